@@ -1,0 +1,86 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// MetricTemplate is a query and the provider that answers it, for the metrics of many Canaries.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=metrictemplates,singular=metrictemplate,scope=Namespaced,categories=all
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=".spec.provider.type"
+type MetricTemplate struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// Spec is the query and its provider.
+	// +optional
+	Spec MetricTemplateSpec `json:"spec,omitzero"`
+	// Status is not written today.
+	// +optional
+	Status MetricTemplateStatus `json:"status,omitzero"`
+}
+
+// MetricTemplateList is a list of MetricTemplates.
+//
+// +kubebuilder:object:root=true
+type MetricTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []MetricTemplate `json:"items"`
+}
+
+// MetricTemplateSpec is a query and its provider.
+type MetricTemplateSpec struct {
+	// Provider answers the query.
+	Provider MetricTemplateProvider `json:"provider"`
+
+	// Query in the language of the provider, as a Go template. It may use {{ name }}, {{ namespace }}, {{ target }},
+	// {{ primary }}, {{ service }}, {{ ingress }}, {{ route }}, {{ interval }} and {{ variables.x }}.
+	Query string `json:"query"`
+}
+
+// MetricTemplateProvider is a service that answers queries.
+type MetricTemplateProvider struct {
+	// Type of the service.
+	// +kubebuilder:validation:Enum=prometheus;influxdb;datadog;externalmetrics;stackdriver;cloudwatch;newrelic;graphite;dynatrace;keptn;splunk
+	Type string `json:"type"`
+
+	// Address is the URL of the service. Without it, the public one of the service where there is one.
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// Headers are sent with each query. Read by prometheus.
+	// +optional
+	Headers map[string][]string `json:"headers,omitempty"`
+
+	// SecretRef names a Secret with credentials, in the namespace of the MetricTemplate.
+	// +optional
+	SecretRef *SecretReference `json:"secretRef,omitempty"`
+
+	// Region of the service. Read by cloudwatch.
+	// +optional
+	Region string `json:"region,omitempty"`
+
+	// InsecureSkipVerify asks without verifying the certificate of the service. Read by prometheus, graphite and
+	// externalmetrics. Without it: false.
+	// +optional
+	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
+}
+
+// SecretReference names a Secret in the namespace of the object that refers to it.
+type SecretReference struct {
+	// Name of the Secret.
+	Name string `json:"name"`
+}
+
+// MetricTemplateStatus is not written today.
+type MetricTemplateStatus struct {
+	// Conditions are not written today.
+	// +listType=atomic
+	// +optional
+	Conditions []CanaryCondition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,105 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SerinStatus is what Serin adds to the status of a Canary. Nothing outside Serin needs it; without it (where an
+// older definition of the resource prunes it) a release still ends in the same place, with less precision.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type SerinStatus struct {
+	// Run identifies one attempt to bring one revision into service. Derived, never random.
+	// +optional
+	Run string `json:"run,omitempty"`
+	// Revision is the revision of the target that was last taken up (of the run, or of the last one that ended).
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// Promoted is the revision that the primary runs.
+	// +optional
+	Promoted string `json:"promoted,omitempty"`
+	// Shape names strategy and provider of the run; a change of it in the middle of a run restarts the run.
+	// +optional
+	Shape string `json:"shape,omitempty"`
+	// Window is the observation that is open now.
+	// +optional
+	Window *AnalysisWindow `json:"window,omitempty"`
+	// Started is true from the first look at the ready canary on: the start was told and pre-rollout hooks may have been asked.
+	// +optional
+	Started bool `json:"started,omitempty"`
+	// Since is when the canary (while promoting: the primary) was last asked to change; deadlines count from here.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Intent is what was decided and is being carried out: rollback, skip, cancel, post-rollout, promotion-failed.
+	// +optional
+	Intent string `json:"intent,omitempty"`
+	// Reason says in one sentence why there is an intent.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// DrainUntil is the moment from which pods that lost their traffic may go.
+	// +optional
+	DrainUntil *metav1.MicroTime `json:"drainUntil,omitempty"`
+	// Asked is when the hooks that refused last were asked.
+	// +optional
+	Asked *metav1.MicroTime `json:"asked,omitempty"`
+	// Approved lists the gates that were passed for this run and are not asked again.
+	// +optional
+	// +listType=set
+	Approved []string `json:"approved,omitempty"`
+	// Held names the closed gate that was last told to people, so that it is told once.
+	// +optional
+	Held string `json:"held,omitempty"`
+	// Unreachable is since when a metrics provider could not be reached, while that is not counted yet.
+	// +optional
+	Unreachable *metav1.MicroTime `json:"unreachable,omitempty"`
+	// LastTraffic is when an earlier revision of the target last had traffic; its samples are not judged.
+	// +optional
+	LastTraffic *metav1.MicroTime `json:"lastTraffic,omitempty"`
+	// Configs are Serin's checksums (data and binaryData) of the tracked ConfigMaps and Secrets of the revision.
+	// +optional
+	Configs map[string]string `json:"configs,omitempty"`
+	// Command is the last command of a person that was carried out, as verb@run.
+	// +optional
+	Command string `json:"command,omitempty"`
+	// Gates are the conditions that were looked at last, at most 20.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Gates []GateStatus `json:"gates,omitempty"`
+}
+
+// AnalysisWindow is one observation of one weight or iteration. It is identified by its start.
+type AnalysisWindow struct {
+	// Start is the moment at which the route that is observed was acknowledged.
+	Start metav1.MicroTime `json:"start"`
+	// Unconfirmed is true when the window was over before the router confirmed that it serves the route.
+	// +optional
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
+}
+
+// GateStatus is one condition before the next move of the release, as it was last seen.
+type GateStatus struct {
+	// Name of the gate, for example canary-ready, window, success-rate.
+	Name string `json:"name"`
+	// Verdict is pass, ask, wait or fail.
+	Verdict string `json:"verdict"`
+	// Message says what was seen, in a sentence.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Opener is who or what opens the gate: time, cluster, answer or person.
+	// +optional
+	Opener string `json:"opener,omitempty"`
+	// Value that was measured, where the gate compares one.
+	// +optional
+	Value string `json:"value,omitempty"`
+	// Limit that the value is compared with.
+	// +optional
+	Limit string `json:"limit,omitempty"`
+	// Query that gave the value, with its variables resolved.
+	// +optional
+	Query string `json:"query,omitempty"`
+	// Since when the verdict holds.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Until is the moment at which time opens the gate.
+	// +optional
+	Until *metav1.MicroTime `json:"until,omitempty"`
+}
