@@ -1,0 +1,283 @@
+// Package prober puts questions to the outside beside the reconcile workers and keeps what came back.
+//
+// A decision hands out probes, a worker passes them on and goes its way; an answer is kept here, by the probe's ID, and
+// brings the release back on the queue. It knows releases by name and UID, and probes by ID. It must not know what is
+// asked, of whom, or what an answer means; and nothing in it may make a worker wait.
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// kept bounds the answers that are remembered of one release; beyond it the oldest goes. A window asks a handful of
+// questions and only the answers of the open window count, so what is dropped is history.
+const kept = 64
+
+// The causes for which the context of a call is cancelled.
+var (
+	errForgotten = errors.New("the release is gone")
+	errOver      = errors.New("the call is over")
+)
+
+// Key is one release: a name that is deleted and made again is another release.
+type Key struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// AskFunc puts one question and sets Outcome, Value, Text and Query of its answer; the rest is the prober's. It runs
+// outside every worker and must bound its own time and return soon after ctx is done. A panic in it is an answer, one
+// in a goroutine that it starts is not caught.
+type AskFunc func(ctx context.Context, key Key, probe release.Probe) release.Answer
+
+// Prober asks for releases of one kind. Of one release at most one question is out at a time, in the order in which
+// the decision gave them, so that a slow receiver costs nobody but its own release. All methods may be called at any
+// time from anywhere, and none of them waits for an answer.
+type Prober struct {
+	clock    clock.PassiveClock
+	limit    int
+	ask      AskFunc
+	answered func(types.NamespacedName)
+	wake     chan struct{} // holds one token: something may have become ready to start
+
+	mu       sync.Mutex
+	releases map[types.NamespacedName]*asking
+	ready    []*asking // those with a question waiting and none out, longest waiting first
+	out      int
+	ended    bool
+}
+
+// asking is what the prober knows of one release.
+type asking struct {
+	key     Key
+	answers release.Answers
+	queue   []release.Probe
+	out     string // the ID that is out, empty when none is
+	cancel  context.CancelCauseFunc
+	ready   bool // is in Prober.ready
+}
+
+// New makes a prober with at most limit questions out in all (at least one). Each answer that is kept is announced
+// with answered, which must not block: it puts the release back on the queue.
+func New(clk clock.PassiveClock, limit int, ask AskFunc, answered func(types.NamespacedName)) *Prober {
+	return &Prober{
+		clock:    clk,
+		limit:    max(limit, 1),
+		ask:      ask,
+		answered: answered,
+		wake:     make(chan struct{}, 1),
+		releases: map[types.NamespacedName]*asking{},
+	}
+}
+
+// Ask says what the newest decision wants to know, and returns at once. A probe that is out, or was answered by a call
+// that did not begin before its Since, is not asked again. Probes that wait since an earlier Ask and are not in this
+// one are dropped; the one that is out goes on and its answer is kept. What is asked before Run goes out when Run
+// begins; after the end of Run nothing is asked any more.
+func (p *Prober) Ask(key Key, probes []release.Probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+
+	a := p.releases[key.NamespacedName]
+	if a != nil && a.key.UID != key.UID {
+		p.forget(key.NamespacedName)
+		a = nil
+	}
+	if a == nil {
+		if len(probes) == 0 {
+			return
+		}
+		a = &asking{key: key, answers: release.Answers{}}
+		p.releases[key.NamespacedName] = a
+	}
+
+	a.queue = nil
+	for _, probe := range probes {
+		_, known := a.answers.To(probe)
+		queued := slices.ContainsFunc(a.queue, func(q release.Probe) bool { return q.ID == probe.ID })
+		if !known && !queued && probe.ID != a.out {
+			a.queue = append(a.queue, probe)
+		}
+	}
+	p.enlist(a)
+}
+
+// Answers are the answers that are known of this release, those that are out included: their Ended is zero.
+// The caller owns the result.
+func (p *Prober) Answers(key Key) release.Answers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.releases[key.NamespacedName]
+	if a == nil || a.key.UID != key.UID {
+		return release.Answers{}
+	}
+	return maps.Clone(a.answers)
+}
+
+// Forget drops what is known of a release and cancels what is out for it; an answer that comes later is dropped.
+func (p *Prober) Forget(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(name)
+}
+
+// Run asks until ctx is done. Then it cancels what is out, waits for it, and returns nil. It runs once.
+func (p *Prober) Run(ctx context.Context) error {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for {
+		for {
+			start := p.next(ctx)
+			if start == nil {
+				break
+			}
+			calls.Go(start)
+		}
+		select {
+		case <-ctx.Done():
+			p.end()
+			return nil
+		case <-p.wake:
+		}
+	}
+}
+
+// next takes the next question that may go out, and is the call that puts it; nil when there is none.
+func (p *Prober) next(ctx context.Context) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.out < p.limit && len(p.ready) > 0 && ctx.Err() == nil {
+		a := p.ready[0]
+		p.ready[0] = nil // the array lives on below the slice
+		p.ready = p.ready[1:]
+		a.ready = false
+		if len(a.queue) == 0 { // no longer wanted, or forgotten
+			continue
+		}
+
+		probe := a.queue[0]
+		a.queue = a.queue[1:]
+		// A question that was asked because of Since is answered by this call, even when the wall clock was set back
+		// in between; else it would be asked again and again until the clock has caught up.
+		began := release.Later(p.clock.Now(), probe.Since)
+		calling, cancel := context.WithCancelCause(ctx)
+		a.out, a.cancel = probe.ID, cancel
+		a.answers[probe.ID] = release.Answer{ID: probe.ID, Began: began}
+		p.out++
+		return func() {
+			defer cancel(errOver)
+			answer := p.put(calling, a.key, probe)
+			answer.ID, answer.Began = probe.ID, began
+			// What a shutdown cut off says nothing about the release.
+			if p.keep(a, answer) && ctx.Err() == nil {
+				p.answered(a.key.NamespacedName)
+			}
+		}
+	}
+	return nil
+}
+
+// put asks, and makes an answer of a panic: a fault in one question must not end the process for all.
+func (p *Prober) put(ctx context.Context, key Key, probe release.Probe) (answer release.Answer) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		log.FromContext(ctx).Error(fmt.Errorf("panic: %v", cause), "Asking panicked",
+			"namespace", key.Namespace, "name", key.Name, "probe", probe.ID, "stack", string(debug.Stack()))
+		// Only the runtime's own words are safe to show; any other value may carry what was being sent.
+		text := "Serin could not ask this: a fault in Serin, its log has the details"
+		if fault, ok := cause.(runtime.Error); ok {
+			text = fmt.Sprintf("Serin could not ask this: a fault in Serin (%v), its log has the details", fault)
+		}
+		answer = release.Answer{Outcome: release.Broken, Text: text}
+	}()
+	return p.ask(ctx, key, probe)
+}
+
+// keep records that a call is over, and says whether its answer was kept: not when the release is gone or the prober
+// ended.
+func (p *Prober) keep(a *asking, answer release.Answer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.signal()
+	p.out--
+	if p.ended || p.releases[a.key.NamespacedName] != a {
+		return false
+	}
+	a.out, a.cancel = "", nil
+	answer.Ended = p.clock.Now()
+	a.answers[answer.ID] = answer
+	for len(a.answers) > kept {
+		delete(a.answers, oldest(a.answers))
+	}
+	p.enlist(a)
+	return true
+}
+
+// enlist lines a release up when it has a question to ask and none out.
+func (p *Prober) enlist(a *asking) {
+	if len(a.queue) == 0 || a.out != "" || a.ready {
+		return
+	}
+	a.ready = true
+	p.ready = append(p.ready, a)
+	p.signal()
+}
+
+func (p *Prober) forget(name types.NamespacedName) {
+	a := p.releases[name]
+	if a == nil {
+		return
+	}
+	a.queue = nil
+	if a.cancel != nil {
+		a.cancel(errForgotten)
+	}
+	delete(p.releases, name)
+}
+
+func (p *Prober) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	clear(p.releases)
+	p.ready = nil
+}
+
+func (p *Prober) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default: // a token is there already, and Run looks at everything for one
+	}
+}
+
+// oldest is the ID of the answer whose call began first.
+func oldest(answers release.Answers) string {
+	var id string
+	var began time.Time
+	for key, answer := range answers {
+		if id == "" || answer.Began.Before(began) {
+			id, began = key, answer.Began
+		}
+	}
+	return id
+}

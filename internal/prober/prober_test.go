@@ -1,0 +1,438 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// outside answers the probes of a test: each stays out until the test lets it go, or its context is done.
+type outside struct {
+	mu        sync.Mutex
+	asked     []string // "release/probe", in the order in which the calls began
+	cancelled []string
+	answered  []string
+	gates     map[string]chan release.Answer
+}
+
+func newOutside() *outside { return &outside{gates: map[string]chan release.Answer{}} }
+
+func (o *outside) gate(question string) chan release.Answer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gates[question] == nil {
+		o.gates[question] = make(chan release.Answer)
+	}
+	return o.gates[question]
+}
+
+func (o *outside) ask(ctx context.Context, key Key, probe release.Probe) release.Answer {
+	question := key.Name + "/" + probe.ID
+	o.mu.Lock()
+	o.asked = append(o.asked, question)
+	o.mu.Unlock()
+	select {
+	case answer := <-o.gate(question):
+		return answer
+	case <-ctx.Done():
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.cancelled = append(o.cancelled, question)
+		return release.Answer{Outcome: release.Unreachable, Text: context.Cause(ctx).Error()}
+	}
+}
+
+// say lets the question go that is out, and waits until everything that follows from it has happened.
+func (o *outside) say(question string, outcome release.Outcome) {
+	o.gate(question) <- release.Answer{Outcome: outcome}
+	synctest.Wait()
+}
+
+func (o *outside) heard(name types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answered = append(o.answered, name.Name)
+}
+
+func (o *outside) list(which *[]string) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string{}, *which...)
+}
+
+// running starts a prober and gives a function that stops it and waits for its end.
+func running(t *testing.T, limit int, o *outside) (*Prober, func()) {
+	t.Helper()
+	p := New(clock.RealClock{}, limit, o.ask, o.heard)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return p, stop
+}
+
+func key(name string) Key {
+	return Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}, UID: types.UID("uid-of-" + name)}
+}
+
+func probes(ids ...string) []release.Probe {
+	out := make([]release.Probe, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, release.Probe{ID: id})
+	}
+	return out
+}
+
+func expect(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestAskingTwiceAsksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+
+		p.Ask(cart, probes("a"))
+		p.Ask(cart, probes("a"))
+		synctest.Wait()
+		if answer := p.Answers(cart)["a"]; answer.Began.IsZero() || !answer.Ended.IsZero() {
+			t.Errorf("answer while the call is out: %+v, want Began set and Ended zero", answer)
+		}
+		time.Sleep(time.Second)
+		o.say("cart/a", release.Yes)
+		p.Ask(cart, probes("a", "a"))
+		synctest.Wait()
+
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		expect(t, "announced", o.list(&o.answered), []string{"cart"})
+		got := p.Answers(cart)["a"]
+		want := release.Answer{ID: "a", Outcome: release.Yes, Began: time.Now().Add(-time.Second), Ended: time.Now()}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOneQuestionOfAReleaseIsOutAtATimeInTheOrderGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+
+		p.Ask(cart, probes("a", "b", "c"))
+		synctest.Wait()
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		o.say("cart/a", release.Yes)
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b"})
+		o.say("cart/b", release.No)
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b", "cart/c"})
+	})
+}
+
+func TestTheNewestAskReplacesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+
+		p.Ask(cart, probes("a", "b"))
+		synctest.Wait()
+		p.Ask(cart, probes("c"))
+		o.say("cart/a", release.Yes)
+		o.say("cart/c", release.Yes)
+
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/c"})
+		if got := p.Answers(cart)["a"].Outcome; got != release.Yes {
+			t.Errorf("answer of the question that was out: %q, want it kept", got)
+		}
+
+		p.Ask(cart, nil)
+		synctest.Wait()
+		if got := len(p.Answers(cart)); got != 2 {
+			t.Errorf("answers after asking nothing: %d, want 2", got)
+		}
+	})
+}
+
+func TestSinceAsksTheSameQuestionAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+		poll := release.Probe{ID: "gate", Since: time.Now()}
+
+		p.Ask(cart, []release.Probe{poll})
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		poll.Since = time.Now() // moves on while the first call is out: never two at once
+		p.Ask(cart, []release.Probe{poll})
+		synctest.Wait()
+		expect(t, "asked while out", o.list(&o.asked), []string{"cart/gate"})
+
+		o.say("cart/gate", release.No)
+		if _, ok := p.Answers(cart).To(poll); ok {
+			t.Error("an answer that began before Since counts")
+		}
+		p.Ask(cart, []release.Probe{poll})
+		synctest.Wait()
+		o.say("cart/gate", release.Yes)
+		expect(t, "asked", o.list(&o.asked), []string{"cart/gate", "cart/gate"})
+		if answer, ok := p.Answers(cart).To(poll); !ok || answer.Outcome != release.Yes {
+			t.Errorf("answer %+v, %v; want yes", answer, ok)
+		}
+	})
+}
+
+// The wall clock may be set back between the write of a Since and its use.
+func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+		ahead := []release.Probe{{ID: "a", Since: time.Now().Add(time.Hour)}}
+
+		p.Ask(cart, ahead)
+		synctest.Wait()
+		o.say("cart/a", release.Yes)
+		p.Ask(cart, ahead)
+		synctest.Wait()
+
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+	})
+}
+
+func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		began := time.Now()
+
+		p.Ask(key("evil"), probes("a", "b", "c"))
+		for i := range 50 {
+			p.Ask(key(fmt.Sprintf("good-%d", i)), probes("a"))
+		}
+		synctest.Wait()
+		for i := range 50 {
+			name := fmt.Sprintf("good-%d", i)
+			o.say(name+"/a", release.Yes)
+			if answer, ok := p.Answers(key(name)).To(release.Probe{ID: "a"}); !ok || !answer.Ended.Equal(began) {
+				t.Errorf("%s: answer %+v, %v; want it at once", name, answer, ok)
+			}
+		}
+		if got := len(o.list(&o.asked)); got != 51 {
+			t.Errorf("calls %d, want 51: one for each release", got)
+		}
+	})
+}
+
+func TestNoMoreThanTheLimitAreOutAndTheLongestWaitingGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 2, o)
+		for _, name := range []string{"one", "two", "three", "four"} {
+			p.Ask(key(name), probes("a", "b"))
+		}
+		synctest.Wait()
+		if got := len(o.list(&o.asked)); got != 2 {
+			t.Fatalf("calls out %d, want 2", got)
+		}
+		p.Forget(key("three").NamespacedName) // waits in line, and must not take a place
+		o.say("one/a", release.Yes)
+		expect(t, "asked", o.list(&o.asked)[2:], []string{"four/a"})
+		o.say("two/a", release.Yes)
+		expect(t, "asked", o.list(&o.asked)[3:], []string{"one/b"})
+	})
+}
+
+func TestForgetCancelsAndDropsTheLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+
+		p.Ask(cart, probes("a", "b"))
+		synctest.Wait()
+		p.Forget(cart.NamespacedName)
+		synctest.Wait()
+
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/a"})
+		expect(t, "announced", o.list(&o.answered), []string{})
+		if got := p.Answers(cart); len(got) != 0 {
+			t.Errorf("answers of a release that is gone: %v", got)
+		}
+		if len(p.releases) != 0 || len(p.ready) != 0 || p.out != 0 {
+			t.Errorf("left behind: %d releases, %d in line, %d out", len(p.releases), len(p.ready), p.out)
+		}
+	})
+}
+
+func TestAReleaseMadeAgainUnderTheSameNameSeesNoOldAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		old, young := key("cart"), key("cart")
+		young.UID = "another"
+
+		p.Ask(old, probes("a", "b"))
+		synctest.Wait()
+		o.say("cart/a", release.Yes) // b goes out
+		if got := p.Answers(young); len(got) != 0 {
+			t.Errorf("answers of the young release: %v", got)
+		}
+		p.Ask(young, probes("a"))
+		synctest.Wait()
+
+		expect(t, "cancelled", o.list(&o.cancelled), []string{"cart/b"})
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b", "cart/a"})
+		if got := p.Answers(old); len(got) != 0 {
+			t.Errorf("answers of the old release: %v", got)
+		}
+		o.say("cart/a", release.No)
+		if got := p.Answers(young)["a"].Outcome; got != release.No {
+			t.Errorf("answer of the young release: %q, want its own", got)
+		}
+	})
+}
+
+func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
+	for name, fault := range map[string]struct {
+		panics func()
+		want   string
+	}{
+		"of the runtime": {
+			func() { var none []int; _ = none[len(none)] },
+			"Serin could not ask this: a fault in Serin (runtime error: index out of range [0] with length 0), its log has the details",
+		},
+		"with a value that may be secret": {
+			func() { panic("token=hunter2") },
+			"Serin could not ask this: a fault in Serin, its log has the details",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := New(clock.RealClock{}, 1, func(_ context.Context, key Key, _ release.Probe) release.Answer {
+					if key.Name == "evil" {
+						fault.panics()
+					}
+					return release.Answer{Outcome: release.Yes}
+				}, func(types.NamespacedName) {})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- p.Run(ctx) }()
+
+				p.Ask(key("evil"), probes("a"))
+				p.Ask(key("good"), probes("a"))
+				synctest.Wait()
+				got := p.Answers(key("evil"))["a"]
+				if got.Outcome != release.Broken || got.Text != fault.want || got.Ended.IsZero() {
+					t.Errorf("answer of the release that panicked: %+v, want broken with %q", got, fault.want)
+				}
+				if got := p.Answers(key("good"))["a"].Outcome; got != release.Yes {
+					t.Errorf("answer of the other release: %q, want yes", got)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
+
+func TestTheEndCancelsWhatIsOutAndAsksNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, stop := running(t, 256, o)
+
+		p.Ask(key("cart"), probes("a", "b"))
+		p.Ask(key("till"), probes("a"))
+		synctest.Wait()
+		stop() // returns when Run has returned, so nothing of it may be left
+		if got := len(o.list(&o.cancelled)); got != 2 {
+			t.Errorf("cancelled %d calls, want 2", got)
+		}
+		p.Ask(key("cart"), probes("c"))
+		synctest.Wait()
+		if got := len(o.list(&o.asked)); got != 2 {
+			t.Errorf("calls %d, want the 2 before the end", got)
+		}
+		expect(t, "announced", o.list(&o.answered), []string{})
+	})
+}
+
+func TestWhatIsAskedBeforeRunGoesOutWhenRunBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p := New(clock.RealClock{}, 256, o.ask, o.heard)
+		p.Ask(key("cart"), probes("a"))
+		synctest.Wait()
+		expect(t, "asked before Run", o.list(&o.asked), []string{})
+
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		synctest.Wait()
+		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
+		cancel()
+		<-done
+	})
+}
+
+func TestOnlyTheNewestAnswersAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+		for i := range kept + 10 {
+			p.Ask(cart, probes(fmt.Sprint(i)))
+			synctest.Wait()
+			o.say(fmt.Sprintf("cart/%d", i), release.Yes)
+			time.Sleep(time.Second)
+		}
+
+		answers := p.Answers(cart)
+		if len(answers) != kept {
+			t.Fatalf("answers kept: %d, want %d", len(answers), kept)
+		}
+		for i := range 10 {
+			if _, ok := answers[fmt.Sprint(i)]; ok {
+				t.Errorf("answer %d is kept, want the newest %d only", i, kept)
+			}
+		}
+	})
+}
+
+func TestAnswersBelongToTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		p.Ask(key("cart"), probes("a"))
+		synctest.Wait()
+		o.say("cart/a", release.Yes)
+		clear(p.Answers(key("cart")))
+		if got := len(p.Answers(key("cart"))); got != 1 {
+			t.Errorf("answers after the caller changed his: %d, want 1", got)
+		}
+	})
+}
