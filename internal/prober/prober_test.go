@@ -160,6 +160,8 @@ func TestTheNewestAskReplacesWhatWaits(t *testing.T) {
 		p.Ask(cart, probes("a", "b"))
 		synctest.Wait()
 		p.Ask(cart, probes("c"))
+		synctest.Wait()
+		expect(t, "asked while a is out", o.list(&o.asked), []string{"cart/a"})
 		o.say("cart/a", release.Yes)
 		o.say("cart/c", release.Yes)
 
