@@ -44,8 +44,9 @@ type CanaryAnalysis struct {
 	// +optional
 	StepWeightPromotion int `json:"stepWeightPromotion,omitempty"`
 
-	// Mirror sends copies of requests to the canary before it gets any of its own (in a blue/green release: instead).
-	// The answers to copies are thrown away. Without it: false. Istio and gatewayapi can do it.
+	// Mirror sends copies of requests to the canary for one interval before it gets any of its own, or, in a blue/green
+	// release, for all intervals instead of its own. The answers to copies are thrown away. Without it: false. Istio can
+	// do it, and gatewayapi in a blue/green release.
 	// +optional
 	Mirror bool `json:"mirror,omitempty"`
 
@@ -151,7 +152,7 @@ type CanaryMetric struct {
 	// +optional
 	TemplateRef *CrossNamespaceObjectReference `json:"templateRef,omitempty"`
 
-	// TemplateVariables are for the query, which reads them as {{ variables.name }}.
+	// TemplateVariables are for the query of the template, which reads them as variables.x.
 	// +optional
 	TemplateVariables map[string]string `json:"templateVariables,omitempty"`
 }

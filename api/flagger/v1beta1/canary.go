@@ -136,7 +136,7 @@ type AutoscalerReference struct {
 	Name string `json:"name"`
 
 	// PrimaryScalerQueries gives triggers of the primary's ScaledObject another query, by the name of the trigger.
-	// Without an entry, the names of the workload in the query are replaced by those of the primary.
+	// Without it, the name of the workload in all queries is replaced by that of the primary.
 	// +optional
 	PrimaryScalerQueries map[string]string `json:"primaryScalerQueries,omitempty"`
 

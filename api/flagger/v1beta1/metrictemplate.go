@@ -38,8 +38,8 @@ type MetricTemplateSpec struct {
 	// Provider answers the query.
 	Provider MetricTemplateProvider `json:"provider"`
 
-	// Query in the language of the provider, as a Go template. It may use {{ name }}, {{ namespace }}, {{ target }},
-	// {{ primary }}, {{ service }}, {{ ingress }}, {{ route }}, {{ interval }} and {{ variables.x }}.
+	// Query in the language of the provider, as a Go template with the functions name, namespace, target, service,
+	// ingress, route, interval and variables (a map, read as variables.x).
 	Query string `json:"query"`
 }
 

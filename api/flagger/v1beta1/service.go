@@ -189,8 +189,9 @@ type GatewayReference struct {
 
 // RequestMirror copies requests to a backend.
 type RequestMirror struct {
-	// BackendRef names where the copies go.
-	BackendRef MirrorBackendReference `json:"backendRef"`
+	// BackendRef names where the copies go. An entry without it, which the schema has always let through, cannot work.
+	// +optional
+	BackendRef *MirrorBackendReference `json:"backendRef,omitempty"`
 }
 
 // MirrorBackendReference names the backend that gets copies of requests.

@@ -1,0 +1,125 @@
+// Command crdversions adds the old versions of flagger.app to the definition of Canary that controller-gen wrote.
+//
+// It knows which versions were ever published; it must not know fields. There is no conversion webhook, so an object is
+// stored as it was sent, and a version with fewer fields would prune the rest: each old version therefore gets the schema
+// of the newest, without its descriptions, which would make the definition too large for kubectl apply.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// olderCanaries are the versions of Canary before v1beta1, newest first.
+var olderCanaries = []string{"v1alpha3", "v1alpha2", "v1alpha1"}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: crdversions DIRECTORY")
+		os.Exit(2)
+	}
+	path := filepath.Join(os.Args[1], "flagger.app_canaries.yaml")
+	if err := rewrite(path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// rewrite adds the old versions to the definition in one file.
+func rewrite(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read definition: %w", err)
+	}
+	grown, err := addVersions(old)
+	if err != nil {
+		return fmt.Errorf("add versions to %s: %w", path, err)
+	}
+	if bytes.Equal(old, grown) {
+		return nil
+	}
+	if err := os.WriteFile(path, grown, 0o644); err != nil {
+		return fmt.Errorf("write definition: %w", err)
+	}
+	return nil
+}
+
+// addVersions takes the definition as YAML and gives it back with the old versions behind the one that is stored.
+// A definition that has them already stays as it is.
+func addVersions(definition []byte) ([]byte, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(definition, &crd); err != nil {
+		return nil, err
+	}
+	stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if stored < 0 {
+		return nil, fmt.Errorf("no version is stored")
+	}
+	newest := crd.Spec.Versions[stored]
+	versions := []apiextensionsv1.CustomResourceDefinitionVersion{newest}
+	for _, name := range olderCanaries {
+		versions = append(versions, olderVersion(newest, name, crd.Spec.Group))
+	}
+	crd.Spec.Versions = versions
+
+	body, err := yaml.Marshal(definitionFile{
+		APIVersion: crd.APIVersion,
+		Kind:       crd.Kind,
+		Metadata:   definitionMetadata{Annotations: crd.Annotations, Name: crd.Name},
+		Spec:       crd.Spec,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("---\n"), body...), nil
+}
+
+// definitionFile is a definition as it stands in a file: without the status that only a server writes.
+type definitionFile struct {
+	APIVersion string                                       `json:"apiVersion"`
+	Kind       string                                       `json:"kind"`
+	Metadata   definitionMetadata                           `json:"metadata"`
+	Spec       apiextensionsv1.CustomResourceDefinitionSpec `json:"spec"`
+}
+
+type definitionMetadata struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Name        string            `json:"name"`
+}
+
+// olderVersion is the newest version under an older name.
+func olderVersion(newest apiextensionsv1.CustomResourceDefinitionVersion, name, group string) apiextensionsv1.CustomResourceDefinitionVersion {
+	older := *newest.DeepCopy()
+	older.Name = name
+	older.Storage = false
+	older.Deprecated = true
+	warning := fmt.Sprintf("%s/%s Canary is an old version: write %s/%s, with spec.analysis for spec.canaryAnalysis",
+		group, name, group, newest.Name)
+	older.DeprecationWarning = &warning
+	withoutDescriptions(older.Schema.OpenAPIV3Schema)
+	return older
+}
+
+// withoutDescriptions removes the descriptions of a schema and of all schemas in it.
+func withoutDescriptions(schema *apiextensionsv1.JSONSchemaProps) {
+	if schema == nil {
+		return
+	}
+	schema.Description = ""
+	for name, property := range schema.Properties {
+		withoutDescriptions(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil {
+		withoutDescriptions(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil {
+		withoutDescriptions(schema.AdditionalProperties.Schema)
+	}
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Writes all generated code: the deep copies of the API types and the definitions in config/crd.
+# It changes nothing when the sources have not changed; `make generate` calls it, and CI looks for a difference.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Run by version, so that the tool's dependencies stay out of go.mod.
+controller_gen() { go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 "$@"; }
+
+controller_gen object paths=./api/flagger/...
+# Floats are part of the API: thresholds have been numbers since its first version.
+controller_gen crd:allowDangerousTypes=true paths=./api/flagger/... output:crd:dir=config/crd
+go run ./hack/crdversions config/crd
