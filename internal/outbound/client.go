@@ -1,0 +1,238 @@
+// Package outbound is the only way to what users name: web hooks, metrics servers, chats.
+//
+// It guards where a call may go, how long it takes, how much it reads and what its errors tell. It must not know what
+// is asked: no kind of resource, no hook, no provider, no payload.
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	maxRedirects   = 3
+	maxHeaderBytes = 64 << 10
+	dialTimeout    = 10 * time.Second
+)
+
+// Request is one call.
+type Request struct {
+	// Method is GET without it.
+	Method string
+	// URL is http or https.
+	URL string
+	// Header is sent as it is; it is not changed.
+	Header http.Header
+	// Body is sent with its length. A request that has one is never redirected.
+	Body []byte
+	// Limit is the number of bytes of the answer, after decompression, that are read. It must be positive.
+	Limit int64
+	// Timeout bounds everything from name resolution to the last byte. It must be positive.
+	Timeout time.Duration
+	// SkipVerify calls https without verifying the certificate.
+	SkipVerify bool
+	// Proxy is the URL of a proxy (http, https, socks5) on the way. Without it the environment of the process counts.
+	Proxy string
+}
+
+// Response is the answer to a call.
+type Response struct {
+	// Code is the HTTP status. A redirect that is not followed is an answer like any other.
+	Code   int
+	Header http.Header
+	// Body has at most as many bytes as the request allows; Truncated says that there were more.
+	Body      []byte
+	Truncated bool
+}
+
+// OK says that the status is 2xx.
+func (r Response) OK() bool { return r.Code >= 200 && r.Code <= 299 }
+
+// Status is code and name, such as "404 Not Found". The server's own wording is not repeated.
+func (r Response) Status() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", r.Code, http.StatusText(r.Code)))
+}
+
+// Transient says that the status speaks of the server's state and not of the question: 429 and 5xx but 501.
+func (r Response) Transient() bool {
+	return r.Code == http.StatusTooManyRequests || r.Code >= 500 && r.Code != http.StatusNotImplemented
+}
+
+// UnreachableError says that there was no answer: no address, no connection, no valid certificate, no answer in time.
+type UnreachableError struct{ cause error }
+
+func (e *UnreachableError) Error() string { return e.cause.Error() }
+
+// Unwrap is what stood in the way.
+func (e *UnreachableError) Unwrap() error { return e.cause }
+
+// Client makes calls under one policy. It is safe for concurrent use, and there is one for the whole process, so that
+// connections are shared.
+type Client struct {
+	policy              Policy
+	verifying, trusting *http.Client
+}
+
+// New is a client under the policy.
+func New(policy Policy) *Client {
+	return &Client{policy: policy, verifying: newHTTPClient(policy, false), trusting: newHTTPClient(policy, true)}
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() {
+	c.verifying.CloseIdleConnections()
+	c.trusting.CloseIdleConnections()
+}
+
+// proxyKey carries the proxy of a request. The transport keeps connections apart by proxy, so one transport serves all.
+type proxyKey struct{}
+
+func newHTTPClient(policy Policy, skipVerify bool) *http.Client {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: policy.checkDial}
+	return &http.Client{
+		CheckRedirect: checkRedirect,
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext,
+			Proxy: func(r *http.Request) (*url.URL, error) {
+				if proxy, ok := r.Context().Value(proxyKey{}).(*url.URL); ok {
+					return proxy, nil
+				}
+				return http.ProxyFromEnvironment(r)
+			},
+			TLSClientConfig: &tls.Config{
+				MinVersion:         tls.VersionTLS12,
+				InsecureSkipVerify: skipVerify, //nolint:gosec // the API has a field for it
+			},
+			ForceAttemptHTTP2:      true,
+			MaxIdleConns:           100,
+			MaxIdleConnsPerHost:    8,
+			IdleConnTimeout:        90 * time.Second,
+			TLSHandshakeTimeout:    dialTimeout,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+		},
+	}
+}
+
+// checkRedirect lets a GET go on to the same host, or up from http to https there. Anything else could carry
+// credentials or a body to somebody they are not for, so the redirect itself becomes the answer.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	last := via[len(via)-1]
+	sameHost := strings.EqualFold(next.URL.Hostname(), last.URL.Hostname())
+	samePlace := next.URL.Scheme == last.URL.Scheme && port(next.URL) == port(last.URL)
+	upgrade := last.URL.Scheme == "http" && next.URL.Scheme == "https"
+	reads := via[0].Method == http.MethodGet || via[0].Method == http.MethodHead
+	if len(via) > maxRedirects || !reads || !sameHost || !samePlace && !upgrade {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	default:
+		return "80"
+	}
+}
+
+// Do makes one call. An answer of any status is no error; errors are *UnreachableError, *RefusedError, or what is wrong
+// with the request. None of their texts shows more of a URL than scheme, host and path.
+func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, fmt.Errorf("no answer within %s", r.Timeout))
+	defer cancel()
+
+	request, err := c.prepare(ctx, r)
+	if err != nil {
+		return Response{}, err
+	}
+	client := c.verifying
+	if r.SkipVerify {
+		client = c.trusting
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return Response{}, unreachable(ctx, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // only read from
+
+	body, err := io.ReadAll(io.LimitReader(response.Body, r.Limit+1))
+	out := Response{Code: response.StatusCode, Header: response.Header, Body: body}
+	if int64(len(body)) > r.Limit {
+		out.Body, out.Truncated = body[:r.Limit], true
+		return out, nil
+	}
+	if err != nil {
+		return Response{}, unreachable(ctx, err)
+	}
+	return out, nil
+}
+
+func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) {
+	target, err := ParseURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.policy.checkName(target.Hostname()); err != nil {
+		return nil, err
+	}
+	if r.Proxy != "" {
+		proxy, err := url.Parse(r.Proxy)
+		if err != nil || proxy.Host == "" {
+			return nil, errors.New("the proxy's address is not a URL such as http://proxy:3128: correct it")
+		}
+		ctx = context.WithValue(ctx, proxyKey{}, proxy)
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, target.String(), bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, RedactError(err)
+	}
+	if len(r.Body) == 0 {
+		request.Body, request.GetBody = http.NoBody, nil
+	}
+	if r.Header != nil {
+		request.Header = r.Header.Clone()
+	}
+	return request, nil
+}
+
+// ParseURL reads an address that users gave: http or https, with a host. The error shows no secret.
+func ParseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(address))
+	switch {
+	case err != nil:
+		return nil, errors.New("the address is not a URL such as https://host/path: correct it")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("the address must begin with http:// or https://: correct it")
+	case u.Hostname() == "":
+		return nil, errors.New("the address names no host: write it as https://host/path")
+	default:
+		return u, nil
+	}
+}
+
+// unreachable sorts what the client returned and takes the URL out of it; who calls knows where he called.
+func unreachable(ctx context.Context, err error) error {
+	if r := refused(err); r != nil {
+		return r
+	}
+	if ctx.Err() != nil {
+		return &UnreachableError{cause: context.Cause(ctx)}
+	}
+	var inURL *url.Error
+	if errors.As(err, &inURL) {
+		err = inURL.Err
+	}
+	return &UnreachableError{cause: RedactError(err)}
+}

@@ -1,0 +1,51 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const maxWait = 30 * time.Second
+
+// DoWithRetries makes a call and up to retries further ones while nobody answers or the answer is Transient. Between
+// them it waits 1s, 2s, 4s and so on, or as long as the server asks for, never more than 30s. It returns what came
+// last, and how often was called.
+func (c *Client) DoWithRetries(ctx context.Context, clk clock.Clock, r Request, retries int) (Response, int, error) {
+	for attempt := 1; ; attempt++ {
+		response, err := c.Do(ctx, r)
+		var gone *UnreachableError
+		again := errors.As(err, &gone) || err == nil && response.Transient()
+		if !again || attempt > retries || ctx.Err() != nil {
+			return response, attempt, err
+		}
+		timer := clk.NewTimer(waitBefore(attempt, response, clk.Now()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return response, attempt, err
+		case <-timer.C():
+		}
+	}
+}
+
+// waitBefore is how long to wait after an attempt, counted from 1.
+func waitBefore(attempt int, last Response, now time.Time) time.Duration {
+	wait := maxWait
+	if attempt <= 5 { // 1s << 5 is past the maximum already
+		wait = time.Second << (attempt - 1)
+	}
+	if asked := last.Header.Get("Retry-After"); asked != "" &&
+		(last.Code == http.StatusTooManyRequests || last.Code == http.StatusServiceUnavailable) {
+		if seconds, err := strconv.Atoi(asked); err == nil && seconds >= 0 {
+			wait = time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second
+		} else if at, err := http.ParseTime(asked); err == nil {
+			wait = max(at.Sub(now), 0)
+		}
+	}
+	return min(wait, maxWait)
+}

@@ -1,0 +1,76 @@
+package outbound
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// maxExcerpt is the number of characters of a foreign answer that people are shown.
+const maxExcerpt = 256
+
+// Redact is the URL as people may see it: scheme, host and path. User, password, query and fragment may be secrets.
+func Redact(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return "(not a URL)"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+var urls = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>\\]+`)
+
+// redactText redacts every URL in a text.
+func redactText(text string) string { return urls.ReplaceAllStringFunc(text, Redact) }
+
+// RedactError is the error without what its URLs should not tell. The cause can still be tested for with errors.Is and
+// errors.As; only the text is another. Nil stays nil.
+func RedactError(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	var inURL *url.Error
+	switch {
+	case !errors.As(err, &inURL):
+		text = redactText(text)
+	case inURL.Op == "parse":
+		// The cause quotes the part that cannot be read, which may be the password.
+		text = "parse " + Redact(inURL.URL)
+	default:
+		text = inURL.Op + " " + Redact(inURL.URL) + ": " + redactText(inURL.Err.Error())
+	}
+	return &redactedError{text: text, cause: err}
+}
+
+type redactedError struct {
+	text  string
+	cause error
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.cause }
+
+// Excerpt is the beginning of a foreign answer as people may see it: at most 256 printable characters on one line,
+// URLs redacted.
+func Excerpt(body []byte) string {
+	// Four bytes a character is the most; more of a long answer cannot count, but for white space.
+	text := string(body[:min(len(body), 16*maxExcerpt)])
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == unicode.ReplacementChar || !unicode.IsPrint(r):
+			return -1
+		default:
+			return r
+		}
+	}, strings.ToValidUTF8(text, ""))
+	text = redactText(strings.Join(strings.Fields(text), " "))
+	if runes := []rune(text); len(runes) > maxExcerpt {
+		text = string(runes[:maxExcerpt])
+	}
+	return text
+}
