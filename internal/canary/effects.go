@@ -1,0 +1,128 @@
+package canary
+
+import (
+	"fmt"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Effect is something that shall be true of the cluster of one Canary.
+//
+//sumtype:decl
+type Effect interface {
+	release.Effect
+	effect()
+}
+
+// The effects. State effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteStands) are true in every
+// pass; all others exist only in the states that move something.
+type (
+	// HasFinalizer holds or lets go of the Canary.
+	HasFinalizer struct{ Held bool }
+	// ServicesExist makes the Services of primary and canary, and the apex Service once the primary can serve.
+	ServicesExist struct{ Apex bool }
+	// PrimaryExists makes the primary; while Follow is set it takes over the target's template.
+	PrimaryExists struct {
+		ID     string
+		Follow bool
+	}
+	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
+	ScalerExists struct{ Update bool }
+	// RouteStands keeps the route right in everything but its weights, which stay as they are observed; Canary and
+	// Mirror are for a route that has to be made.
+	RouteStands struct {
+		Canary int
+		Mirror bool
+	}
+	// RouteIs sets the weights.
+	RouteIs struct {
+		Canary int
+		Mirror bool
+		// Provider is set when the traffic is still carried by another provider than the plan's.
+		Provider string
+	}
+	// UpFromZero gives the target pods; Like says that it must carry the primary's traffic.
+	UpFromZero struct{ Like bool }
+	// DownToZero takes the target's pods away.
+	DownToZero struct{}
+	// ScalerPaused stops or resumes the target's autoscaler.
+	ScalerPaused struct{ Paused bool }
+	// CopyTemplate gives the primary the target's template and configuration, if they still have that revision.
+	CopyTemplate struct{ Revision, ID string }
+	// RestoreTemplate gives the primary back what it had before the run.
+	RestoreTemplate struct{ ID string }
+	// ConfigsCollected removes copies of configuration that nothing refers to any more.
+	ConfigsCollected struct{}
+	// GivenBack restores the user's Services and route.
+	GivenBack struct{}
+)
+
+func (HasFinalizer) effect()     {}
+func (ServicesExist) effect()    {}
+func (PrimaryExists) effect()    {}
+func (ScalerExists) effect()     {}
+func (RouteStands) effect()      {}
+func (RouteIs) effect()          {}
+func (UpFromZero) effect()       {}
+func (DownToZero) effect()       {}
+func (ScalerPaused) effect()     {}
+func (CopyTemplate) effect()     {}
+func (RestoreTemplate) effect()  {}
+func (ConfigsCollected) effect() {}
+func (GivenBack) effect()        {}
+
+func (e HasFinalizer) String() string {
+	if e.Held {
+		return "finalizer held"
+	}
+	return "finalizer released"
+}
+
+func (e ServicesExist) String() string {
+	if e.Apex {
+		return "services apex primary canary"
+	}
+	return "services primary canary"
+}
+
+func (e PrimaryExists) String() string {
+	if e.Follow {
+		return "primary follows the target"
+	}
+	return "primary exists"
+}
+
+func (e ScalerExists) String() string {
+	if e.Update {
+		return "primary-scaler up to date"
+	}
+	return "primary-scaler exists"
+}
+func (e RouteStands) String() string { return "route stands" }
+
+func (e RouteIs) String() string {
+	s := "weight " + release.Route{Canary: e.Canary, Mirror: release.Mirror{On: e.Mirror}}.String()
+	if e.Provider != "" {
+		s += " provider=" + e.Provider
+	}
+	return s
+}
+
+func (e UpFromZero) String() string {
+	if e.Like {
+		return "up-from-zero like the primary"
+	}
+	return "up-from-zero"
+}
+func (DownToZero) String() string { return "down-to-zero" }
+
+func (e ScalerPaused) String() string {
+	if e.Paused {
+		return "scaler paused"
+	}
+	return "scaler resumed"
+}
+func (e CopyTemplate) String() string   { return fmt.Sprintf("copy-template %s", e.Revision) }
+func (RestoreTemplate) String() string  { return "restore-template" }
+func (ConfigsCollected) String() string { return "configs collected" }
+func (GivenBack) String() string        { return "services and route given back" }

@@ -1,0 +1,116 @@
+package canary
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// judgement is what one measured value means.
+type judgement struct {
+	ok bool
+	// text is what a failed check is told with, value and limit what was compared.
+	text, value, limit string
+}
+
+// judge compares a value with the bounds of its check. Bounds are inclusive; either may be absent. Without a range the
+// single threshold holds: a minimum for the success rate, a maximum for everything else.
+func judge(check Check, value float64) judgement {
+	switch check.Canonical {
+	case SuccessRate:
+		low, high := bounds(check)
+		if check.Metric.ThresholdRange == nil {
+			low = &check.Metric.Threshold
+		}
+		return compare("success rate", value, low, high,
+			func(v float64) string { return fmt.Sprintf("%.2f%%", v) },
+			func(v float64) string { return number(v) + "%" })
+	case Duration:
+		low, high := bounds(check)
+		if check.Metric.ThresholdRange == nil {
+			high = &check.Metric.Threshold
+		}
+		// Values and bounds are whole milliseconds.
+		whole := func(v float64) string { return milliseconds(v).String() }
+		return compare("request duration", float64(milliseconds(value)/time.Millisecond), truncated(low), truncated(high), whole, whole)
+	default:
+		low, high := bounds(check)
+		if check.Metric.ThresholdRange == nil {
+			high = &check.Metric.Threshold
+		}
+		return compare(check.Metric.Name, value, low, high, func(v float64) string { return fmt.Sprintf("%.2f", v) }, number)
+	}
+}
+
+func compare(what string, value float64, low, high *float64, show, bound func(float64) string) judgement {
+	j := judgement{ok: true, value: show(value), limit: "any"}
+	if low != nil {
+		j.limit = ">= " + bound(*low)
+		if value < *low {
+			return judgement{text: fmt.Sprintf("%s %s < %s", what, show(value), bound(*low)), value: show(value), limit: j.limit}
+		}
+	}
+	if high != nil {
+		if low != nil {
+			j.limit += " and <= " + bound(*high)
+		} else {
+			j.limit = "<= " + bound(*high)
+		}
+		if value > *high {
+			return judgement{text: fmt.Sprintf("%s %s > %s", what, show(value), bound(*high)), value: show(value), limit: j.limit}
+		}
+	}
+	return j
+}
+
+func bounds(check Check) (low, high *float64) {
+	if r := check.Metric.ThresholdRange; r != nil {
+		return r.Min, r.Max
+	}
+	return nil, nil
+}
+
+func truncated(v *float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	whole := float64(milliseconds(*v) / time.Millisecond)
+	return &whole
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// noValues is what is told when a check has no data.
+func noValues(p Plan, check Check, text string) release.Event {
+	message := ""
+	switch {
+	case check.Canonical == SuccessRate:
+		message = fmt.Sprintf("Halt advancement no values found for %s metric %s probably %s is not receiving traffic: running query failed: %s",
+			p.Provider, SuccessRate, p.workload(), text)
+	case check.Canonical == Duration:
+		message = fmt.Sprintf("Halt advancement no values found for %s metric %s probably %s is not receiving traffic", p.Provider, Duration, p.workload())
+	case check.Source == Inline:
+		message = "Halt advancement no values found for metric: " + check.Metric.Name
+	default:
+		message = fmt.Sprintf("Halt advancement no values found for custom metric: %s: %s", check.Metric.Name, text)
+	}
+	return release.Event{Type: release.Warning, Message: message}
+}
+
+// queryFailed is what is told when a check could not be made. Texts about a missing or broken template say so
+// themselves and come as they are.
+func queryFailed(check Check, answer release.Answer) release.Event {
+	message := answer.Text
+	switch {
+	case answer.Outcome == release.Broken && check.Source == Template && answer.Query == "":
+	case check.Source == Builtin:
+		message = "Prometheus query failed: " + answer.Text
+	case check.Source == Inline:
+		message = fmt.Sprintf("Prometheus query failed for %s: %s", check.Metric.Name, answer.Text)
+	default:
+		message = fmt.Sprintf("Metric query failed for %s: %s", check.Metric.Name, answer.Text)
+	}
+	return release.Event{Type: release.Warning, Message: message, Internal: true}
+}

@@ -1,0 +1,446 @@
+package canary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Decision is what follows from a snapshot of a Canary.
+type Decision = release.Decision[flaggerv1.CanaryStatus]
+
+// Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
+func Next(s Snapshot) Decision {
+	switch {
+	case s.Deleting && s.Finalizer:
+		return leave(s)
+	case s.Deleting:
+		return hold(s, nil) // what it owned is collected without us
+	case s.Plan.Suspended:
+		return suspended(s)
+	case s.Status.Phase == "":
+		return s.edit().phase(flaggerv1.CanaryPhaseInitializing).done(nil)
+	}
+	if gates := obstacles(s); len(gates) > 0 {
+		return blocked(s, gates)
+	}
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseInitializing:
+		return initialise(s)
+	case flaggerv1.CanaryPhaseWaiting:
+		return begin(s)
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+		return progress(s)
+	case flaggerv1.CanaryPhasePromoting:
+		return promoting(s)
+	case flaggerv1.CanaryPhaseFinalising:
+		return finalising(s)
+	default: // at rest: Initialized, Succeeded, Failed, and phases that only a newer Serin writes
+		return rest(s)
+	}
+}
+
+// hold keeps the status. A condition Blocked that nothing justifies any more goes.
+func hold(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
+	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Probes: gates.Probes(), Wake: gates.Wake()}
+	for _, gate := range gates {
+		for _, event := range gate.Events {
+			if event.Standing {
+				d.Events = append(d.Events, event)
+			}
+		}
+	}
+	if condition(s.Status, flaggerv1.ConditionBlocked) != nil && !s.Deleting && !s.Plan.Suspended {
+		e := s.edit()
+		e.drop(flaggerv1.ConditionBlocked)
+		e.effects, e.events = d.Effects, d.Events
+		return e.done(gates)
+	}
+	return d
+}
+
+// suspended has no effect of any kind; the start of an open window stays, so that it is judged at once after resume.
+func suspended(s Snapshot) Decision {
+	gate := release.WaitsFor("suspended", release.ByPerson, "spec.suspend is true: set it to false to go on")
+	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Standing: true}}
+	return hold(s, release.Gates{gate})
+}
+
+// obstacles are the reasons for which Serin must not act on this Canary, each of which a person has to remove.
+func obstacles(s Snapshot) release.Gates {
+	var gates release.Gates
+	if s.Obstacle != "" {
+		gates = append(gates, release.Fails("obstacle", release.ByPerson, s.Obstacle))
+	}
+	for _, block := range s.Plan.Blocks {
+		gates = append(gates, release.Fails("plan", release.ByPerson, block))
+	}
+	if s.Workload.Problem != "" {
+		gates = append(gates, release.Fails("target", release.ByPerson, s.Workload.Problem))
+	}
+	if s.Workload.ScalerProblem != "" {
+		gates = append(gates, release.Fails("autoscaler", release.ByPerson, s.Workload.ScalerProblem))
+	}
+	if len(s.Missing) > 0 && !s.underWay() {
+		for _, missing := range s.Missing {
+			gates = append(gates, release.Fails("references", release.ByPerson, missing))
+		}
+	}
+	return gates
+}
+
+// underWay is true while a revision has, or is about to get, users: then a missing reference is a failed check, not a
+// reason to leave the traffic where it is.
+func (s Snapshot) underWay() bool {
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		return true
+	case flaggerv1.CanaryPhaseInitializing:
+		return true // the original initialises without its metrics, and so do we: nothing is judged yet
+	default:
+		return false
+	}
+}
+
+// blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do.
+func blocked(s Snapshot, gates release.Gates) Decision {
+	e := s.edit()
+	first := gates.First()
+	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: reason(first.Name), Message: first.Message})
+	for _, gate := range gates {
+		e.tell(release.Event{Type: release.Warning, Message: gate.Message, Standing: true})
+	}
+	d := e.done(gates)
+	if len(diffConditions(s.Status, d.Status)) == 0 {
+		d.Status, d.Wake = s.Status, gates.Wake()
+	}
+	return d
+}
+
+// diffConditions are the conditions that differ, generations apart: a block that holds is written once.
+func diffConditions(a, b flaggerv1.CanaryStatus) []string {
+	var out []string
+	for _, c := range b.Conditions {
+		old := condition(a, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason || old.Message != c.Message || old.ObservedGeneration != c.ObservedGeneration {
+			out = append(out, c.Type)
+		}
+	}
+	return out
+}
+
+// reason makes a condition's reason of a gate's name: canary-ready becomes CanaryReady.
+func reason(gate string) string {
+	var b strings.Builder
+	for word := range strings.FieldsFuncSeq(gate, func(r rune) bool { return r == '-' || r == '/' || r == ' ' }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// standing are the effects that hold in every pass once the Canary is initialised.
+func standing(s Snapshot, more ...release.Effect) []release.Effect {
+	effects := []release.Effect{HasFinalizer{Held: s.Plan.Revert}}
+	if s.Plan.Revert == s.Finalizer {
+		effects = effects[:0]
+	}
+	if !s.Workload.Primary.Found && s.Workload.Target.Revision == s.promoted() {
+		// A primary that somebody deleted is made again, but only from what was promoted.
+		effects = append(effects, PrimaryExists{ID: s.id("recreated", s.Workload.Target.Revision)})
+	}
+	effects = append(effects, ServicesExist{Apex: true})
+	if s.Workload.Primary.Found {
+		effects = append(effects, ScalerExists{})
+	}
+	if s.Plan.Routed {
+		effects = append(effects, RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored})
+	}
+	return append(effects, more...)
+}
+
+// id names a copy of the template for one purpose.
+func (s Snapshot) id(purpose, revision string) string {
+	return identity(s.UID, purpose, revision)
+}
+
+// initialise makes the primary and hands the traffic over. Until the primary can serve nothing that serves is touched.
+func initialise(s Snapshot) Decision {
+	var effects []release.Effect
+	if s.Plan.Revert != s.Finalizer {
+		effects = append(effects, HasFinalizer{Held: s.Plan.Revert})
+	}
+	effects = append(effects, ServicesExist{}, PrimaryExists{ID: s.id("initialise", s.Workload.Target.Revision), Follow: true})
+	gates := release.Look(s, sourcesKnown, primaryTaken)
+	if s.Workload.Primary.Exceeded {
+		message := s.primaryMessage()
+		gates[1].Events = append(gates[1].Events, release.Event{
+			Type: release.Warning, Message: message, Standing: true,
+			Alert: &release.Alert{Severity: release.Error, Message: message},
+		})
+	}
+	if gates.Verdict() != release.Pass {
+		return hold(s, gates, effects...)
+	}
+	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
+	if s.Plan.Routed {
+		effects = append(effects, RouteStands{})
+	}
+	if !s.Workload.Target.gone() {
+		if s.serin().DrainUntil == nil && !s.Pruned {
+			return s.edit().effect(effects...).stamp(release.StampDrain).tell(gates.Events()...).done(gates)
+		}
+		gates = append(gates, release.Look(s, drained)...)
+		if gates.Verdict() != release.Pass {
+			return hold(s, gates, effects...)
+		}
+		effects = append(effects, ScalerPaused{Paused: true}, DownToZero{})
+	}
+	e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseInitialized)
+	e.zero()
+	e.applied()
+	e.serin.DrainUntil = nil
+	e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision
+	return e.tell(gates.Events()...).tell(release.Event{
+		Type: release.Normal, Message: "Initialization done! " + s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseInitialized),
+		Alert: &release.Alert{Severity: release.Info, Message: fmt.Sprintf("New %s detected, initialization completed.", s.Plan.Kind), Metadata: true},
+	}).done(gates)
+}
+
+// primaryTaken is primary-ready for the first time, when the primary must also have the target's own template.
+func primaryTaken(s Snapshot) release.Gate {
+	primary := s.Workload.Primary
+	switch {
+	case !primary.Found:
+		return release.WaitsFor("primary-ready", release.ByCluster, s.Plan.primary()+" is being made")
+	case !s.Workload.Same:
+		return release.WaitsFor("primary-ready", release.ByCluster, s.Plan.primary()+" takes over the template of "+s.Plan.workload())
+	case !primary.Ready:
+		return release.WaitsFor("primary-ready", release.ByCluster, s.primaryMessage())
+	default:
+		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
+	}
+}
+
+// sourcesKnown asks once whether the metrics can be had. It only informs: a release that cannot be measured does not
+// advance later, but taking a workload over needs no metrics.
+func sourcesKnown(s Snapshot) release.Gate {
+	const name = "metrics-available"
+	if s.Plan.Skip {
+		return release.Passes(name, "analysis is skipped")
+	}
+	p := release.Probe{ID: "sources/" + s.UID, Question: SourcesQuestion{Checks: s.Plan.Checks}}
+	answer, ok := s.Answers.To(p)
+	switch {
+	case !ok:
+		return release.Asks(name, p, "asking whether the metrics can be had")
+	case answer.Outcome == release.Yes:
+		g := release.Passes(name, "all sources answer")
+		g.Events = []release.Event{{Type: release.Normal, Message: "all the metrics providers are available!", Standing: true}}
+		return g
+	default:
+		g := release.Passes(name, "not available, which does not hold the initialisation: "+answer.Text)
+		g.Events = []release.Event{{Type: release.Warning, Message: "Error checking metric providers: " + answer.Text, Standing: true, Internal: true}}
+		return g
+	}
+}
+
+// zero clears the counters of a run.
+func (e *edit) zero() {
+	e.status.CanaryWeight, e.status.FailedChecks, e.status.Iterations = 0, 0, 0
+}
+
+// applied records the target's revision as the one that was taken up, in our form and in the API's.
+func (e *edit) applied() {
+	w := e.s.Workload
+	e.status.LastAppliedSpec, e.status.TrackedConfigs = w.Target.PeerHash, w.PeerConfigs
+	e.serin.Revision, e.serin.Configs = w.Target.Revision, w.Configs
+}
+
+// pinned is the revision that was last taken up. A status that another controller wrote, or that lost our part, holds
+// a hash of another form: then the same hash, or the same content, is the same revision, and a hash that differs is by
+// itself never a new one.
+func (s Snapshot) pinned() string {
+	if revision := s.serin().Revision; revision != "" {
+		return revision
+	}
+	target := s.Workload.Target
+	same := target.PeerHash == s.Status.LastAppliedSpec && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs)
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded:
+		same = same || s.Workload.Same
+	default: // in the middle of a run, or after one that failed, the primary says nothing about the target
+		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestReplicaSet.After(s.Status.LastTransitionTime.Time) && !s.Pruned
+	}
+	if same {
+		return target.Revision
+	}
+	return "peer-" + s.Status.LastAppliedSpec
+}
+
+// promoted is the revision that the primary runs.
+func (s Snapshot) promoted() string {
+	if promoted := s.serin().Promoted; promoted != "" {
+		return promoted
+	}
+	target := s.Workload.Target
+	if s.Workload.Same || target.PeerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs) {
+		return target.Revision
+	}
+	return "peer-" + s.Status.LastPromotedSpec
+}
+
+func sameConfigs(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// rest keeps things as they are until a new revision comes. Nothing that others own is held: no weight, no replicas,
+// no template.
+func rest(s Snapshot) Decision {
+	switch s.serin().Intent {
+	case intentCompleted, intentSkipped, intentFailed:
+		return afterwards(s)
+	}
+	if s.serin().Revision == "" && !s.Pruned {
+		// Adopted: what is there is recorded in our form, and nothing starts.
+		e := s.edit().effect(standing(s)...)
+		e.serin.Revision, e.serin.Promoted = s.pinned(), s.promoted()
+		e.serin.Configs = s.Workload.Configs
+		return e.done(nil)
+	}
+	revision := s.Workload.Target.Revision
+	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed
+	if revision == s.pinned() && !retry {
+		return hold(s, nil, standing(s)...)
+	}
+	if revision == s.promoted() {
+		// The user went back to what the primary runs. The same revision may be tried again later.
+		e := s.edit().effect(standing(s)...)
+		e.applied()
+		return e.done(nil)
+	}
+	return begin(s)
+}
+
+// begin asks everything that must be so before a release starts. Nothing is written before.
+func begin(s Snapshot) Decision {
+	effects := standing(s)
+	revision := s.Workload.Target.Revision
+	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting && revision == s.promoted() {
+		e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseSucceeded)
+		e.applied()
+		return e.tell(cancelled(s)).done(nil)
+	}
+	var gates release.Gates
+	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
+		var conditions []gate
+		for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
+			conditions = append(conditions, pollRollback(hook, revision))
+		}
+		gates = release.Look(s, conditions...)
+		if first := gates.First(); first != nil && first.Verdict == release.Fail {
+			e := s.edit().effect(effects...)
+			return e.tell(gates.Events()...).fail("a rollback hook ended the release before it started").done(gates)
+		}
+	}
+	conditions := []gate{primaryReady, routeReadable}
+	if !s.commanded("promote") {
+		for _, hook := range s.Plan.hooks(flaggerv1.ConfirmRolloutHook) {
+			conditions = append(conditions, approves(hook, s.Status.Phase, revision, release0,
+				fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
+				fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.full(), hook.Name)))
+		}
+	}
+	gates = append(gates, release.Look(s, conditions...)...)
+	if gates.Verdict() == release.Pass {
+		return start(s, gates, effects)
+	}
+	first := gates.First()
+	if s.Status.Phase != flaggerv1.CanaryPhaseWaiting && first.Opener == release.ByPerson && strings.HasPrefix(first.Name, string(flaggerv1.ConfirmRolloutHook)) {
+		events := withAlert(gates.Events(), s.muted(first.Name), release.Warn, "Canary is waiting for approval.")
+		return s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseWaiting).tell(events...).done(gates)
+	}
+	return hold(s, gates, effects...)
+}
+
+// pollRollback asks a rollback hook once per interval while a release waits for approval.
+func pollRollback(hook flaggerv1.CanaryWebhook, attempt string) gate {
+	return func(s Snapshot) release.Gate {
+		p := s.hookProbe(hook, s.Status.Phase, attempt, release0)
+		since := release0
+		if answer, ok := s.Answers.To(p); ok && answer.Outcome != release.Yes {
+			if again := answer.Began.Add(s.Plan.Window); s.Now.Before(again) {
+				g := release.Passes(string(hook.Type)+"/"+hook.Name, "no rollback is asked for")
+				g.Until = again
+				return g
+			} else {
+				since = again
+			}
+		}
+		return rollbackAsked(hook, attempt, since)(s)
+	}
+}
+
+// muted is true for a gate whose hook wants no alerts.
+func (s Snapshot) muted(gateName string) bool {
+	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
+		return string(hook.Type)+"/"+hook.Name == gateName && hook.MuteAlert
+	})
+}
+
+// withAlert puts an alert on the last event, unless it is muted.
+func withAlert(events []release.Event, muted bool, severity release.Severity, message string) []release.Event {
+	if n := len(events); n > 0 && !muted {
+		events[n-1].Alert = &release.Alert{Severity: severity, Message: message}
+	}
+	return events
+}
+
+// start takes a new revision up.
+func start(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseProgressing)
+	e.zero()
+	e.run()
+	return e.stamp(release.StampSince).tell(gates.Events()...).tell(release.Event{
+		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.workload(), Phase: string(flaggerv1.CanaryPhaseProgressing),
+		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
+	}).done(gates)
+}
+
+// run begins a new attempt with the target's revision; nothing that was asked or counted for another one stays.
+func (e *edit) run() {
+	old := *e.serin
+	*e.serin = flaggerv1.SerinStatus{
+		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.s.Plan.shape(),
+	}
+	if old.Promoted == "" {
+		e.serin.Promoted = e.s.promoted()
+	}
+	if command := e.s.Command; command != "" && e.s.commanded("retry") {
+		e.serin.Command = command
+	}
+	e.applied()
+	e.began()
+}
+
+// commanded is true when a person gave that command for this run and it was not carried out yet.
+func (s Snapshot) commanded(verb string) bool {
+	given, run, ok := strings.Cut(s.Command, "@")
+	return ok && given == verb && run == s.run() && s.Command != s.serin().Command
+}
+
+func cancelled(s Snapshot) release.Event {
+	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Release of %s cancelled: it is back at the promoted revision", s.Plan.workload())}
+}

@@ -1,0 +1,375 @@
+// Package canary decides how a Canary moves from one revision to the next.
+//
+// It knows the plan, the status and what was observed, all as values. It must not know clients, clocks, contexts, or
+// which mesh carries the traffic; its shell is canary/controller.
+package canary
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// Strategy is how a release exposes the new revision. It is derived from the analysis, never declared.
+type Strategy string
+
+// The strategies; the words are those of the metrics label deployment_strategy.
+const (
+	Weighted  Strategy = "canary"
+	ABTesting Strategy = "ab-testing"
+	BlueGreen Strategy = "blue-green"
+)
+
+// ProviderKubernetes is the provider without a mesh: traffic follows the Services alone.
+const ProviderKubernetes = "kubernetes"
+
+// Defaults that the API documents.
+const (
+	DefaultInterval = 60 * time.Second
+	DefaultDeadline = 600 * time.Second
+	DefaultMetric   = "1m" // range of a metric's query
+	DefaultReady    = 100  // percent of the updated pods that must be available
+	// KubernetesIterations is used where the provider can shift no weights and no iterations are given.
+	KubernetesIterations = 10
+)
+
+// Features is what the router of a plan declares.
+type Features struct {
+	// Known is false when no router of that name exists.
+	Known bool
+	// Weights: traffic can be split. Matches: requests can be selected by header.
+	Weights, Matches bool
+	// Mirror: requests can be copied in blue/green; WeightedMirror: also before the first weight.
+	Mirror, WeightedMirror bool
+	// Sticky: clients can be kept on one side.
+	Sticky bool
+}
+
+// Settings are what whoever runs Serin decides for all plans.
+type Settings struct {
+	// Provider is used where a Canary names none.
+	Provider string
+	// MinInterval is the floor of an analysis interval. Zero: none.
+	MinInterval time.Duration
+	// Drain is how long pods that lost their traffic keep running.
+	Drain time.Duration
+	// NoCrossNamespace forbids references into other namespaces.
+	NoCrossNamespace bool
+	// Features says what a router can do.
+	Features func(provider string) Features
+}
+
+// Plan is the spec of a Canary, defaulted and normalised. The machine reads plans, never specs.
+type Plan struct {
+	Name, Namespace string
+	// Kind and Target name the workload of the user, Deployment and so on.
+	Kind, Target string
+	Provider     string
+	// Routed is false where no router splits traffic (provider kubernetes).
+	Routed   bool
+	Strategy Strategy
+
+	// Step or Steps are the weights of a weighted release, Max the weight from which it is promoted, all 1 to 100.
+	Step  int
+	Steps []int
+	Max   int
+	// PromotionStep brings traffic back to the primary little by little, 1 to 100; zero: at once.
+	PromotionStep int
+	Mirror        bool
+	Iterations    int
+
+	// Window is for how long one weight or iteration is observed; Raised says that the floor made it longer.
+	Window    time.Duration
+	Raised    bool
+	Threshold int
+	Deadline  time.Duration
+	Drain     time.Duration
+
+	Skip, Suspended, Revert bool
+	// Cookie and PrimaryCookie are the names of the session cookies; empty: none.
+	Cookie, PrimaryCookie string
+	Hooks                 []flaggerv1.CanaryWebhook
+	Checks                []Check
+
+	// Blocks are the reasons for which this plan can never work, one sentence each.
+	Blocks []string
+	// Notes are told once per revision: what was asked for and is done otherwise.
+	Notes []string
+}
+
+// Check is one measurement that is judged in each window.
+type Check struct {
+	// Index of the entry in spec.analysis.metrics, from 0.
+	Index  int
+	Source Source
+	Metric flaggerv1.CanaryMetric
+	// Interval is the range of the query, in the notation of the query language, for example 1m.
+	Interval string
+	// Canonical is the builtin metric that is meant, where Source is Builtin.
+	Canonical string
+}
+
+// Source of a measurement.
+type Source string
+
+// The sources.
+const (
+	Builtin  Source = "builtin"
+	Inline   Source = "inline"
+	Template Source = "template"
+)
+
+// The builtin metrics.
+const (
+	SuccessRate = "request-success-rate" // percent of requests, 0 to 100
+	Duration    = "request-duration"     // milliseconds
+)
+
+// canonical maps a metric's name to the builtin metric that it means; the second form is that of the oldest manifests.
+func canonical(name string) (string, bool) {
+	switch name {
+	case SuccessRate, "istio_requests_total":
+		return SuccessRate, true
+	case Duration, "istio_request_duration_seconds_bucket":
+		return Duration, true
+	default:
+		return "", false
+	}
+}
+
+// NewPlan reads the plan of a Canary. It accepts everything; what can never work is in Blocks.
+func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
+	analysis := c.Spec.Analysis
+	if analysis == nil {
+		analysis = c.Spec.CanaryAnalysis
+	}
+	p := Plan{
+		Name: c.Name, Namespace: c.Namespace,
+		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name,
+		Provider: c.Spec.Provider,
+		Deadline: DefaultDeadline, Drain: settings.Drain,
+		Skip: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, Revert: c.Spec.RevertOnDeletion,
+	}
+	if p.Provider == "" {
+		p.Provider = settings.Provider
+	}
+	p.Routed = p.Provider != ProviderKubernetes
+	if c.Spec.ProgressDeadlineSeconds != nil {
+		p.Deadline = time.Duration(*c.Spec.ProgressDeadlineSeconds) * time.Second
+	}
+	if analysis == nil {
+		analysis = &flaggerv1.CanaryAnalysis{}
+	}
+	p.Window, p.Raised = window(analysis.Interval, settings.MinInterval)
+	p.Threshold = max(analysis.Threshold, 1)
+	p.strategy(analysis, settings.Features(p.Provider))
+	p.checks(analysis)
+	for _, hook := range analysis.Webhooks {
+		if hook.Type == "" {
+			hook.Type = flaggerv1.RolloutHook
+		}
+		p.Hooks = append(p.Hooks, hook)
+	}
+	p.references(c, analysis, settings)
+	return p
+}
+
+// window is the interval of an analysis, and whether the floor raised it. What cannot be read is 60 s, as documented.
+func window(interval string, floor time.Duration) (time.Duration, bool) {
+	d, err := time.ParseDuration(interval)
+	if err != nil || d <= 0 {
+		d = DefaultInterval
+	}
+	return max(d, floor), d < floor
+}
+
+func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
+	if !features.Known {
+		p.block("spec.provider names %q, which is no provider of Serin: correct it, or leave it out for the default", p.Provider)
+	}
+	p.Step, p.Steps, p.PromotionStep = analysis.StepWeight, slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
+	p.Iterations, p.Mirror = max(analysis.Iterations, 0), analysis.Mirror
+	p.Max = maxWeight(analysis)
+	matches := len(analysis.Match) > 0
+	if !p.Routed {
+		p.Mirror = false
+		if matches {
+			matches = false
+			p.Notes = append(p.Notes, "A/B testing is not supported when using the kubernetes provider")
+		}
+		if p.Iterations < 1 {
+			p.Iterations = KubernetesIterations
+			p.Notes = append(p.Notes, "Progressive traffic is not supported when using the kubernetes provider",
+				fmt.Sprintf("Setting canaryAnalysis.iterations: %d", KubernetesIterations))
+		}
+	}
+	switch {
+	case matches && p.Iterations > 0:
+		p.Strategy = ABTesting
+	case p.Iterations > 0:
+		p.Strategy = BlueGreen
+	default:
+		p.Strategy = Weighted
+	}
+	if p.Skip {
+		return
+	}
+	if p.Strategy == Weighted {
+		p.ladder()
+		if features.Known && !features.Weights {
+			p.block("provider %s cannot split traffic by weight: set spec.analysis.iterations, or choose another provider", p.Provider)
+		}
+	}
+	if p.Strategy == ABTesting && features.Known && !features.Matches {
+		p.block("provider %s cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider", p.Provider)
+	}
+	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
+		p.block("provider %s cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider", p.Provider)
+	}
+	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
+		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
+		if a.CookieName == a.PrimaryCookieName {
+			p.block("can't use the same cookie name for both primary and cookie name; please update them to be different")
+		}
+		if features.Known && !features.Sticky {
+			p.block("provider %s has no session affinity: remove spec.analysis.sessionAffinity, or choose another provider", p.Provider)
+		}
+	}
+	for field, percent := range map[string]*int{"primaryReadyThreshold": analysis.PrimaryReadyThreshold, "canaryReadyThreshold": analysis.CanaryReadyThreshold} {
+		if percent != nil && (*percent < 0 || *percent > 100) {
+			p.block("spec.analysis.%s is %d, but a share of pods lies between 0 and 100: correct it", field, *percent)
+		}
+	}
+	slices.Sort(p.Blocks)
+}
+
+// ladder checks that the weights of a weighted release lead somewhere.
+func (p *Plan) ladder() {
+	switch {
+	case len(p.Steps) > 0 && p.Step <= 0:
+		before := 0
+		for _, weight := range p.Steps {
+			if weight <= before || weight > 100 {
+				p.block("spec.analysis.stepWeights is %v, but weights must rise from above 0 to at most 100: correct them", p.Steps)
+				return
+			}
+			before = weight
+		}
+	case p.Step <= 0:
+		p.block("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
+	case p.Max < 0 || p.Max > 100:
+		p.block("spec.analysis.maxWeight is %d, but a share of traffic lies between 1 and 100: correct it", p.Max)
+	}
+}
+
+func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
+	var templates []Check
+	for i, metric := range analysis.Metrics {
+		check := Check{Index: i, Metric: metric, Interval: metric.Interval}
+		if _, err := time.ParseDuration(check.Interval); err != nil {
+			check.Interval = DefaultMetric
+		}
+		name, builtin := canonical(metric.Name)
+		// An entry that brings its own query means that query, whatever its name is, except for the two documented names.
+		if builtin && name != metric.Name && (metric.Query != "" || metric.TemplateRef != nil) {
+			builtin = false
+		}
+		if builtin {
+			check.Source, check.Canonical = Builtin, name
+			p.Checks = append(p.Checks, check)
+			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration {
+				p.block("spec.analysis.metrics[%d] (%s) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds", i, metric.Name)
+			}
+		}
+		if metric.Query != "" {
+			check.Source, check.Canonical = Inline, ""
+			p.Checks = append(p.Checks, check)
+		}
+		if metric.TemplateRef != nil {
+			check.Source, check.Canonical = Template, ""
+			templates = append(templates, check)
+		}
+		if !builtin && metric.Query == "" && metric.TemplateRef == nil {
+			p.block("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s, %s, or give a templateRef)",
+				i, metric.Name, SuccessRate, Duration)
+		}
+	}
+	p.Checks = append(p.Checks, templates...)
+}
+
+// references checks what a plan may point at.
+func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
+	knative := c.Spec.TargetRef.Kind == "Service" && strings.HasPrefix(c.Spec.TargetRef.APIVersion, "serving.knative.dev/")
+	switch {
+	case knative && c.Spec.Provider != "knative":
+		p.block("can't use %s provider with Knative Service as target", p.Provider)
+	case !knative && c.Spec.Provider == "knative":
+		p.block("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
+	case knative && c.Spec.AutoscalerRef != nil:
+		p.block("can't use autoscaler with Knative Service")
+	case c.Spec.TargetRef.Kind != "Deployment":
+		p.block("spec.targetRef.kind is %s, but this version of Serin releases Deployments only: point it at a Deployment", c.Spec.TargetRef.Kind)
+	}
+	if !settings.NoCrossNamespace {
+		return
+	}
+	foreign := func(namespace string) bool { return namespace != "" && namespace != c.Namespace }
+	if up := c.Spec.UpstreamRef; up != nil && foreign(up.Namespace) {
+		p.block("can't access gloo upstream %s.%s, cross-namespace references are blocked", up.Name, up.Namespace)
+	}
+	for _, metric := range analysis.Metrics {
+		if ref := metric.TemplateRef; ref != nil && foreign(ref.Namespace) {
+			p.block("can't access metric template %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+		}
+	}
+	for _, alert := range analysis.Alerts {
+		if ref := alert.ProviderRef; foreign(ref.Namespace) {
+			p.block("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
+		}
+	}
+}
+
+func (p *Plan) block(format string, args ...any) {
+	p.Blocks = append(p.Blocks, fmt.Sprintf(format, args...))
+}
+
+// hooks are those of one type, in the order of the spec.
+func (p Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
+	var out []flaggerv1.CanaryWebhook
+	for _, hook := range p.Hooks {
+		if hook.Type == of {
+			out = append(out, hook)
+		}
+	}
+	return out
+}
+
+// shape is what may not change in the middle of a run.
+func (p Plan) shape() string {
+	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
+}
+
+// full names the Canary as the texts of the API do, workload its target.
+func (p Plan) full() string     { return p.Name + "." + p.Namespace }
+func (p Plan) workload() string { return p.Target + "." + p.Namespace }
+func (p Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
+
+// oldest is the longest range that any check looks back over.
+func (p Plan) oldest() time.Duration {
+	var longest time.Duration
+	for _, check := range p.Checks {
+		if d, err := time.ParseDuration(check.Interval); err == nil && d > longest {
+			longest = d
+		}
+	}
+	return longest
+}
+
+// milliseconds truncates a bound of a duration as the API documents it.
+func milliseconds(bound float64) time.Duration {
+	return time.Duration(math.Trunc(bound)) * time.Millisecond
+}

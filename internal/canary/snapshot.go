@@ -1,0 +1,116 @@
+package canary
+
+import (
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Snapshot is all that is known about a Canary at one moment.
+type Snapshot struct {
+	Now        time.Time
+	UID        string
+	Generation int64
+	Plan       Plan
+	Status     flaggerv1.CanaryStatus
+	// Deleting is true once the user deleted the Canary; Finalizer while ours holds it.
+	Deleting, Finalizer bool
+	// Obstacle is why Serin may not act on this Canary at all, although its plan is fine: an older Canary has the same
+	// target, a living peer acts. One sentence; empty: none.
+	Obstacle string
+	// Missing are references that lead nowhere, one sentence each: metric templates and their secrets.
+	Missing []string
+	// Command of a person, as verb@run; empty: none.
+	Command  string
+	Workload Workload
+	Route    Route
+	Answers  release.Answers
+	// Pruned is true where the stored definition of the resource drops status.serin.
+	Pruned bool
+}
+
+// Workload is what was seen of the target and its primary.
+type Workload struct {
+	// Problem is why the target cannot be used, in the words of the API; empty: none.
+	Problem string
+	// ScalerProblem is why the autoscaler cannot be used; empty: none.
+	ScalerProblem   string
+	Target, Primary Copy
+	// Same is true when target and primary have the same template and configuration, their names apart.
+	Same bool
+	// Configs are our checksums of the tracked configuration, PeerConfigs those of the API's status.
+	Configs, PeerConfigs map[string]string
+	// NewestReplicaSet is when the target's newest ReplicaSet was made; zero: unknown.
+	NewestReplicaSet time.Time
+}
+
+// Copy is one of the two workloads.
+type Copy struct {
+	Found bool
+	// Revision is ours, PeerHash the one that the API's status holds, ID the annotation flagger-id of the template.
+	Revision, PeerHash, ID string
+	Replicas               int32 // asked for
+	Total, Available       int32 // there
+	Ready                  bool
+	// Exceeded is true when Kubernetes itself gave the rollout up.
+	Exceeded bool
+	// Message says what is missing for being ready.
+	Message string
+	// PodProblem is what keeps its pods from running, where that was looked up: ImagePullBackOff and its like.
+	PodProblem string
+}
+
+// serves is true when pods of the copy can answer requests.
+func (c Copy) serves() bool { return c.Found && c.Available > 0 }
+
+// gone is true when the copy neither has pods nor asks for any.
+func (c Copy) gone() bool { return !c.Found || c.Replicas == 0 && c.Total == 0 }
+
+// Confirmation is whether the router says that it serves what was written.
+type Confirmation string
+
+// The confirmations. Many routers cannot tell.
+const (
+	Confirmed   Confirmation = "yes"
+	Unconfirmed Confirmation = "no"
+	CannotTell  Confirmation = "cannot-tell"
+)
+
+// Route is what was seen of the traffic.
+type Route struct {
+	// Found is false when the route does not exist yet.
+	Found bool
+	// Problem is why it cannot be read; empty: none.
+	Problem  string
+	Canary   int // live weight, 0 to 100
+	Mirrored bool
+	Confirmation
+	// Reason says why it is not confirmed.
+	Reason string
+}
+
+// serin is the additive status, never nil.
+func (s Snapshot) serin() flaggerv1.SerinStatus {
+	if s.Status.Serin == nil {
+		return flaggerv1.SerinStatus{}
+	}
+	return *s.Status.Serin
+}
+
+// live is the weight that the canary has now: the router's where there is one.
+func (s Snapshot) live() int {
+	switch {
+	case !s.Plan.Routed:
+		return 0
+	case s.Route.Found && s.Route.Problem == "":
+		return s.Route.Canary
+	default:
+		return s.Status.CanaryWeight
+	}
+}
+
+// exposed is true when the canary has, or may still have, requests of users.
+func (s Snapshot) exposed() bool {
+	return s.Plan.Routed && (s.live() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+}

@@ -1,0 +1,208 @@
+package canary
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// The intents: what was decided and is being carried out.
+const (
+	intentRollback  = "rollback"  // traffic back, pods away, Failed
+	intentCancel    = "cancel"    // the user went back to the promoted revision
+	intentSkip      = "skip"      // promote without analysis
+	intentCompleted = "completed" // Succeeded; post-rollout hooks are out
+	intentSkipped   = "skipped"   // the same after a skipped analysis
+	intentFailed    = "failed"    // Failed; post-rollout hooks are out
+)
+
+// nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
+const nothing = "none"
+
+// edit is a status in the making, with what goes along with it.
+type edit struct {
+	s       Snapshot
+	status  flaggerv1.CanaryStatus
+	serin   *flaggerv1.SerinStatus
+	stamps  []release.Stamp
+	events  []release.Event
+	effects []release.Effect
+}
+
+func (s Snapshot) edit() *edit {
+	e := &edit{s: s, status: *s.Status.DeepCopy()}
+	if e.status.Serin == nil {
+		e.status.Serin = &flaggerv1.SerinStatus{}
+	}
+	e.serin = e.status.Serin
+	return e
+}
+
+// phase enters a phase, with the condition that the API promises for it.
+func (e *edit) phase(phase flaggerv1.CanaryPhase) *edit {
+	if e.status.Phase != phase {
+		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+	}
+	e.status.Phase = phase
+	e.promoted()
+	return e
+}
+
+// promoted writes the condition Promoted for the phase.
+func (e *edit) promoted() {
+	status, message := promoted(e.status.Phase, e.s.Plan.Kind)
+	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
+}
+
+// began marks the start of a run in the condition, from which the run's name can be derived.
+func (e *edit) began() *edit {
+	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
+		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+	}
+	e.serin.Run = runOf(e.s.UID, e.status)
+	return e
+}
+
+// condition sets one condition. Its transition time moves with its status only.
+func (e *edit) condition(c flaggerv1.CanaryCondition) {
+	now := metav1.NewTime(e.s.Now.Truncate(time.Second))
+	c.ObservedGeneration = e.s.Generation
+	old := condition(e.status, c.Type)
+	if old == nil {
+		c.LastTransitionTime, c.LastUpdateTime = now, now
+		e.status.Conditions = append(e.status.Conditions, c)
+		return
+	}
+	if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		old.ObservedGeneration = c.ObservedGeneration
+		return
+	}
+	c.LastTransitionTime, c.LastUpdateTime = old.LastTransitionTime, now
+	if old.Status != c.Status {
+		c.LastTransitionTime = now
+	}
+	*old = c
+}
+
+func (e *edit) drop(conditionType string) {
+	e.status.Conditions = slices.DeleteFunc(e.status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == conditionType })
+}
+
+func condition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == of {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// promoted are the texts of the condition Promoted.
+func promoted(phase flaggerv1.CanaryPhase, kind string) (corev1.ConditionStatus, string) {
+	switch phase {
+	case flaggerv1.CanaryPhaseInitialized:
+		return corev1.ConditionTrue, kind + " initialization completed."
+	case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseWaitingPromotion:
+		return corev1.ConditionUnknown, "Waiting for approval."
+	case flaggerv1.CanaryPhaseProgressing:
+		return corev1.ConditionUnknown, "New revision detected, progressing canary analysis."
+	case flaggerv1.CanaryPhasePromoting:
+		return corev1.ConditionUnknown, "Canary analysis completed, starting primary rolling update."
+	case flaggerv1.CanaryPhaseFinalising:
+		return corev1.ConditionUnknown, "Canary analysis completed, routing all traffic to primary."
+	case flaggerv1.CanaryPhaseSucceeded:
+		return corev1.ConditionTrue, "Canary analysis completed successfully, promotion finished."
+	case flaggerv1.CanaryPhaseFailed:
+		return corev1.ConditionFalse, "Canary analysis failed, " + kind + " scaled to zero."
+	default: // Initializing, Terminating, and phases that only a newer Serin writes
+		return corev1.ConditionUnknown, "New " + kind + " detected, starting initialization."
+	}
+}
+
+// window opens the next observation; its start is stamped when the effects before it are acknowledged.
+func (e *edit) window() *edit {
+	e.serin.Window = &flaggerv1.AnalysisWindow{}
+	return e.stamp(release.StampWindow)
+}
+
+func (e *edit) stamp(stamps ...release.Stamp) *edit {
+	e.stamps = append(e.stamps, stamps...)
+	return e
+}
+
+func (e *edit) tell(events ...release.Event) *edit {
+	e.events = append(e.events, events...)
+	return e
+}
+
+func (e *edit) effect(effects ...release.Effect) *edit {
+	e.effects = append(e.effects, effects...)
+	return e
+}
+
+// done is the decision to write the edited status.
+func (e *edit) done(gates release.Gates) Decision {
+	if e.s.Pruned {
+		// The only moment that such a status keeps; see start and drained.
+		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+	}
+	if len(gates) > 0 {
+		e.serin.Gates = nil // the shell writes them along
+	}
+	if equality.Semantic.DeepEqual(*e.serin, flaggerv1.SerinStatus{}) {
+		e.status.Serin = nil
+	}
+	return Decision{Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Probes: gates.Probes(), Wake: e.s.Now, Events: e.events}
+}
+
+// Stamp fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.
+func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
+	if len(stamps) == 0 || status.Serin == nil {
+		return
+	}
+	moment := metav1.NewMicroTime(at)
+	for _, stamp := range stamps {
+		switch stamp {
+		case release.StampWindow:
+			if status.Serin.Window == nil {
+				status.Serin.Window = &flaggerv1.AnalysisWindow{}
+			}
+			status.Serin.Window.Start = moment
+		case release.StampDrain:
+			until := metav1.NewMicroTime(at.Add(plan.Drain))
+			status.Serin.DrainUntil = &until
+		case release.StampSince:
+			status.Serin.Since = &moment
+		case release.StampLeft:
+			status.Serin.LastTraffic = &moment
+		default: // a stamp of another kind of release
+		}
+	}
+}
+
+// start is when the open window began, false when none is open. A pruned status keeps whole seconds only, so that its
+// window is one second longer rather than shorter.
+func (s Snapshot) start() (time.Time, bool) {
+	switch {
+	case s.serin().Window != nil:
+		return s.serin().Window.Start.Time, true
+	case s.Pruned && (s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored):
+		return s.Status.LastTransitionTime.Add(time.Second), true
+	default:
+		return time.Time{}, false
+	}
+}
+
+// past treats a moment in the future as now: a clock that jumped back must not extend a window.
+func (s Snapshot) past(t time.Time) time.Time {
+	if t.After(s.Now) {
+		return s.Now
+	}
+	return t
+}

@@ -1,0 +1,51 @@
+package canary
+
+import flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+
+// maxWeight is the weight from which a release is promoted: the last of stepWeights, else maxWeight, else 100.
+func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
+	if n := len(analysis.StepWeights); n > 0 {
+		return min(analysis.StepWeights[n-1], 100)
+	}
+	if analysis.MaxWeight != 0 {
+		return analysis.MaxWeight
+	}
+	return 100
+}
+
+// next is the weight after the current one. It never goes beyond the plan's maximum (the original overshoots), and
+// counts from whatever weight is live, also one that the plan does not name.
+func (p Plan) next(current int) int {
+	if p.Step > 0 {
+		return min(current+p.Step, max(p.Max, current))
+	}
+	for _, weight := range p.Steps {
+		if weight > current {
+			return weight
+		}
+	}
+	return max(p.Max, current)
+}
+
+// count is the number of windows of a release without failures.
+func (p Plan) count() int {
+	switch p.Strategy {
+	case ABTesting:
+		return p.Iterations
+	case BlueGreen:
+		return p.Iterations + 1
+	default:
+		n := 0
+		for weight := 0; weight < p.Max && n < 101; n++ {
+			next := p.next(weight)
+			if next <= weight {
+				break
+			}
+			weight = next
+		}
+		if p.Mirror {
+			n++
+		}
+		return n
+	}
+}

@@ -1,0 +1,63 @@
+package release
+
+import "time"
+
+// Probe is a question to the outside. It leaves with a decision; its answer comes back as an event of its own.
+type Probe struct {
+	// ID names the question within its release: the same question asked for the same run, window and attempt has the
+	// same ID. Asking twice with one ID asks once.
+	ID string
+	// Since bounds the answers that count: an answer whose call began before it is asked for again. It lets a gate be
+	// polled: the ID stays, Since moves on.
+	Since time.Time
+	// Question is what to ask; its type belongs to the kind of release.
+	Question any
+}
+
+// Outcome of a probe.
+type Outcome string
+
+// The outcomes. No data is not a value, and being unreachable says nothing about the release.
+const (
+	Yes         Outcome = "yes"         // a hook approved
+	No          Outcome = "no"          // a hook refused, or answered what counts as a refusal
+	Measured    Outcome = "measured"    // a metric has a value
+	NoData      Outcome = "no-data"     // a metric has no value
+	Broken      Outcome = "broken"      // the question cannot be asked as it stands: missing template, bad query, 4xx
+	Unreachable Outcome = "unreachable" // transport error, timeout, 429, 5xx
+)
+
+// Answer is what came back from a probe.
+type Answer struct {
+	// ID is the probe's.
+	ID string
+	// Began and Ended are when the call began and when it was over; Ended is zero while it is out.
+	Began, Ended time.Time
+	Outcome      Outcome
+	// Value is set when the outcome is Measured.
+	Value float64
+	// Text is what a person is told: a reason, an excerpt of an answer. Never a secret, never a whole body.
+	Text string
+	// Query is the resolved query, for metrics.
+	Query string
+}
+
+// Answers are what is known of the probes of one release, by ID.
+type Answers map[string]Answer
+
+// To is the answer that counts for the probe: given, and from a call that did not begin before p.Since.
+func (a Answers) To(p Probe) (Answer, bool) {
+	answer, ok := a[p.ID]
+	if !ok || answer.Ended.IsZero() || answer.Began.Before(p.Since) {
+		return Answer{}, false
+	}
+	return answer, true
+}
+
+// Later is the later of two moments; a zero moment loses.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
