@@ -1,0 +1,189 @@
+// Package apiproxy stands in front of the API server and counts what its
+// clients ask, so that "costs no request" is a number and not a belief.
+//
+// It must not know who the clients are; one proxy counts what comes to it.
+package apiproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Request is a kind of request: the verb of the API (get, list, watch, create, update, patch, delete) and what it is
+// about.
+type Request struct {
+	Verb, Group, Resource, Subresource string
+}
+
+func (r Request) String() string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	return r.Verb + " " + resource
+}
+
+// Counts says how often each kind of request came.
+type Counts map[Request]int
+
+// Total is the number of all requests.
+func (c Counts) Total() int {
+	total := 0
+	for _, n := range c {
+		total += n
+	}
+	return total
+}
+
+// Since is what was added to earlier.
+func (c Counts) Since(earlier Counts) Counts {
+	added := Counts{}
+	for r, n := range c {
+		if n -= earlier[r]; n > 0 {
+			added[r] = n
+		}
+	}
+	return added
+}
+
+// Proxy counts and hands on.
+type Proxy struct {
+	// URL is where clients find it.
+	URL string
+
+	server *http.Server
+	done   chan error
+
+	mu     sync.Mutex
+	counts Counts
+	// Fault, where set, may answer a request instead of the API server.
+	fault func(http.ResponseWriter, *http.Request, Request) bool
+}
+
+// Start offers on 127.0.0.1 what config leads to, without TLS and without asking for credentials: whoever comes is who
+// config says.
+func Start(ctx context.Context, config *rest.Config) (*Proxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API server: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("offer the API server: %w", err)
+	}
+	p := &Proxy{
+		URL: "http://" + listener.Addr().String(), done: make(chan error, 1), counts: Counts{},
+	}
+	reverse := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Authorization") // config's own is added by the transport
+		},
+		Transport: transport,
+		// A watch is worth nothing when its events wait in a buffer.
+		FlushInterval: -1,
+	}
+	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := Classify(r)
+		p.mu.Lock()
+		p.counts[kind]++
+		fault := p.fault
+		p.mu.Unlock()
+		if fault != nil && fault(w, r, kind) {
+			return
+		}
+		reverse.ServeHTTP(w, r)
+	})}
+	go func() { p.done <- p.server.Serve(listener) }()
+	return p, nil
+}
+
+// Classify reads a request's kind from its method and path: /api/VERSION/… and /apis/GROUP/VERSION/…, both followed by
+// [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. Requests outside of these have their path as resource.
+func Classify(r *http.Request) Request {
+	method := strings.ToLower(r.Method)
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	group := ""
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		group, parts = parts[1], parts[3:]
+	default:
+		return Request{Verb: method, Resource: r.URL.Path}
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		parts = parts[2:]
+	}
+	kind := Request{Group: group, Resource: parts[0]}
+	if len(parts) > 2 {
+		kind.Subresource = parts[2]
+	}
+	named := len(parts) > 1
+	switch {
+	case r.Method == http.MethodGet && (r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1"):
+		kind.Verb = "watch"
+	case r.Method == http.MethodGet && named:
+		kind.Verb = "get"
+	case r.Method == http.MethodGet:
+		kind.Verb = "list"
+	case r.Method == http.MethodPost:
+		kind.Verb = "create"
+	case r.Method == http.MethodPut:
+		kind.Verb = "update"
+	default:
+		kind.Verb = method
+	}
+	return kind
+}
+
+// Counts returns what came so far.
+func (p *Proxy) Counts() Counts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Counts{}.plus(p.counts)
+}
+
+func (c Counts) plus(other Counts) Counts {
+	for r, n := range other {
+		c[r] += n
+	}
+	return c
+}
+
+// Fail puts f in front of the API server; f answers a request itself and returns true, or returns false and leaves it
+// to the API server. nil takes it away. f may be called by several requests at once.
+func (p *Proxy) Fail(f func(http.ResponseWriter, *http.Request, Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+// Close ends all connections.
+func (p *Proxy) Close() error {
+	err := p.server.Close()
+	if served := <-p.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	if err != nil {
+		return fmt.Errorf("close the proxy of the API server: %w", err)
+	}
+	return nil
+}

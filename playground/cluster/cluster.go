@@ -1,0 +1,484 @@
+//go:build linux
+
+// Package cluster starts and stops a whole Kubernetes cluster inside the
+// current world: control plane, one node whose pods are processes, services
+// and names, and, on request, a gateway and Prometheus.
+//
+// It puts the parts together and must not know what the cluster is for: no
+// releases, no demo.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	playground "github.com/serin-dev/serin/playground"
+	"github.com/serin-dev/serin/playground/apiproxy"
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/gateway"
+	"github.com/serin-dev/serin/playground/metrics"
+	"github.com/serin-dev/serin/playground/network"
+	"github.com/serin-dev/serin/playground/node"
+	"github.com/serin-dev/serin/playground/process"
+	"github.com/serin-dev/serin/playground/services"
+)
+
+// DemoImage is the demo application (package app); its tag becomes VERSION.
+const DemoImage = "serin.dev/demo"
+
+// NodeName is the one node's.
+const NodeName = "playground"
+
+// Options say what a cluster has. World, Builder and Folder are needed.
+type Options struct {
+	World   *playground.World
+	Builder *build.Builder
+	// Folder for logs, keys and data; made when missing. What a cluster leaves there is logs, below logs, and its data,
+	// until the next start.
+	Folder string
+	// Log is for what happens inside; nil is silent.
+	Log *slog.Logger
+	// Gateway and Prometheus are started where true.
+	Gateway, Prometheus bool
+	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only scales by
+	// metrics that tests provide.
+	Autoscaling bool
+	// Images besides DemoImage, by name without tag.
+	Images map[string]node.Image
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+}
+
+// Prepare builds or finds everything that Start with these options needs. It may need the internet, so it is for the
+// outside, before Enter.
+func Prepare(ctx context.Context, builder *build.Builder, o Options) error {
+	_, err := programsOf(ctx, builder, o)
+	return err
+}
+
+type programs struct {
+	controlPlane, demoApp, traefik, prometheus, gatewayCRDs string
+}
+
+func programsOf(ctx context.Context, b *build.Builder, o Options) (p programs, err error) {
+	if p.controlPlane, err = b.ControlPlane(ctx); err != nil {
+		return p, err
+	}
+	if o.Prometheus {
+		if p.prometheus, err = b.Prometheus(ctx); err != nil {
+			return p, err
+		}
+	}
+	if o.Gateway {
+		if p.traefik, err = b.Traefik(ctx); err != nil {
+			return p, err
+		}
+		if p.gatewayCRDs, err = b.GatewayCRDs(ctx); err != nil {
+			return p, err
+		}
+	}
+	p.demoApp, err = b.DemoApp(ctx)
+	return p, err
+}
+
+// Cluster is a running cluster. Its addresses come in pairs: inside the world, and outside on 127.0.0.1.
+type Cluster struct {
+	// Client, Dynamic and Config reach the API server as administrator, from inside.
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+	Config  *rest.Config
+	// Kubeconfig is a file for programs inside, OutsideKubeconfig one for everybody else on the machine.
+	Kubeconfig, OutsideKubeconfig string
+	// GatewayURL and PrometheusURL are empty where there is none.
+	GatewayURL, OutsideGatewayURL       string
+	PrometheusURL, OutsidePrometheusURL string
+	// Folder as in Options, absolute.
+	Folder string
+
+	options     Options
+	programs    programs
+	credentials *credentials
+	processes   *process.Group
+	network     *network.Network
+	stop        context.CancelCauseFunc
+	done        <-chan struct{}
+	cause       func() error
+	background  sync.WaitGroup
+	lock        *os.File
+}
+
+// lock takes the folder for this process; the kernel gives it back however the process ends.
+func lock(folder string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cluster's folder: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("folder %s belongs to a playground that runs: stop that, or choose another folder", folder)
+	}
+	return file, nil
+}
+
+// errStopped is the cause of an end that was asked for.
+var errStopped = errors.New("the cluster was stopped")
+
+// Start starts a cluster and returns when all of it works. There can be one at a time in a world. ctx bounds the start
+// only; the cluster runs until Stop.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	folder, err := filepath.Abs(o.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("find folder %s: %w", o.Folder, err)
+	}
+	c := &Cluster{options: o, Folder: folder}
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	c.stop, c.done, c.cause = stop, life.Done(), func() error { return context.Cause(life) }
+	// What ends the cluster's life while it starts ends the start.
+	starting, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	defer context.AfterFunc(life, func() { abort(context.Cause(life)) })()
+	if err := c.start(starting, life); err != nil {
+		if cause := context.Cause(life); cause != nil {
+			err = cause
+		}
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx, life context.Context) (err error) {
+	if c.programs, err = programsOf(ctx, c.options.Builder, c.options); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Folder, 0o755); err != nil {
+		return fmt.Errorf("make the cluster's folder: %w", err)
+	}
+	if c.lock, err = lock(c.Folder); err != nil {
+		return err
+	}
+	for _, old := range []string{"etcd", "prometheus", "node/pods"} {
+		if err := os.RemoveAll(filepath.Join(c.Folder, old)); err != nil {
+			return fmt.Errorf("clear the folder of the last cluster: %w", err)
+		}
+	}
+	for _, folder := range []string{"logs", "keys", "etcd", "node"} {
+		if err := os.MkdirAll(filepath.Join(c.Folder, folder), 0o755); err != nil {
+			return fmt.Errorf("make the cluster's folder: %w", err)
+		}
+	}
+	c.processes = process.NewGroup(filepath.Join(c.Folder, "logs"))
+	if c.network, err = network.New(); err != nil {
+		return err
+	}
+	if c.credentials, err = newCredentials(filepath.Join(c.Folder, "keys"), c.options.Clock.Now()); err != nil {
+		return err
+	}
+	if err := c.startAPIServer(ctx, life); err != nil {
+		return err
+	}
+	if err := c.startControllers(); err != nil {
+		return err
+	}
+
+	factory := informers.NewSharedInformerFactory(c.Client, 0)
+	server, err := services.New(factory, c.options.Log)
+	if err != nil {
+		return err
+	}
+	parts := []func(context.Context) error{server.Run}
+	if c.options.Prometheus {
+		discovery, err := metrics.NewDiscovery(factory, c.prometheusFolder())
+		if err != nil {
+			return err
+		}
+		parts = append(parts, discovery.Run)
+	}
+	n := node.New(c.nodeOptions())
+	if err := n.Register(ctx); err != nil {
+		return err
+	}
+	factory.StartWithContext(life)
+	c.background.Go(func() {
+		<-life.Done()
+		factory.Shutdown()
+	})
+	for _, run := range append(parts, n.Run) {
+		c.background.Go(func() {
+			if err := run(life); err != nil {
+				c.stop(err)
+			}
+		})
+	}
+
+	extras, extrasCtx := errgroup.WithContext(ctx)
+	if c.options.Gateway {
+		extras.Go(func() error { return c.startGateway(extrasCtx, life) })
+	}
+	if c.options.Prometheus {
+		extras.Go(func() error { return c.startPrometheus(extrasCtx, life) })
+	}
+	return extras.Wait()
+}
+
+func (c *Cluster) nodeOptions() node.Options {
+	images := map[string]node.Image{DemoImage: {Program: c.programs.demoApp, TagVariable: "VERSION"}}
+	maps.Copy(images, c.options.Images)
+	return node.Options{
+		Name: NodeName, Version: build.KubernetesVersion, Client: c.Client, Network: c.network, Images: images,
+		Folder: filepath.Join(c.Folder, "node"), Certificate: c.credentials.certificate, Clock: c.options.Clock, Log: c.options.Log,
+	}
+}
+
+const apiServerPort = 6443
+
+func (c *Cluster) startAPIServer(ctx, life context.Context) error {
+	inside := "https://127.0.0.1:" + strconv.Itoa(apiServerPort)
+	c.Kubeconfig = filepath.Join(c.Folder, "kubeconfig-inside")
+	if err := c.credentials.writeKubeconfig(c.Kubeconfig, inside); err != nil {
+		return err
+	}
+	outside, err := c.options.World.Expose(life, net.JoinHostPort("127.0.0.1", strconv.Itoa(apiServerPort)))
+	if err != nil {
+		return err
+	}
+	c.OutsideKubeconfig = filepath.Join(c.Folder, "kubeconfig")
+	if err := c.credentials.writeKubeconfig(c.OutsideKubeconfig, "https://"+outside); err != nil {
+		return err
+	}
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	c.Config.QPS, c.Config.Burst = 500, 1000
+	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(c.Config); err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+
+	key := c.credentials.file("service-accounts.key")
+	if err := c.startPart("etcd", nil, c.programs.controlPlane, "etcd", filepath.Join(c.Folder, "etcd")); err != nil {
+		return err
+	}
+	err = c.startPart("apiserver", nil, c.programs.controlPlane, "apiserver",
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--secure-port="+strconv.Itoa(apiServerPort), "--bind-address=0.0.0.0", "--advertise-address="+network.Node.String(),
+		"--tls-cert-file="+c.credentials.file("server.crt"), "--tls-private-key-file="+c.credentials.file("server.key"),
+		"--cert-dir="+c.credentials.folder, "--token-auth-file="+c.credentials.file("tokens.csv"), "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key,
+		"--service-account-signing-key-file="+key, "--service-cluster-ip-range="+network.ServiceRange.String(),
+		// Pods here hold one program and no token: there is no account to give them.
+		"--disable-admission-plugins=ServiceAccount",
+		"--endpoint-reconciler-type=none", "--profiling=false",
+	)
+	if err != nil {
+		return err
+	}
+	return c.wait(ctx, "the API server", func(ctx context.Context) error {
+		return c.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+func (c *Cluster) startControllers() error {
+	controllers := "*,-bootstrap-signer-controller,-token-cleaner-controller"
+	if !c.options.Autoscaling {
+		controllers += ",-horizontal-pod-autoscaler-controller"
+	}
+	common := []string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000"}
+	err := c.startPart("controller-manager", nil, append([]string{c.programs.controlPlane, "kcm",
+		"--controllers=" + controllers, "--use-service-account-credentials=false", "--root-ca-file=" + c.credentials.file("ca.crt"),
+		"--service-account-private-key-file=" + c.credentials.file("service-accounts.key")}, common...)...)
+	if err != nil {
+		return err
+	}
+	return c.startPart("scheduler", nil, append([]string{c.programs.controlPlane, "scheduler"}, common...)...)
+}
+
+func (c *Cluster) startGateway(ctx, life context.Context) error {
+	if err := gateway.InstallCRDs(ctx, c.Dynamic, c.programs.gatewayCRDs, c.wait); err != nil {
+		return err
+	}
+	if err := gateway.Create(ctx, c.Dynamic); err != nil {
+		return err
+	}
+	err := c.startPart("traefik", []string{"KUBECONFIG=" + c.Kubeconfig}, append([]string{c.programs.traefik}, gateway.Args(network.Node)...)...)
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(network.Node.String(), strconv.Itoa(gateway.Port))
+	outside, err := c.options.World.Expose(life, address)
+	if err != nil {
+		return err
+	}
+	c.GatewayURL, c.OutsideGatewayURL = "http://"+network.Node.String(), "http://"+outside
+	return c.wait(ctx, "the gateway", func(ctx context.Context) error {
+		if err := gateway.Programmed(ctx, c.Dynamic); err != nil {
+			return err
+		}
+		return reachable(ctx, address)
+	})
+}
+
+func (c *Cluster) prometheusFolder() string { return filepath.Join(c.Folder, "prometheus") }
+
+func (c *Cluster) startPrometheus(ctx, life context.Context) error {
+	static := map[string]string{}
+	if c.options.Gateway {
+		static["traefik"] = net.JoinHostPort("127.0.0.1", strconv.Itoa(gateway.MetricsPort))
+	}
+	args, err := metrics.Config(c.prometheusFolder(), static)
+	if err != nil {
+		return err
+	}
+	if err := c.startPart("prometheus", nil, append([]string{c.programs.prometheus}, args...)...); err != nil {
+		return err
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.Port))
+	outside, err := c.options.World.Expose(life, address)
+	if err != nil {
+		return err
+	}
+	c.PrometheusURL, c.OutsidePrometheusURL = "http://"+address, "http://"+outside
+	return c.wait(ctx, "Prometheus", func(ctx context.Context) error { return answers(ctx, c.PrometheusURL+"/-/ready") })
+}
+
+// startPart starts a program without which there is no cluster: its end is the end of all.
+func (c *Cluster) startPart(name string, env []string, argv ...string) error {
+	p, err := c.processes.Start(process.Spec{Name: name, Argv: argv, Env: env})
+	if err != nil {
+		return err
+	}
+	c.background.Go(func() {
+		select {
+		case <-c.done:
+		case <-p.Done():
+			c.stop(fmt.Errorf("%s ended (%v); the end of its log %s:\n%s", name, p.Err(), c.processes.Log(name), c.processes.Tail(name, 10)))
+		}
+	})
+	return nil
+}
+
+// pollEvery is the time between two looks at something that starts.
+const pollEvery = 50 * time.Millisecond
+
+// wait asks until check has no objection or ctx ends, and says what was last in the way.
+func (c *Cluster) wait(ctx context.Context, what string, check func(context.Context) error) error {
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; last: %w", what, context.Cause(ctx), err)
+		case <-c.options.Clock.After(pollEvery):
+		}
+	}
+}
+
+// Done is closed when the cluster ended, by Stop or because a part of it did; Err says why.
+func (c *Cluster) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the cluster runs, and after Stop.
+func (c *Cluster) Err() error {
+	if err := c.cause(); !errors.Is(err, errStopped) {
+		return err
+	}
+	return nil
+}
+
+// Stop ends everything in the cluster at once and waits for it. It may be called more than once.
+func (c *Cluster) Stop() error {
+	c.stop(errStopped)
+	c.background.Wait() // pods first: they use the network
+	var errs []error
+	if c.processes != nil {
+		errs = append(errs, c.processes.Close())
+	}
+	if c.network != nil {
+		errs = append(errs, services.Remove(), c.network.Close())
+		c.network = nil
+	}
+	if c.credentials != nil {
+		// They lead nowhere now, and a kubeconfig that hangs is worse than one that is missing.
+		for _, file := range []string{c.Kubeconfig, c.OutsideKubeconfig} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if c.lock != nil {
+		errs = append(errs, c.lock.Close())
+		c.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// StartProcess starts a program beside the pods, such as a controller under test. Its output goes to Log(name); it ends
+// with the cluster. KUBECONFIG in its environment leads to the cluster, unless env says otherwise.
+func (c *Cluster) StartProcess(name string, argv, env []string) (*process.Process, error) {
+	return c.processes.Start(process.Spec{Name: name, Argv: argv, Env: append([]string{"KUBECONFIG=" + c.Kubeconfig}, env...)})
+}
+
+// Kill ends a program at once, as kill -9 does, and waits until it is gone.
+func (c *Cluster) Kill(name string) error { return c.processes.Kill(name) }
+
+// Terminate asks a program to end and waits; it is killed when ctx ends first.
+func (c *Cluster) Terminate(ctx context.Context, name string) error {
+	return c.processes.Terminate(ctx, name)
+}
+
+// Restart kills a program and starts it again as it was.
+func (c *Cluster) Restart(name string) (*process.Process, error) { return c.processes.Restart(name) }
+
+// Usage is what a program cost so far.
+func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes.Usage(name) }
+
+// Log is the file with a program's output: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
+// name given to StartProcess.
+func (c *Cluster) Log(name string) string { return c.processes.Log(name) }
+
+// Tail is the end of that file.
+func (c *Cluster) Tail(name string, lines int) string { return c.processes.Tail(name, lines) }
+
+// Count starts a proxy that counts requests to the API server and writes a kubeconfig, for programs inside, that leads
+// through it. The caller closes the proxy.
+func (c *Cluster) Count(ctx context.Context, name string) (*apiproxy.Proxy, string, error) {
+	config := rest.CopyConfig(c.Config)
+	config.QPS = -1 // the proxy's clients have their own limits
+	proxy, err := apiproxy.Start(ctx, config)
+	if err != nil {
+		return nil, "", err
+	}
+	kubeconfig := filepath.Join(c.Folder, "kubeconfig-"+name)
+	if err := c.credentials.writeKubeconfig(kubeconfig, proxy.URL); err != nil {
+		return nil, "", errors.Join(err, proxy.Close())
+	}
+	return proxy, kubeconfig, nil
+}

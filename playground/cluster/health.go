@@ -1,0 +1,36 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// reachable is nil when something listens at a TCP address.
+func reachable(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// answers is nil when a GET is answered with 200.
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", request.URL.Path, response.Status)
+	}
+	return nil
+}

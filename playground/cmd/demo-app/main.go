@@ -1,0 +1,38 @@
+// Command demo-app is the application that the playground ships; see package app.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/app"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	config, err := app.FromEnvironment(os.Getenv, os.Args[1:])
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(config.Port))
+	if err != nil {
+		return fmt.Errorf("listen on port %d: %w", config.Port, err)
+	}
+	fmt.Printf("version %s listens on %s\n", config.Version, listener.Addr())
+	return app.New(config, clock.RealClock{}).Serve(ctx, listener)
+}

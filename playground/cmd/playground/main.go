@@ -1,0 +1,189 @@
+//go:build linux
+
+// Command playground runs a real Kubernetes cluster on a Linux machine that
+// has only Go: for the demo, for tests, and for trying things.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	playground "github.com/serin-dev/serin/playground"
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/podroot"
+)
+
+func main() {
+	podroot.BecomePod()
+	root := &cobra.Command{
+		Use: "playground", Short: "A real Kubernetes cluster on a Linux machine that has only Go",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(upCommand(), buildCommand(), pathCommand(), kubectlCommand())
+	if err := root.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// say tells a person what takes long; on stderr, so that what a command prints can be used.
+func say(text string) { fmt.Fprintln(os.Stderr, text) }
+
+// untilInterrupted ends at Ctrl-C and its kin.
+func untilInterrupted() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+func upCommand() *cobra.Command {
+	var folder string
+	var verbose bool
+	command := &cobra.Command{
+		Use: "up", Short: "Start a cluster with gateway and Prometheus and keep it until Ctrl-C", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			builder, err := build.New(say)
+			if err != nil {
+				return err
+			}
+			if folder == "" {
+				folder = builder.Folder("cluster")
+			}
+			options := cluster.Options{Builder: builder, Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose)}
+			options.World = playground.Enter(func(ctx context.Context) error { return cluster.Prepare(ctx, builder, options) })
+			ctx, stop := untilInterrupted()
+			defer stop()
+			return up(ctx, os.Stdout, options)
+		},
+	}
+	command.Flags().StringVar(&folder, "folder", "", "where logs and data go (default: cluster in the playground's cache folder)")
+	command.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what happens inside")
+	return command
+}
+
+func logger(verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func up(ctx context.Context, out io.Writer, options cluster.Options) error {
+	began := time.Now()
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n"+
+		"  export KUBECONFIG=%s\n  gateway     %s\n  Prometheus  %s\n  logs        %s\n",
+		time.Since(began).Seconds(), c.OutsideKubeconfig, c.OutsideGatewayURL, c.OutsidePrometheusURL, filepath.Join(c.Folder, "logs"))
+	select {
+	case <-ctx.Done():
+	case <-c.Done():
+	}
+	err = c.Err()
+	if stopped := c.Stop(); err == nil {
+		err = stopped
+	}
+	return err
+}
+
+// A tool is one of the programs that the playground builds.
+var tools = []struct {
+	name string
+	path func(*build.Builder, context.Context) (string, error)
+}{
+	{"controlplane", (*build.Builder).ControlPlane},
+	{"prometheus", (*build.Builder).Prometheus},
+	{"traefik", (*build.Builder).Traefik},
+	{"demo-app", (*build.Builder).DemoApp},
+}
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "build", Short: "Build everything that a cluster needs and print where it is", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			ctx, stop := untilInterrupted()
+			defer stop()
+			builder, err := build.New(say)
+			if err != nil {
+				return err
+			}
+			for _, tool := range tools {
+				path, err := tool.path(builder, ctx)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(command.OutOrStdout(), path)
+			}
+			return nil
+		},
+	}
+}
+
+func pathCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "path PROGRAM", Short: "Print where a program is, building it first where needed", Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupted()
+			defer stop()
+			builder, err := build.New(say)
+			if err != nil {
+				return err
+			}
+			for _, tool := range tools {
+				if tool.name == args[0] {
+					path, err := tool.path(builder, ctx)
+					if err == nil {
+						fmt.Fprintln(command.OutOrStdout(), path)
+					}
+					return err
+				}
+			}
+			return fmt.Errorf("there is no program %q: choose one of %v", args[0], command.ValidArgs)
+		},
+	}
+	for _, tool := range tools {
+		command.ValidArgs = append(command.ValidArgs, tool.name)
+	}
+	return command
+}
+
+func kubectlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "kubectl ...", Short: "Run kubectl, against the cluster of up or demo unless KUBECONFIG says otherwise",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			ctx, stop := untilInterrupted()
+			defer stop()
+			builder, err := build.New(say)
+			if err != nil {
+				return err
+			}
+			program, err := builder.ControlPlane(ctx)
+			if err != nil {
+				return err
+			}
+			env := os.Environ()
+			if os.Getenv("KUBECONFIG") == "" {
+				env = append(env, "KUBECONFIG="+filepath.Join(builder.Folder("cluster"), "kubeconfig"))
+			}
+			path, err := exec.LookPath(program)
+			if err != nil {
+				return fmt.Errorf("run kubectl: %w", err)
+			}
+			// In place of this process, so that the terminal and the exit code are kubectl's.
+			return syscall.Exec(path, append([]string{"controlplane", "kubectl"}, args...), env)
+		},
+	}
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+// Package gateway describes the playground's gateway: Traefik as an
+// implementation of the Gateway API.
+//
+// It knows Traefik's flags and the objects a gateway needs. It must not know
+// routes, releases or applications: those are the users'.
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+)
+
+// What routes refer to: parentRefs [{name: gateway, namespace: playground}].
+const (
+	Namespace = "playground"
+	Name      = "gateway"
+	ClassName = "playground"
+)
+
+// Ports on the node's address.
+const (
+	Port        = 80
+	MetricsPort = 8082
+)
+
+var (
+	crds           = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	gatewayClasses = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
+	gateways       = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
+	namespaces     = corev1.SchemeGroupVersion.WithResource("namespaces")
+)
+
+// Args are Traefik's arguments; its KUBECONFIG has to lead to the API server. It reads routes, services and endpoints,
+// gathers changes for a tenth of a second, and sends requests to pods, not to service addresses.
+func Args(node netip.Addr) []string {
+	return []string{
+		"--global.checknewversion=false", "--global.sendanonymoususage=false", "--log.level=INFO",
+		"--providers.providersThrottleDuration=100ms",
+		"--providers.kubernetesgateway=true",
+		"--providers.kubernetesgateway.statusaddress.ip=" + node.String(),
+		"--entrypoints.web.address=:" + strconv.Itoa(Port),
+		"--entrypoints.metrics.address=:" + strconv.Itoa(MetricsPort),
+		"--metrics.prometheus=true", "--metrics.prometheus.entrypoint=metrics", "--metrics.prometheus.addserviceslabels=true",
+	}
+}
+
+// InstallCRDs creates the resource definitions in the files of folder and returns when all can be used.
+func InstallCRDs(ctx context.Context, client dynamic.Interface, folder string, wait func(context.Context, string, func(context.Context) error) error) error {
+	files, err := filepath.Glob(filepath.Join(folder, "gateway.networking*.yaml"))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("find the Gateway API's resource definitions in %s: %w", folder, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the Gateway API's resource definitions: %w", err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
+			return fmt.Errorf("read the Gateway API's resource definitions: %s: %w", filepath.Base(file), err)
+		}
+		if err := create(ctx, client.Resource(crds), object); err != nil {
+			return err
+		}
+	}
+	for _, file := range files {
+		plural := filepath.Base(file)[len("gateway.networking.k8s.io_"):]
+		name := plural[:len(plural)-len(".yaml")] + ".gateway.networking.k8s.io"
+		err := wait(ctx, name, func(ctx context.Context) error {
+			object, err := client.Resource(crds).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			return condition(object, "Established")
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Create makes the class and the gateway: one HTTP listener for routes of all namespaces and hosts.
+func Create(ctx context.Context, client dynamic.Interface) error {
+	namespace := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": Namespace},
+	}}
+	class := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gatewayClasses.GroupVersion().String(), "kind": "GatewayClass", "metadata": map[string]any{"name": ClassName},
+		"spec": map[string]any{"controllerName": "traefik.io/gateway-controller"},
+	}}
+	gateway := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gateways.GroupVersion().String(), "kind": "Gateway",
+		"metadata": map[string]any{"name": Name, "namespace": Namespace},
+		"spec": map[string]any{
+			"gatewayClassName": ClassName,
+			"listeners": []any{map[string]any{
+				"name": "http", "protocol": "HTTP", "port": int64(Port),
+				"allowedRoutes": map[string]any{"namespaces": map[string]any{"from": "All"}},
+			}},
+		},
+	}}
+	if err := create(ctx, client.Resource(namespaces), namespace); err != nil {
+		return err
+	}
+	if err := create(ctx, client.Resource(gatewayClasses), class); err != nil {
+		return err
+	}
+	return create(ctx, client.Resource(gateways).Namespace(Namespace), gateway)
+}
+
+// Programmed is nil when Traefik serves the gateway.
+func Programmed(ctx context.Context, client dynamic.Interface) error {
+	object, err := client.Resource(gateways).Namespace(Namespace).Get(ctx, Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return condition(object, "Programmed")
+}
+
+func create(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+	_, err := client.Create(ctx, object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// condition is nil when the object's condition is true.
+func condition(object *unstructured.Unstructured, kind string) error {
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return err
+	}
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == kind {
+			if c["status"] == "True" {
+				return nil
+			}
+			return fmt.Errorf("%s %s is not %s: %v", object.GetKind(), object.GetName(), kind, c["message"])
+		}
+	}
+	return fmt.Errorf("%s %s is not %s: nobody has said so yet", object.GetKind(), object.GetName(), kind)
+}

@@ -1,0 +1,269 @@
+//go:build linux
+
+// Package network gives pods a network: one bridge, and for each pod a network
+// namespace of its own with an address on that bridge.
+//
+// It must not know pods, services or Kubernetes: only names, addresses and
+// processes. It changes the network namespace it runs in and is meant for one
+// that belongs to the playground alone.
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const bridgeName = "serin0"
+
+// Where everybody is. Pods and services have the ranges that Kubernetes guides use most.
+var (
+	PodRange     = netip.MustParsePrefix("10.244.0.0/16")
+	ServiceRange = netip.MustParsePrefix("10.96.0.0/16")
+	// Node is the address of the one node: of the bridge, and of all that runs beside pods.
+	Node = netip.MustParseAddr("10.244.0.1")
+)
+
+// ClusterDomain ends every name of a service.
+const ClusterDomain = "cluster.local"
+
+// ResolvConf is the resolver configuration of programs in one namespace of the cluster; "" is for programs beside pods.
+func ResolvConf(namespace string) string {
+	search := "svc." + ClusterDomain + " " + ClusterDomain
+	if namespace != "" {
+		search = namespace + "." + search
+	}
+	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", Node, search)
+}
+
+// Network is the bridge and the addresses in use.
+type Network struct {
+	bridge netlink.Link
+
+	mu   sync.Mutex
+	last netip.Addr
+	used map[netip.Addr]bool
+}
+
+// New makes the bridge. There can be one in a network namespace; Close removes it.
+func New() (*Network, error) {
+	for _, setting := range []string{"net/ipv4/ip_forward=1", "net/ipv4/conf/all/send_redirects=0", "net/ipv4/conf/default/send_redirects=0"} {
+		path, value, _ := strings.Cut(setting, "=")
+		if err := os.WriteFile("/proc/sys/"+path, []byte(value), 0o644); err != nil {
+			return nil, fmt.Errorf("forward packets between pods and services: %w", err)
+		}
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find the loopback device: %w", err)
+	}
+	if err := netlink.LinkSetUp(loopback); err != nil {
+		return nil, fmt.Errorf("start the loopback device: %w", err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = bridgeName
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return nil, fmt.Errorf("add bridge %s: %w", bridgeName, err)
+	}
+	n := &Network{bridge: bridge, last: Node, used: map[netip.Addr]bool{Node: true}}
+	if err := n.configure(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Network) configure() error {
+	if err := netlink.AddrAdd(n.bridge, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(Node, PodRange.Bits()))}); err != nil {
+		return fmt.Errorf("give the bridge address %s: %w", Node, err)
+	}
+	if err := netlink.LinkSetUp(n.bridge); err != nil {
+		return fmt.Errorf("start the bridge: %w", err)
+	}
+	// Packets to services are rewritten on their way, but the kernel wants a route for them before it looks.
+	if err := netlink.RouteAdd(&netlink.Route{
+		LinkIndex: n.bridge.Attrs().Index, Dst: ipNet(ServiceRange), Src: Node.AsSlice(),
+	}); err != nil {
+		return fmt.Errorf("route services: %w", err)
+	}
+	return nil
+}
+
+// Close removes the bridge; what is still attached loses its network.
+func (n *Network) Close() error {
+	if err := netlink.LinkDel(n.bridge); err != nil {
+		return fmt.Errorf("remove the bridge: %w", err)
+	}
+	return nil
+}
+
+// allocate returns the next free address; one that was given back is used again as late as possible, because clients
+// may remember it.
+func (n *Network) allocate() (netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	address := n.last
+	for {
+		address = address.Next()
+		if !PodRange.Contains(address) || !PodRange.Contains(address.Next()) {
+			address = Node
+		}
+		if address == n.last {
+			return netip.Addr{}, fmt.Errorf("find an address for a pod: all of %s are in use", PodRange)
+		}
+		if !n.used[address] {
+			n.last, n.used[address] = address, true
+			return address, nil
+		}
+	}
+}
+
+func (n *Network) release(address netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.used, address)
+}
+
+// Namespace is the network of one pod.
+type Namespace struct {
+	// Address is where the pod is reached from everywhere in the playground.
+	Address netip.Addr
+
+	network *Network
+	handle  *os.File
+	link    netlink.Link
+}
+
+// Namespace makes a network namespace with a new address on the bridge.
+func (n *Network) Namespace() (*Namespace, error) {
+	address, err := n.allocate()
+	if err != nil {
+		return nil, err
+	}
+	ns := &Namespace{Address: address, network: n}
+	if ns.handle, err = newNamespace(); err != nil {
+		n.release(address)
+		return nil, err
+	}
+	if err := ns.connect(); err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return ns, nil
+}
+
+func (ns *Namespace) connect() error {
+	attrs := netlink.NewLinkAttrs()
+	octets := ns.Address.As4()
+	attrs.Name = fmt.Sprintf("pod%d-%d", octets[2], octets[3])
+	attrs.MasterIndex = ns.network.bridge.Attrs().Index
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: "eth0",
+		PeerNamespace: netlink.NsFd(ns.handle.Fd()),
+	}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
+	}
+	ns.link = veth
+	if err := netlink.LinkSetUp(veth); err != nil {
+		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
+	}
+	err := ns.do(func() error {
+		loopback, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(loopback); err != nil {
+			return err
+		}
+		eth, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		if err := netlink.AddrAdd(eth, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(ns.Address, PodRange.Bits()))}); err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(eth); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: Node.AsSlice()})
+	})
+	if err != nil {
+		return fmt.Errorf("give the pod address %s: %w", ns.Address, err)
+	}
+	return nil
+}
+
+// Start starts a command inside the namespace.
+func (ns *Namespace) Start(command *exec.Cmd) error {
+	return ns.do(command.Start)
+}
+
+// Close removes the namespace's connection and gives its address back. Processes inside keep running, without a way out.
+func (ns *Namespace) Close() error {
+	defer ns.network.release(ns.Address)
+	err := ns.handle.Close()
+	if ns.link != nil {
+		err = errors.Join(err, netlink.LinkDel(ns.link))
+	}
+	if err != nil {
+		return fmt.Errorf("disconnect the pod at %s: %w", ns.Address, err)
+	}
+	return nil
+}
+
+// do runs f on a thread inside the namespace. A process or socket that f makes belongs to the namespace.
+func (ns *Namespace) do(f func() error) error {
+	return onThread(func() error {
+		if err := unix.Setns(int(ns.handle.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter a network namespace: %w", err)
+		}
+		return f()
+	})
+}
+
+func newNamespace() (*os.File, error) {
+	var handle *os.File
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		var err error
+		handle, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return handle, err
+}
+
+// onThread runs f on a thread whose network namespace f may change. The thread goes back afterwards; where that fails
+// it is given up, because other goroutines must not run in a stranger's network.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- fmt.Errorf("remember the own network namespace: %w", err)
+			return
+		}
+		defer home.Close()
+		err = f()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}

@@ -1,0 +1,263 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/serin-dev/serin/playground/network"
+	"github.com/serin-dev/serin/playground/podroot"
+)
+
+// container runs one program again and again, as the restart policy says.
+type container struct {
+	worker *worker
+	spec   corev1.Container
+
+	mu       sync.Mutex
+	state    corev1.ContainerState
+	last     corev1.ContainerState
+	restarts int32
+	started  bool
+	ready    bool
+}
+
+func newContainer(w *worker, spec corev1.Container) *container {
+	c := &container{worker: w, spec: spec}
+	c.state.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	if len(w.pod.Spec.InitContainers) > 0 {
+		c.state.Waiting.Reason = "PodInitializing"
+	}
+	return c
+}
+
+// update changes the state under the lock and has it written.
+func (c *container) update(change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
+	c.worker.look()
+}
+
+func (c *container) status() corev1.ContainerStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := corev1.ContainerStatus{
+		Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image,
+		State: *c.state.DeepCopy(), LastTerminationState: *c.last.DeepCopy(),
+		RestartCount: c.restarts, Started: ptr.To(c.started), Ready: c.ready,
+	}
+	if c.state.Running != nil || c.last.Terminated != nil {
+		s.ContainerID = fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name)
+	}
+	return s
+}
+
+func (c *container) waits(reason, message string) {
+	c.update(func() {
+		c.state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+		c.ready, c.started = false, false
+	})
+}
+
+// Times between a crash and the next start, a tenth of a kubelet's: people and tests wait for them.
+const (
+	firstBackoff = time.Second
+	lastBackoff  = 30 * time.Second
+	// forgiven is how long a life has to be for the next crash to count as the first.
+	forgiven = time.Minute
+)
+
+// run starts the program and starts it again until the policy says that it has ended, which it reports with true; stop
+// asks the program to end, the end of ctx kills it.
+func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1.RestartPolicy) bool {
+	clk := c.worker.node.Clock
+	var backoff time.Duration
+	for {
+		if closed(stop) {
+			return false
+		}
+		command, reason, err := c.start(ctx)
+		if err != nil {
+			c.waits(reason, err.Error())
+			wait := retryEvery
+			if reason == "ImagePullBackOff" {
+				wait = lastBackoff // the list of images does not change
+			}
+			if !c.pause(ctx, stop, wait) {
+				return false
+			}
+			continue
+		}
+		began := clk.Now()
+		code := c.await(ctx, stop, command)
+		over := corev1.ContainerStateTerminated{
+			ExitCode: int32(code), Reason: "Completed", StartedAt: metav1.NewTime(began), FinishedAt: metav1.NewTime(clk.Now()),
+			ContainerID: fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name),
+		}
+		if code != 0 {
+			over.Reason = "Error"
+		}
+		c.update(func() {
+			c.state, c.ready, c.started = corev1.ContainerState{Terminated: &over}, false, false
+		})
+		if closed(stop) || ctx.Err() != nil {
+			return false
+		}
+		if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && code == 0 {
+			return code == 0
+		}
+		if clk.Since(began) > forgiven {
+			backoff = 0
+		}
+		if backoff > 0 {
+			c.update(func() { c.last.Terminated = &over })
+			c.waits("CrashLoopBackOff", fmt.Sprintf("back-off %s restarting failed container=%s pod=%s", backoff, c.spec.Name, c.worker.pod.Name))
+			if !c.pause(ctx, stop, backoff) {
+				return false
+			}
+		}
+		backoff = min(max(2*backoff, firstBackoff), lastBackoff)
+		c.update(func() { c.last.Terminated, c.restarts = &over, c.restarts+1 })
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *container) pause(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-stop:
+		return false
+	case <-c.worker.node.Clock.After(d):
+		return true
+	}
+}
+
+// start starts the program, or says with a reason of the kubelet's vocabulary why it cannot.
+func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string, err error) {
+	w := c.worker
+	image, tag, found := w.node.find(c.spec.Image)
+	if !found {
+		return nil, "ImagePullBackOff", fmt.Errorf("back-off pulling image %q: the playground has no such program", c.spec.Image)
+	}
+	env, err := w.environment(ctx, c.spec, image, tag)
+	if err != nil {
+		return nil, "CreateContainerConfigError", err
+	}
+	mounts, err := w.mounts(ctx, c.spec, env)
+	if err != nil {
+		return nil, "CreateContainerConfigError", err
+	}
+	root := filepath.Join(w.folder(), "root", c.spec.Name)
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return nil, "CreateContainerError", fmt.Errorf("make the container's folder: %w", err)
+	}
+	args := append([]string(nil), image.Args...)
+	if len(c.spec.Command) > 1 {
+		args = append(args, c.spec.Command[1:]...)
+	}
+	args = append(args, c.spec.Args...)
+	for i := range args {
+		args[i] = expand(args[i], env)
+	}
+	hostname := w.pod.Spec.Hostname
+	if hostname == "" {
+		hostname = w.pod.Name
+	}
+	command, err = podroot.Command(podroot.Spec{
+		Folder: root, Program: image.Program, Args: args, Env: env.list(), WorkDir: c.spec.WorkingDir, Hostname: hostname,
+		Files: map[string]string{
+			"/etc/resolv.conf": network.ResolvConf(w.pod.Namespace),
+			"/etc/hosts":       fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", w.address, hostname),
+		},
+		Mounts: mounts,
+	})
+	if err != nil {
+		return nil, "CreateContainerError", err
+	}
+	log, err := os.OpenFile(w.node.logFile(w.pod.Namespace, w.pod.Name, c.spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, "CreateContainerError", fmt.Errorf("open the container's log: %w", err)
+	}
+	defer log.Close()
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid: true, Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	start := command.Start
+	if w.namespace != nil {
+		start = func() error { return w.namespace.Start(command) }
+	}
+	if err := start(); err != nil {
+		return nil, "RunContainerError", fmt.Errorf("start %s: %w", image.Program, err)
+	}
+	return command, "", nil
+}
+
+// await watches over one life of the program and returns its exit code, 128+n after signal n.
+func (c *container) await(ctx context.Context, stop <-chan struct{}, command *exec.Cmd) int {
+	life, end := context.WithCancel(ctx)
+	defer end()
+	c.update(func() {
+		c.state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.worker.node.Clock.Now())}}
+		c.started = c.spec.StartupProbe == nil
+		c.ready = c.started && c.spec.ReadinessProbe == nil
+	})
+	signal := func(s syscall.Signal) {
+		// The group, so that what the program started goes too. It is there until Wait was called.
+		if err := syscall.Kill(-command.Process.Pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+			c.worker.node.Log.Warn("A container got no signal", "container", c.spec.Name, "signal", s.String(), "err", err)
+		}
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { c.probe(life, func() { signal(syscall.SIGTERM) }) })
+	over := make(chan struct{})
+	watching.Go(func() {
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+		case <-stop:
+			signal(syscall.SIGTERM)
+			select {
+			case <-over:
+				return
+			case <-ctx.Done():
+			}
+		}
+		signal(syscall.SIGKILL)
+	})
+	err := command.Wait()
+	close(over)
+	end()
+	watching.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return 0
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/serin-dev/serin/playground/network"
+)
+
+func (n *Node) logFile(namespace, pod, container string) string {
+	return filepath.Join(n.Folder, "logs", namespace+"_"+pod+"_"+container+".log")
+}
+
+// serveLogs answers the API server for kubectl logs, until ctx ends.
+func (n *Node) serveLogs(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.logs)
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: time.Minute,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{n.Certificate}, MinVersion: tls.VersionTLS12},
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", net.JoinHostPort(network.Node.String(), strconv.Itoa(Port)))
+	if err != nil {
+		return fmt.Errorf("serve logs: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve logs: %w", err)
+	}
+	return nil
+}
+
+// followEvery is how often a followed log is looked at.
+const followEvery = 200 * time.Millisecond
+
+// logs knows the parameters tailLines and follow. All lives of a container share one log.
+func (n *Node) logs(w http.ResponseWriter, r *http.Request) {
+	file, err := os.Open(n.logFile(filepath.Base(r.PathValue("namespace")), filepath.Base(r.PathValue("pod")), filepath.Base(r.PathValue("container"))))
+	if err != nil {
+		http.Error(w, "the container has said nothing yet", http.StatusNotFound)
+		return
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	if err != nil {
+		http.Error(w, "the log cannot be read", http.StatusInternalServerError)
+		return
+	}
+	if lines, err := strconv.Atoi(r.URL.Query().Get("tailLines")); err == nil {
+		text = tail(text, lines)
+	}
+	if _, err := w.Write(text); err != nil || r.URL.Query().Get("follow") != "true" {
+		return
+	}
+	ticker := n.Clock.NewTicker(followEvery)
+	defer ticker.Stop()
+	for {
+		http.NewResponseController(w).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-ticker.C():
+		}
+		if _, err := io.Copy(w, file); err != nil {
+			return
+		}
+	}
+}
+
+// tail keeps the last lines of text.
+func tail(text []byte, lines int) []byte {
+	at := len(bytes.TrimSuffix(text, []byte("\n")))
+	for range lines {
+		at = bytes.LastIndexByte(text[:at], '\n')
+		if at < 0 {
+			return text
+		}
+	}
+	if lines == 0 {
+		return nil
+	}
+	return text[at+1:]
+}

@@ -1,0 +1,285 @@
+//go:build linux
+
+// Package node is a small kubelet whose containers are plain processes.
+//
+// It knows Pods, ConfigMaps, Secrets, its own Node and Lease, and starts one
+// program per container, with a root file system and a network of its own. It
+// must not know Services, gateways, or what the programs do.
+//
+// What differs from a kubelet on purpose: an image is one program out of a
+// fixed list and every other image cannot be pulled; a crashed container comes
+// back after 0, 1, 2, 4 … 30 s (not 10 s … 5 min); until a container was ready
+// for the first time it is asked five times a second; there are no exec and
+// gRPC probes, no preStop hooks, no resource limits, and volumes are
+// configMap, secret, projected of those, emptyDir and hostPath.
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/serin-dev/serin/playground/network"
+)
+
+// Image is what stands behind an image's name.
+type Image struct {
+	// Program is a file of the machine that needs no libraries. A container's command may call it what it likes.
+	Program string
+	// Args come before the container's arguments.
+	Args []string
+	// TagVariable, where not empty, is an environment variable that holds the image's tag unless the container sets it.
+	TagVariable string
+}
+
+// Options say what a node is made of. All fields are needed.
+type Options struct {
+	// Name of the Node.
+	Name string
+	// Version that the Node reports, such as v1.36.3.
+	Version string
+	Client  kubernetes.Interface
+	Network *network.Network
+	// Images by name without tag, such as serin.dev/demo.
+	Images map[string]Image
+	// Folder holds the pods' files, below pods, and what they say, below logs.
+	Folder string
+	// Certificate serves the node's own API, by which the API server reads logs.
+	Certificate tls.Certificate
+	Clock       clock.WithTicker
+	Log         *slog.Logger
+}
+
+// Port of the node's own API.
+const Port = 10250
+
+// Node runs pods.
+type Node struct {
+	Options
+
+	mu      sync.Mutex
+	workers map[types.UID]*worker
+	running sync.WaitGroup
+}
+
+// New makes a node; Run starts it.
+func New(options Options) *Node {
+	return &Node{Options: options, workers: map[types.UID]*worker{}}
+}
+
+// capacity is generous: the playground's machine is shared, nothing is reserved.
+func capacity() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("256Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("256Gi"),
+		corev1.ResourcePods:             resource.MustParse("500"),
+	}
+}
+
+// Register makes the Node and its Lease, so that pods can be scheduled to it.
+func (n *Node) Register(ctx context.Context) error {
+	now := metav1.NewTime(n.Clock.Now())
+	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{
+			corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux", "node-role.kubernetes.io/playground": "",
+		}},
+		Status: corev1.NodeStatus{
+			Capacity: capacity(), Allocatable: capacity(),
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: network.Node.String()}},
+			Conditions: []corev1.NodeCondition{
+				condition(corev1.NodeReady, corev1.ConditionTrue, "PlaygroundReady"),
+				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "Unlimited"),
+				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "Unlimited"),
+				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "Unlimited"),
+			},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: Port}},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion: n.Version, OperatingSystem: "linux", ContainerRuntimeVersion: "process://1", OSImage: "playground",
+			},
+		},
+	}
+	if _, err := n.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	// The API server taints every new node as not ready; the controller that takes that away may not run yet.
+	untaint := []byte(`{"spec":{"taints":null}}`)
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(n.Name), LeaseDurationSeconds: ptr.To(int32(40)), RenewTime: ptr.To(metav1.NewMicroTime(n.Clock.Now())),
+		},
+	}
+	if _, err := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// renewEvery keeps the controller manager, which waits 50 s, from believing that the node is gone.
+const renewEvery = 10 * time.Second
+
+// Run runs the pods of a registered node until ctx ends; then it kills them and returns.
+func (n *Node) Run(ctx context.Context) error {
+	for _, folder := range []string{"pods", "logs"} {
+		if err := os.MkdirAll(filepath.Join(n.Folder, folder), 0o755); err != nil {
+			return fmt.Errorf("make the folder of pods: %w", err)
+		}
+	}
+	watch := cache.NewListWatchFromClient(n.Client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
+		fields.OneTermEqualSelector("spec.nodeName", n.Name))
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: watch, ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
+			UpdateFunc: func(_, object any) { n.seen(ctx, object.(*corev1.Pod)) },
+			DeleteFunc: func(object any) {
+				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = unknown.Obj
+				}
+				n.gone(object.(*corev1.Pod).UID)
+			},
+		},
+	})
+	serving := make(chan error, 1)
+	go func() { serving <- n.serveLogs(ctx) }()
+	watching := make(chan struct{})
+	go func() { defer close(watching); informer.RunWithContext(ctx) }()
+
+	ticker := n.Clock.NewTicker(renewEvery)
+	defer ticker.Stop()
+	var err error
+	for ctx.Err() == nil && err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-serving:
+		case <-ticker.C():
+			n.renew(ctx)
+		}
+	}
+	if ctx.Err() != nil {
+		<-watching
+		n.running.Wait()
+	}
+	return err
+}
+
+// renew says that the node lives. One that is missed does no harm.
+func (n *Node) renew(ctx context.Context) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
+	if err == nil {
+		_, err = n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil && ctx.Err() == nil {
+		n.Log.Warn("Missed a heartbeat", "err", err)
+	}
+}
+
+// seen hands the newest state of a pod to its worker.
+func (n *Node) seen(ctx context.Context, pod *corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.workers[pod.UID]
+	if w == nil {
+		if ctx.Err() != nil {
+			return
+		}
+		w = newWorker(n, pod)
+		n.workers[pod.UID] = w
+		n.running.Go(func() {
+			w.run(ctx)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			// A pod that has ended keeps its entry until it is deleted: it must not run again.
+			if w.over {
+				delete(n.workers, pod.UID)
+			}
+		})
+	}
+	w.tell(pod)
+}
+
+func (n *Node) gone(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.workers[uid]; w != nil {
+		w.tell(nil)
+	}
+}
+
+// find resolves the image of a container.
+func (n *Node) find(name string) (image Image, tag string, found bool) {
+	name, _, _ = strings.Cut(name, "@")
+	// A colon before the last slash belongs to a registry's port.
+	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
+		name, tag = name[:colon], name[colon+1:]
+	}
+	image, found = n.Images[name]
+	return image, tag, found
+}
+
+// patchStatus writes a pod's status; the UID keeps it from a new pod of the same name.
+func (n *Node) patchStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	_, err = n.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone; the watch says so too
+	}
+	return err
+}
+
+// remove takes the object of a pod away whose processes have ended.
+func (n *Node) remove(ctx context.Context, pod *corev1.Pod) error {
+	err := n.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// place gives a pod its network: one of its own, or the node's.
+func (n *Node) place(pod *corev1.Pod) (*network.Namespace, netip.Addr, error) {
+	if pod.Spec.HostNetwork {
+		return nil, network.Node, nil
+	}
+	if n.Network == nil {
+		return nil, netip.Addr{}, errors.New("the node has no network for pods: set hostNetwork")
+	}
+	namespace, err := n.Network.Namespace()
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	return namespace, namespace.Address, nil
+}

@@ -1,0 +1,321 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/serin-dev/serin/playground/network"
+)
+
+// worker owns one pod from its first sight to its end. Only its own goroutine changes it, but for the newest state of
+// the pod's object and the states of the containers, which have a lock.
+type worker struct {
+	node    *Node
+	changed chan struct{} // something to write; one token is enough
+
+	mu     sync.Mutex
+	newest *corev1.Pod
+	gone   bool
+
+	pod        *corev1.Pod // as first seen: its name and spec, which do not change
+	address    netip.Addr
+	namespace  *network.Namespace
+	initial    []*container
+	containers []*container
+	written    corev1.PodStatus
+	problem    string // why nothing can start
+	over       bool   // the object is gone
+}
+
+func newWorker(n *Node, pod *corev1.Pod) *worker {
+	w := &worker{node: n, pod: pod, newest: pod, changed: make(chan struct{}, 1)}
+	for _, spec := range pod.Spec.InitContainers {
+		w.initial = append(w.initial, newContainer(w, spec))
+	}
+	for _, spec := range pod.Spec.Containers {
+		w.containers = append(w.containers, newContainer(w, spec))
+	}
+	return w
+}
+
+// tell hands over the newest state of the object; nil says that it is gone.
+func (w *worker) tell(pod *corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pod == nil {
+		w.gone = true
+	} else {
+		w.newest = pod
+	}
+	w.look()
+}
+
+func (w *worker) look() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// folder holds the files of the pod.
+func (w *worker) folder() string { return filepath.Join(w.node.Folder, "pods", string(w.pod.UID)) }
+
+// retryEvery is the time between two tries of something that the API server or the machine refused.
+const retryEvery = 500 * time.Millisecond
+
+// run keeps the pod until its object is gone or ctx ends.
+func (w *worker) run(ctx context.Context) {
+	log := w.node.Log.With("pod", w.pod.Namespace+"/"+w.pod.Name)
+	if ended(w.pod.Status.Phase) {
+		w.waitGone(ctx)
+		return
+	}
+	lives, kill := context.WithCancel(ctx)
+	defer kill()
+	stop := make(chan struct{})
+	finished := make(chan struct{})
+	go func() { defer close(finished); w.live(lives, stop) }()
+	defer func() {
+		kill()
+		<-finished
+		if w.namespace != nil {
+			if err := w.namespace.Close(); err != nil {
+				log.Warn("Left a network behind", "err", err)
+			}
+		}
+		if err := os.RemoveAll(w.folder()); err != nil {
+			log.Warn("Left files behind", "err", err)
+		}
+	}()
+
+	stopping, done := false, false
+	var deadline, retry <-chan time.Time
+	waitFor := finished
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed:
+		case <-retry:
+		case <-deadline:
+			kill()
+		case <-waitFor:
+			done, waitFor = true, nil
+		}
+		w.mu.Lock()
+		newest := w.newest
+		w.over = w.gone
+		w.mu.Unlock()
+		if w.over {
+			return
+		}
+		if newest.DeletionTimestamp != nil && !stopping {
+			stopping = true
+			close(stop)
+			var grace int64
+			if newest.DeletionGracePeriodSeconds != nil {
+				grace = *newest.DeletionGracePeriodSeconds
+			}
+			deadline = w.node.Clock.After(time.Duration(grace) * time.Second)
+		}
+		retry = nil
+		err := w.write(ctx)
+		if err == nil && stopping && done {
+			err = w.node.remove(ctx, w.pod)
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Warn("Tries again to write a pod", "err", err)
+			retry = w.node.Clock.After(retryEvery)
+		}
+	}
+}
+
+func (w *worker) waitGone(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed:
+		}
+		w.mu.Lock()
+		newest := w.newest
+		w.over = w.gone
+		w.mu.Unlock()
+		if w.over {
+			return
+		}
+		if newest.DeletionTimestamp != nil {
+			if err := w.node.remove(ctx, w.pod); err != nil {
+				w.node.Log.Warn("Pod stays although it has ended", "pod", w.pod.Name, "err", err)
+			}
+		}
+	}
+}
+
+func ended(phase corev1.PodPhase) bool { return phase == corev1.PodSucceeded || phase == corev1.PodFailed }
+
+// live runs the containers until all have ended for good.
+func (w *worker) live(ctx context.Context, stop <-chan struct{}) {
+	for {
+		namespace, address, err := w.node.place(w.pod)
+		w.mu.Lock()
+		w.namespace, w.address, w.problem = namespace, address, ""
+		if err != nil {
+			w.problem = err.Error()
+		}
+		w.mu.Unlock()
+		w.look()
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-stop:
+			return
+		case <-w.node.Clock.After(retryEvery):
+		}
+	}
+	policy := w.pod.Spec.RestartPolicy
+	initialPolicy := corev1.RestartPolicyOnFailure
+	if policy == corev1.RestartPolicyNever {
+		initialPolicy = policy
+	}
+	for _, c := range w.initial {
+		if !c.run(ctx, stop, initialPolicy) {
+			return
+		}
+	}
+	var all sync.WaitGroup
+	for _, c := range w.containers {
+		all.Go(func() { c.run(ctx, stop, policy) })
+	}
+	all.Wait()
+}
+
+// write brings the status of the object up to date.
+func (w *worker) write(ctx context.Context) error {
+	status := w.status()
+	if equality.Semantic.DeepEqual(status, w.written) {
+		return nil
+	}
+	if err := w.node.patchStatus(ctx, w.pod, status); err != nil {
+		return err
+	}
+	w.written = status
+	return nil
+}
+
+// status says how the pod is, in the fields that a kubelet owns.
+func (w *worker) status() corev1.PodStatus {
+	w.mu.Lock()
+	address, problem := w.address, w.problem
+	w.mu.Unlock()
+	now := metav1.NewTime(w.node.Clock.Now()).Rfc3339Copy()
+	status := corev1.PodStatus{HostIP: network.Node.String(), QOSClass: w.pod.Status.QOSClass, StartTime: w.written.StartTime, Message: problem}
+	if status.StartTime == nil {
+		status.StartTime = &now
+	}
+	status.HostIPs = []corev1.HostIP{{IP: status.HostIP}}
+	if address.IsValid() {
+		status.PodIP = address.String()
+		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
+	}
+	initialized := true
+	for _, c := range w.initial {
+		s := c.status()
+		initialized = initialized && s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+		status.InitContainerStatuses = append(status.InitContainerStatuses, s)
+	}
+	for _, c := range w.containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, c.status())
+	}
+	status.Phase = phase(w.pod.Spec.RestartPolicy, status)
+
+	unready := ""
+	for _, s := range status.ContainerStatuses {
+		if !s.Ready {
+			unready += " " + s.Name
+		}
+	}
+	ready, reason, message := corev1.ConditionTrue, "", ""
+	switch {
+	case status.Phase == corev1.PodSucceeded:
+		ready, reason = corev1.ConditionFalse, "PodCompleted"
+	case status.Phase == corev1.PodFailed:
+		ready, reason = corev1.ConditionFalse, "PodFailed"
+	case unready != "":
+		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: ["+unready[1:]+"]"
+	}
+	condition := func(kind corev1.PodConditionType, value corev1.ConditionStatus, reason, message string) {
+		c := corev1.PodCondition{Type: kind, Status: value, Reason: reason, Message: message, LastTransitionTime: now}
+		for _, old := range w.written.Conditions {
+			if old.Type == kind && old.Status == value {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+		}
+		status.Conditions = append(status.Conditions, c)
+	}
+	condition(corev1.PodReadyToStartContainers, conditionStatus(address.IsValid()), "", "")
+	condition(corev1.PodInitialized, conditionStatus(initialized), "", "")
+	condition(corev1.PodReady, ready, reason, message)
+	condition(corev1.ContainersReady, ready, reason, message)
+	condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")
+	return status
+}
+
+func conditionStatus(is bool) corev1.ConditionStatus {
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// phase follows the pod lifecycle of the API: Pending until every container has started once, Succeeded and Failed
+// when none will start again.
+func phase(policy corev1.RestartPolicy, status corev1.PodStatus) corev1.PodPhase {
+	for _, s := range status.InitContainerStatuses {
+		if s.State.Terminated == nil {
+			return corev1.PodPending
+		}
+		if s.State.Terminated.ExitCode != 0 {
+			if policy == corev1.RestartPolicyNever {
+				return corev1.PodFailed
+			}
+			return corev1.PodPending
+		}
+	}
+	over, failed, waiting := 0, 0, 0
+	for _, s := range status.ContainerStatuses {
+		switch {
+		case s.State.Terminated != nil:
+			over++
+			if s.State.Terminated.ExitCode != 0 {
+				failed++
+			}
+		case s.State.Waiting != nil && s.LastTerminationState.Terminated == nil:
+			waiting++
+		}
+	}
+	switch {
+	case waiting > 0:
+		return corev1.PodPending
+	case over < len(status.ContainerStatuses) || policy == corev1.RestartPolicyAlways:
+		return corev1.PodRunning
+	case failed > 0:
+		return corev1.PodFailed
+	default:
+		return corev1.PodSucceeded
+	}
+}
