@@ -1,0 +1,91 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// read is an object from the cache; nil when there is none. It is a copy and may be changed.
+func (d *Deployments) read(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	return get(ctx, d.Client, c, kind, name)
+}
+
+func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind)
+	err := from.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, obj)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s.%s: %w", kind.Kind, name, c.Namespace, err)
+	}
+	return obj, nil
+}
+
+// create makes an object. If one is there that the cache has not seen, the live one is given back, and the caller says
+// whose it is.
+func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
+	made := wanted.DeepCopy()
+	err = d.Client.Create(ctx, made)
+	if err == nil {
+		d.wrote(c, made)
+		return nil, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	live, readErr := get(ctx, d.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
+	if readErr != nil {
+		return nil, readErr
+	}
+	if live == nil {
+		return nil, err // deleted in between: the next pass makes it
+	}
+	return live, nil
+}
+
+// update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
+// read. Without a difference nothing is written.
+func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing, wanted client.Object) error {
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	difference, err := client.MergeFrom(existing).Data(wanted)
+	if err != nil {
+		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)
+	}
+	if string(difference) == "{}" {
+		return nil
+	}
+	written, ok := wanted.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy %s.%s: %T is no object", existing.GetName(), existing.GetNamespace(), wanted)
+	}
+	if err := d.Client.Patch(ctx, written, patch); err != nil {
+		return err
+	}
+	d.wrote(c, written)
+	return nil
+}
+
+// wrote remembers a write of a Deployment. The other kinds are not decided on, so a cache that lags there costs a conflict
+// at most.
+func (d *Deployments) wrote(c *flaggerv1.Canary, obj client.Object) {
+	if written, ok := obj.(*unstructured.Unstructured); ok && written.GroupVersionKind() == deploymentKind {
+		d.memory.wrote(keyOf(c), written)
+	}
+}
+
+// remove deletes an object as it was read, and nothing that has its name since. Absence is success.
+func (d *Deployments) remove(ctx context.Context, obj client.Object) error {
+	return client.IgnoreNotFound(d.Client.Delete(ctx, obj, client.Preconditions{
+		UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion()),
+	}))
+}

@@ -1,0 +1,287 @@
+package workload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// The two kinds of tracked configuration.
+const (
+	configMapKind = "ConfigMap"
+	secretKind    = "Secret"
+)
+
+// ConfigRef is a ConfigMap or Secret that a pod template names.
+type ConfigRef struct {
+	// Kind is ConfigMap or Secret.
+	Kind string
+	// Name in the namespace of the workload.
+	Name string
+	// Optional is true when every reference says that the pod starts without it.
+	Optional bool
+}
+
+// Key names the reference as in status.trackedConfigs: configmap/NAME or secret/NAME.
+func (r ConfigRef) Key() string { return strings.ToLower(r.Kind) + "/" + r.Name }
+
+// Sources are the ConfigMaps and Secrets that a pod template reads: in volumes, projected volumes, env and envFrom of
+// containers and init containers; each once, in order of appearance. What only pulls images or is read by a CSI driver
+// is not among them.
+func Sources(template map[string]any) []ConfigRef {
+	var refs []ConfigRef
+	at := map[string]int{}
+	eachConfig(template, func(ref ConfigRef, _ func(name string)) {
+		if i, seen := at[ref.Key()]; seen {
+			refs[i].Optional = refs[i].Optional && ref.Optional
+			return
+		}
+		at[ref.Key()] = len(refs)
+		refs = append(refs, ref)
+	})
+	return refs
+}
+
+// eachConfig visits every reference to a ConfigMap or Secret in a pod template. rename changes it in place.
+func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(name string))) {
+	at := func(holder map[string]any, field, nameField, kind string) {
+		source, ok := holder[field].(map[string]any)
+		if !ok {
+			return
+		}
+		name, _ := source[nameField].(string)
+		if name == "" {
+			return
+		}
+		optional, _ := source["optional"].(bool)
+		visit(ConfigRef{Kind: kind, Name: name, Optional: optional}, func(name string) { source[nameField] = name })
+	}
+	spec, _ := template["spec"].(map[string]any)
+	for _, volume := range objects(spec["volumes"]) {
+		at(volume, "configMap", "name", configMapKind)
+		at(volume, "secret", "secretName", secretKind)
+		projected, _ := volume["projected"].(map[string]any)
+		for _, source := range objects(projected["sources"]) {
+			at(source, "configMap", "name", configMapKind)
+			at(source, "secret", "name", secretKind)
+		}
+	}
+	for _, field := range []string{"initContainers", "containers"} {
+		for _, container := range objects(spec[field]) {
+			for _, from := range objects(container["envFrom"]) {
+				at(from, "configMapRef", "name", configMapKind)
+				at(from, "secretRef", "name", secretKind)
+			}
+			for _, env := range objects(container["env"]) {
+				from, _ := env["valueFrom"].(map[string]any)
+				at(from, "configMapKeyRef", "name", configMapKind)
+				at(from, "secretKeyRef", "name", secretKind)
+			}
+		}
+	}
+}
+
+// objects are the objects in a JSON list.
+func objects(list any) []map[string]any {
+	items, _ := list.([]any)
+	found := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		if object, ok := item.(map[string]any); ok {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// config is one tracked source as it is now.
+type config struct {
+	ConfigRef
+	sums sums
+}
+
+// configsOf are the tracked sources of a template as they are now. problem is for a person: a source that has to be
+// there and is not.
+func (d *Deployments) configsOf(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []config, problem string, err error) {
+	if !d.Options.ConfigTracking {
+		return nil, "", nil
+	}
+	for _, ref := range Sources(template) {
+		found, sums, err := d.sumsOf(ctx, c, ref)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case !found && ref.Optional:
+			continue
+		case !found:
+			kind := strings.ToLower(ref.Kind)
+			cause := apierrors.NewNotFound(schema.GroupResource{Resource: kind + "s"}, ref.Name)
+			return nil, fmt.Sprintf("GetTargetConfigs failed: %[1]s %[2]s.%[3]s get query error: %[1]s %[2]s.%[3]s get query error: %[4]v",
+				kind, ref.Name, c.Namespace, cause), nil
+		case !sums.tracked:
+			continue
+		}
+		configs = append(configs, config{ConfigRef: ref, sums: sums})
+	}
+	return configs, "", nil
+}
+
+// sumsOf are the checksums of a ConfigMap or Secret. The content is read, once and live, only when its resourceVersion is
+// not the one that is remembered; what is watched and cached is the metadata alone.
+func (d *Deployments) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known sums, err error) {
+	meta, err := d.metadataOf(ctx, c, ref)
+	if meta == nil || err != nil {
+		return false, sums{}, err
+	}
+	if strings.HasPrefix(meta.Annotations[trackingAnnotation], "disable") {
+		return true, sums{}, nil
+	}
+	if known, ok := d.memory.sums(keyOf(c), meta); ok {
+		return true, known, nil
+	}
+	live, err := d.contentOf(ctx, c, ref)
+	if live == nil || err != nil {
+		return false, sums{}, err
+	}
+	known = live.sums()
+	d.memory.keep(keyOf(c), live.obj, known)
+	return true, known, nil
+}
+
+// metadataOf is the cached metadata of a ConfigMap or Secret; nil when there is none.
+func (d *Deployments) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*metav1.PartialObjectMetadata, error) {
+	meta := &metav1.PartialObjectMetadata{}
+	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: ref.Kind})
+	err := d.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, meta)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s.%s: %w", ref.Kind, ref.Name, c.Namespace, err)
+	}
+	return meta, nil
+}
+
+// content is a ConfigMap or Secret with all that is in it. It is held no longer than a write needs it.
+type content struct {
+	obj    client.Object
+	config *corev1.ConfigMap
+	secret *corev1.Secret
+}
+
+// contentOf reads a ConfigMap or Secret live; nil when there is none.
+func (d *Deployments) contentOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*content, error) {
+	var read content
+	if ref.Kind == secretKind {
+		read.secret = &corev1.Secret{}
+		read.obj = read.secret
+	} else {
+		read.config = &corev1.ConfigMap{}
+		read.obj = read.config
+	}
+	err := d.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, read.obj)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s.%s: %w", ref.Kind, ref.Name, c.Namespace, err)
+	}
+	return &read, nil
+}
+
+// empty is a new object of the same kind, with the content and under the name given.
+func (from *content) renamed(namespace, name string) *content {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	if from.secret != nil {
+		copied := from.secret.DeepCopy()
+		secret := &corev1.Secret{ObjectMeta: meta, Type: copied.Type, Data: copied.Data, Immutable: copied.Immutable}
+		return &content{obj: secret, secret: secret}
+	}
+	copied := from.config.DeepCopy()
+	config := &corev1.ConfigMap{ObjectMeta: meta, Data: copied.Data, BinaryData: copied.BinaryData, Immutable: copied.Immutable}
+	return &content{obj: config, config: config}
+}
+
+// filled is this object with the content of another: data, type and immutability.
+func (into *content) filled(from *content) *content {
+	if into.secret != nil {
+		secret := into.secret.DeepCopy()
+		secret.Data, secret.Type, secret.Immutable = from.secret.Data, from.secret.Type, from.secret.Immutable
+		return &content{obj: secret, secret: secret}
+	}
+	config := into.config.DeepCopy()
+	config.Data, config.BinaryData, config.Immutable = from.config.Data, from.config.BinaryData, from.config.Immutable
+	return &content{obj: config, config: config}
+}
+
+// immutable is true when Kubernetes refuses a change of the content.
+func (from *content) immutable() bool {
+	flag := from.immutableFlag()
+	return flag != nil && *flag
+}
+
+func (from *content) immutableFlag() *bool {
+	if from.secret != nil {
+		return from.secret.Immutable
+	}
+	return from.config.Immutable
+}
+
+// sums are what is remembered of a content.
+type sums struct {
+	// ours covers data and binaryData.
+	ours string
+	// peer is Flagger's: the first eight bytes of the SHA-256 of the JSON of data alone.
+	peer string
+	// binary is true when there is binaryData, which the peer neither sees nor copies.
+	binary bool
+	// tracked is false for Secrets whose type says that somebody else manages them; they are shared with the primary.
+	tracked bool
+}
+
+func (from *content) sums() sums {
+	if from.secret != nil {
+		known := sums{peer: checksum(from.secret.Data, 8), ours: checksum(map[string]any{"data": orEmpty(from.secret.Data)}, 16)}
+		switch from.secret.Type {
+		case corev1.SecretTypeOpaque, corev1.SecretTypeBasicAuth, corev1.SecretTypeSSHAuth, corev1.SecretTypeTLS:
+			known.tracked = true
+		default: // tokens, Helm's releases, image pull secrets: not configuration
+		}
+		return known
+	}
+	ours := map[string]any{"data": orEmpty(from.config.Data)}
+	if len(from.config.BinaryData) > 0 {
+		ours["binaryData"] = from.config.BinaryData
+	}
+	return sums{
+		peer: checksum(from.config.Data, 8), ours: checksum(ours, 16),
+		binary: len(from.config.BinaryData) > 0, tracked: true,
+	}
+}
+
+func orEmpty[V any](data map[string]V) map[string]V {
+	if data == nil {
+		return map[string]V{}
+	}
+	return data
+}
+
+// checksum is the beginning of the SHA-256 of the JSON of a value, in hex. Maps of strings and bytes always have one.
+func checksum(value any, bytes int) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("workload: JSON of a map of strings: %v", err)) // impossible: invalid UTF-8 is replaced
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:bytes])
+}

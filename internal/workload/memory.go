@@ -1,0 +1,125 @@
+package workload
+
+import (
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, and the
+// versions of the objects that were last written. It goes when the Canary goes.
+type memory struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*remembered
+}
+
+type remembered struct {
+	sums    map[types.UID]summed
+	written map[string]version // by name of the Deployment
+}
+
+type summed struct {
+	version string
+	sums    sums
+	used    bool // since the last sweep
+}
+
+type version struct {
+	uid     types.UID
+	version string
+}
+
+func (m *memory) entry(key types.NamespacedName) *remembered {
+	if m.of == nil {
+		m.of = map[types.NamespacedName]*remembered{}
+	}
+	if m.of[key] == nil {
+		m.of[key] = &remembered{sums: map[types.UID]summed{}, written: map[string]version{}}
+	}
+	return m.of[key]
+}
+
+// sums are the checksums of the object as it is, if they are known. A live read may have been newer than the cache that
+// this object comes from; what is newer counts.
+func (m *memory) sums(key types.NamespacedName, obj metav1.Object) (sums, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, found := m.entry(key).sums[obj.GetUID()]
+	if !found || known.version != obj.GetResourceVersion() && !older(obj.GetResourceVersion(), known.version) {
+		return sums{}, false
+	}
+	known.used = true
+	m.entry(key).sums[obj.GetUID()] = known
+	return known.sums, true
+}
+
+// sweep drops what was not asked for since the last sweep: sources that the target no longer names.
+func (m *memory) sweep(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.entry(key).sums
+	for uid, entry := range known {
+		if !entry.used {
+			delete(known, uid)
+			continue
+		}
+		entry.used = false
+		known[uid] = entry
+	}
+}
+
+func (m *memory) keep(key types.NamespacedName, obj metav1.Object, s sums) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).sums[obj.GetUID()] = summed{version: obj.GetResourceVersion(), sums: s, used: true}
+}
+
+// wrote remembers the version that a write gave.
+func (m *memory) wrote(key types.NamespacedName, obj metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).written[obj.GetName()] = version{uid: obj.GetUID(), version: obj.GetResourceVersion()}
+}
+
+// unwrote is told that the object is gone, whatever was written.
+func (m *memory) unwrote(key types.NamespacedName, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.entry(key).written, name)
+}
+
+// written is true when something was written under this name.
+func (m *memory) written(key types.NamespacedName, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, found := m.entry(key).written[name]
+	return found
+}
+
+// behind is true when the object is older than our own last write of it. An object of another UID was made by somebody
+// else since.
+func (m *memory) behind(key types.NamespacedName, obj metav1.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, found := m.entry(key).written[obj.GetName()]
+	return found && last.uid == obj.GetUID() && older(obj.GetResourceVersion(), last.version)
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
+}
+
+// older compares resourceVersions of one kind. Kubernetes promises that they are whole numbers that grow; where one is
+// not, nothing is said to be older.
+func older(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	if errX != nil || errY != nil {
+		return false
+	}
+	return x < y
+}

@@ -1,0 +1,3 @@
+package peerhash
+
+func Of(template map[string]any) string { return "" }

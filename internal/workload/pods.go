@@ -1,0 +1,86 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// maxPods are looked at for a problem; the first that is stuck tells what the others would.
+const maxPods = 100
+
+// PodProblem says why the first pod of the target (or the primary) that is stuck is stuck, as Kubernetes says it:
+// ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty when none is. One live LIST.
+func (d *Deployments) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
+	target, copied, err := d.both(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	obj := target
+	if primary {
+		obj = copied
+	}
+	if obj == nil {
+		return "", nil
+	}
+	selector, err := selectorOf(obj)
+	if err != nil {
+		return "", err
+	}
+	var pods corev1.PodList
+	if err := d.Reader.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxPods)); err != nil {
+		return "", fmt.Errorf("list pods of Deployment %s.%s: %w", obj.GetName(), c.Namespace, err)
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i := range pods.Items {
+		if problem := stuck(&pods.Items[i]); problem != "" {
+			return fmt.Sprintf("pod %s: %s", pods.Items[i].Name, problem), nil
+		}
+	}
+	return "", nil
+}
+
+// stuck says what keeps a pod from being ready, when it is something that does not pass by itself.
+func stuck(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return ""
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for _, status := range statuses {
+			if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "" &&
+				waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+				return join("container "+status.Name+": "+waiting.Reason, waiting.Message)
+			}
+			if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
+				return join(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
+			}
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && condition.Type == corev1.PodScheduled {
+			return join(condition.Reason, condition.Message)
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return join(pod.Status.Reason, pod.Status.Message)
+	}
+	return ""
+}
+
+// join puts a message behind a reason, cut to what a person reads.
+func join(reason, message string) string {
+	const enough = 200
+	if message == "" {
+		return reason
+	}
+	if runes := []rune(message); len(runes) > enough {
+		message = string(runes[:enough]) + "…"
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,237 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// pair is how a target and its primary are told apart.
+type pair struct {
+	// target is the name of the target; the primary has the suffix.
+	target string
+	// label and value are the selector label of the target; the primary's value has the suffix.
+	label, value string
+	// labels are all candidates for the selector label.
+	labels []string
+}
+
+func (p pair) primary() string      { return p.target + suffix }
+func (p pair) primaryValue() string { return p.value + suffix }
+
+// pairOf finds the selector label of a Deployment. problem is for a person.
+func pairOf(target *unstructured.Unstructured, labels []string) (p pair, problem string) {
+	selected, _, _ := unstructured.NestedStringMap(target.Object, "spec", "selector", "matchLabels")
+	for _, label := range labels {
+		if value, found := selected[label]; found {
+			return pair{target: target.GetName(), label: label, value: value, labels: labels}, ""
+		}
+	}
+	return pair{}, fmt.Sprintf("getSelectorLabel failed: deployment %s.%s spec.selector.matchLabels must contain one of %v",
+		target.GetName(), target.GetNamespace(), labels)
+}
+
+// rules are how the names in a template are rewritten for the primary.
+type rules int
+
+const (
+	// ourRules rewrite every affinity and spread of the target with itself.
+	ourRules rules = iota
+	// peerRules are those of Flagger 1.44, which made the primaries that are adopted: names of the target only, no
+	// podAffinity, and tools' keys but Flux's are carried over.
+	peerRules
+)
+
+// primaryTemplate is the pod template of the primary, made of the target's. tracked are the keys of the configuration
+// that has a copy. Without an id the annotation for it is left out.
+func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id string, by rules) map[string]any {
+	template := runtime.DeepCopyJSON(source)
+	metadata, ok := template["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		template["metadata"] = metadata
+	}
+	delete(metadata, "creationTimestamp")
+
+	labels := without(texts(metadata["labels"]), fluxKey)
+	labels[p.label] = p.primaryValue()
+	metadata["labels"] = values(labels)
+
+	foreign := toolKey
+	if by == peerRules {
+		foreign = func(key string) bool { return fluxKey(key) || key == idAnnotation }
+	}
+	annotations := without(texts(metadata["annotations"]), foreign)
+	if id != "" {
+		annotations[idAnnotation] = id
+	}
+	delete(metadata, "annotations")
+	if len(annotations) > 0 {
+		metadata["annotations"] = values(annotations)
+	}
+
+	eachConfig(template, func(ref ConfigRef, rename func(string)) {
+		if tracked[ref.Key()] {
+			rename(ref.Name + suffix)
+		}
+	})
+	eachSelfSelector(template, by, func(selector map[string]any) { p.rewrite(selector, by) })
+	return template
+}
+
+// eachSelfSelector visits the label selectors by which pods of a template keep away from, or near to, pods of the same
+// workload.
+func eachSelfSelector(template map[string]any, by rules, visit func(selector map[string]any)) {
+	at := func(holder map[string]any) {
+		if selector, ok := holder["labelSelector"].(map[string]any); ok {
+			visit(selector)
+		}
+	}
+	spec, _ := template["spec"].(map[string]any)
+	for _, constraint := range objects(spec["topologySpreadConstraints"]) {
+		at(constraint)
+	}
+	affinity, _ := spec["affinity"].(map[string]any)
+	kinds := []string{"podAntiAffinity", "podAffinity"}
+	if by == peerRules {
+		kinds = kinds[:1]
+	}
+	for _, kind := range kinds {
+		rules, _ := affinity[kind].(map[string]any)
+		for _, preferred := range objects(rules["preferredDuringSchedulingIgnoredDuringExecution"]) {
+			if term, ok := preferred["podAffinityTerm"].(map[string]any); ok {
+				at(term)
+			}
+		}
+		for _, term := range objects(rules["requiredDuringSchedulingIgnoredDuringExecution"]) {
+			at(term)
+		}
+	}
+}
+
+// rewrite makes a label selector that means the target mean the primary: where a value is the target's name under one of
+// the candidates for the selector label, and (by our rules) where label and value are those of the selector.
+func (p pair) rewrite(selector map[string]any, by rules) {
+	means := func(key, value string) bool {
+		return value == p.target && slices.Contains(p.labels, key) ||
+			by == ourRules && key == p.label && value == p.value
+	}
+	if labels, ok := selector["matchLabels"].(map[string]any); ok {
+		for key, item := range labels {
+			if value, _ := item.(string); means(key, value) {
+				labels[key] = value + suffix
+			}
+		}
+	}
+	for _, expression := range objects(selector["matchExpressions"]) {
+		key, _ := expression["key"].(string)
+		items, _ := expression["values"].([]any)
+		for i, item := range items {
+			if value, _ := item.(string); means(key, value) {
+				items[i] = value + suffix
+				break // the first: what follows names others
+			}
+		}
+	}
+}
+
+// copiedFields of a Deployment's spec go to the primary as they are. paused is not among them: a paused target is a
+// target that waits, and the primary serves.
+var copiedFields = []string{"progressDeadlineSeconds", "minReadySeconds", "revisionHistoryLimit", "strategy"}
+
+// newPrimary is the primary of a target as it is made, with the pod template given.
+func newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, o Options, template map[string]any) *unstructured.Unstructured {
+	primary := newObject(deploymentKind, c.Namespace, p.primary())
+	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+	labels := o.copiedLabels(target.GetLabels())
+	labels[p.label] = p.primaryValue()
+	primary.SetLabels(labels)
+	primary.SetAnnotations(orNil(copiedAnnotations(target.GetAnnotations())))
+	spec := map[string]any{
+		"replicas": max(1, integer(target.Object, 1, "spec", "replicas")),
+		"selector": map[string]any{"matchLabels": map[string]any{p.label: p.primaryValue()}},
+		"template": runtime.DeepCopyJSON(template),
+	}
+	copyFields(target, spec)
+	primary.Object["spec"] = spec
+	return primary
+}
+
+// promotedPrimary is a primary after it was given the template of its target. Its selector, name and owner stay. Where
+// an autoscaler is named, that one owns the replicas; and a target without pods says nothing about how many are needed.
+func promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, o Options, template map[string]any) *unstructured.Unstructured {
+	promoted := primary.DeepCopy()
+	labels := o.copiedLabels(target.GetLabels())
+	labels[p.label] = p.primaryValue()
+	promoted.SetLabels(replaced(primary.GetLabels(), labels))
+	promoted.SetAnnotations(orNil(replaced(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations()))))
+	spec, ok := promoted.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		promoted.Object["spec"] = spec
+	}
+	for _, field := range copiedFields {
+		delete(spec, field)
+	}
+	copyFields(target, spec)
+	if replicas := integer(target.Object, 1, "spec", "replicas"); c.Spec.AutoscalerRef == nil && replicas > 0 {
+		spec["replicas"] = replicas
+	}
+	spec["template"] = runtime.DeepCopyJSON(template)
+	return promoted
+}
+
+func copyFields(target *unstructured.Unstructured, spec map[string]any) {
+	for _, field := range copiedFields {
+		if value, found, _ := unstructured.NestedFieldCopy(target.Object, "spec", field); found {
+			spec[field] = value
+		}
+	}
+}
+
+// templateOf is the pod template of a workload, not to be changed.
+func templateOf(obj *unstructured.Unstructured) map[string]any {
+	template, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "template")
+	object, _ := template.(map[string]any)
+	return object
+}
+
+// idOf is the annotation of a pod template that names the promotion it came with.
+func idOf(template map[string]any) string {
+	id, _, _ := unstructured.NestedString(template, "metadata", "annotations", idAnnotation)
+	return id
+}
+
+// texts are the strings of a JSON object.
+func texts(object any) map[string]string {
+	items, _ := object.(map[string]any)
+	found := make(map[string]string, len(items))
+	for key, item := range items {
+		if text, ok := item.(string); ok {
+			found[key] = text
+		}
+	}
+	return found
+}
+
+// orNil is nil instead of an empty map: an object without annotations has no field for them.
+func orNil(texts map[string]string) map[string]string {
+	if len(texts) == 0 {
+		return nil
+	}
+	return texts
+}
+
+// values is a JSON object of strings.
+func values(texts map[string]string) map[string]any {
+	object := make(map[string]any, len(texts))
+	for key, text := range texts {
+		object[key] = text
+	}
+	return object
+}

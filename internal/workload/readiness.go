@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Readiness says whether the pods of a workload are all of its newest template, and enough of them available.
+type Readiness struct {
+	// Ready is true when they are.
+	Ready bool
+	// Exceeded is true when Kubernetes itself gave the rollout up. Deadlines of a release are counted elsewhere.
+	Exceeded bool
+	// Message says what is missing; empty when ready.
+	Message string
+}
+
+// DeploymentReadiness judges a Deployment by its status. threshold is the share of the updated replicas that must be
+// available, in per cent.
+//
+// A Deployment with no replicas is ready: all of its counts are zero.
+func DeploymentReadiness(obj *unstructured.Unstructured, threshold int) Readiness {
+	if integer(obj.Object, 0, "status", "observedGeneration") < obj.GetGeneration() {
+		return Readiness{Message: "waiting for rollout to finish: observed deployment generation less than desired generation"}
+	}
+	if conditionReason(obj, "Progressing") == "ProgressDeadlineExceeded" {
+		return Readiness{Exceeded: true, Message: fmt.Sprintf("deployment %q exceeded its progress deadline", obj.GetName())}
+	}
+	wanted := integer(obj.Object, 1, "spec", "replicas")
+	total := integer(obj.Object, 0, "status", "replicas")
+	updated := integer(obj.Object, 0, "status", "updatedReplicas")
+	available := integer(obj.Object, 0, "status", "availableReplicas")
+	if updated < wanted {
+		return Readiness{Message: fmt.Sprintf(
+			"waiting for rollout to finish: %d out of %d new replicas have been updated", updated, wanted)}
+	}
+	if total > updated {
+		return Readiness{Message: fmt.Sprintf(
+			"waiting for rollout to finish: %d old replicas are pending termination", total-updated)}
+	}
+	if enough := share(updated, threshold); available < enough {
+		return Readiness{Message: fmt.Sprintf(
+			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
+			available, enough, threshold)}
+	}
+	return Readiness{Ready: true}
+}
+
+// share is a percentage of replicas, cut to a whole number. It is reckoned in 32-bit floats as Flagger does, so that
+// both agree on the same pods.
+func share(replicas int64, percent int) int64 {
+	return int64(float32(replicas) * (float32(percent) / float32(100)))
+}
+
+func conditionReason(obj *unstructured.Unstructured, kind string) string {
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, item := range conditions {
+		if condition, ok := item.(map[string]any); ok && condition["type"] == kind {
+			reason, _ := condition["reason"].(string)
+			return reason
+		}
+	}
+	return ""
+}
+
+// integer reads a whole number, or the default when there is none.
+func integer(obj map[string]any, absent int64, path ...string) int64 {
+	value, found, err := unstructured.NestedFieldNoCopy(obj, path...)
+	if !found || err != nil {
+		return absent
+	}
+	switch number := value.(type) {
+	case int64:
+		return number
+	case float64: // a decoder that knows only floats
+		return int64(number)
+	default:
+		return absent
+	}
+}

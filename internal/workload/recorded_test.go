@@ -1,0 +1,399 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// The recordings of what Flagger 1.44 wrote are replayed at the level of this package: the steps of a case change the
+// cluster, the actions that belong to the phases that it waits for are carried out, and every version of every object
+// that holds pods has to be the recorded one. Where the shared recordings are absent, those in testdata are all.
+
+// recordings are where cases are looked for, from this package's folder.
+var recordings = []string{"testdata/recorded", "../../../shared/conformance/flagger"}
+
+// decided are cases whose workloads are what other packages decide; this one has no say in them.
+var decided = map[string]string{
+	"bad-two-canaries":                "which of two Canaries acts",
+	"bad-port-name-conflict":          "nothing is written",
+	"canary-breaks-while-promoting":   "another provider",
+	"promotion-failed":                "what follows a failed promotion",
+	"new-revision-while-promoting":    "the order of two runs",
+	"progress-deadline":               "deadlines",
+	"failed-then-fixed":               "deadlines",
+	"keda":                            "ScaledObjects are not copied yet, and said so",
+	"revert-on-deletion":              "own test: restored by serin.dev/original",
+	"revert-on-deletion-last-applied": "own test: restored by serin.dev/original",
+}
+
+// differences are what Serin does otherwise on purpose: the recorded version, changed into what is expected here.
+var differences = map[string]map[string]func(version map[string]any){
+	"deployment-template": {
+		"Deployment/cart-primary": func(version map[string]any) {
+			// W18: annotations stay at promotion.
+			mustSet(version, "mine", "metadata", "annotations", "note")
+			// W36: podAffinity is rewritten too.
+			preferred, _, _ := unstructured.NestedSlice(version, "spec", "template", "spec", "affinity", "podAffinity",
+				"preferredDuringSchedulingIgnoredDuringExecution")
+			mustSet(preferred[0].(map[string]any), "cart-primary", "podAffinityTerm", "labelSelector", "matchLabels", "app")
+			mustSet(version, preferred, "spec", "template", "spec", "affinity", "podAffinity",
+				"preferredDuringSchedulingIgnoredDuringExecution")
+		},
+	},
+}
+
+// kept are objects that Flagger does not have: the content that a promotion replaced, until the release is over.
+var kept = regexp.MustCompile(`^(ConfigMap|Secret)/.*-primary-previous$`)
+
+type recordedCase struct {
+	Provider string                       `json:"provider"`
+	Flags    []string                     `json:"flags"`
+	Steps    []map[string]json.RawMessage `json:"steps"`
+}
+
+func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
+	seen := 0
+	for _, root := range recordings {
+		folders, err := filepath.Glob(filepath.Join(root, "*", "case.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range folders {
+			dir := filepath.Dir(file)
+			var recorded recordedCase
+			readYAML(t, file, &recorded)
+			provider := strings.Split(recorded.Provider, ":")[0]
+			if !slices.Contains([]string{"kubernetes", "istio", "gatewayapi"}, provider) || len(recorded.Flags) > 0 || decided[filepath.Base(dir)] != "" {
+				continue
+			}
+			inputs := documents(t, filepath.Join(dir, "input"))
+			if !slices.ContainsFunc(inputs, func(o map[string]any) bool {
+				kind, _, _ := unstructured.NestedString(o, "spec", "targetRef", "kind")
+				return kind == "Deployment"
+			}) {
+				continue
+			}
+			seen++
+			t.Run(filepath.Base(dir), func(t *testing.T) { replay(t, dir, recorded, inputs) })
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no case was found, not even in testdata")
+	}
+}
+
+// replay plays one case and compares.
+func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string]any) {
+	w := newWorld(t)
+	var canaries []string
+	for _, input := range inputs {
+		if input["kind"] == "Canary" {
+			canaries = append(canaries, input["metadata"].(map[string]any)["name"].(string))
+		}
+		w.apply(input)
+	}
+	act := func(what ...func(c *flaggerv1.Canary) error) {
+		for _, name := range canaries {
+			c := w.canary(name)
+			for _, do := range what {
+				if err := do(c); err != nil {
+					t.Logf("%s: %v", name, err)
+					return
+				}
+				w.look()
+			}
+		}
+	}
+	ctx := t.Context()
+	promotions, passes := 0, 0
+	services := func(apex bool) func(c *flaggerv1.Canary) error {
+		return func(c *flaggerv1.Canary) error { return w.d.EnsureServices(ctx, c, apex) }
+	}
+	initialise := func() {
+		passes++
+		act(services(false),
+			func(c *flaggerv1.Canary) error { return w.d.EnsurePrimary(ctx, c, fmt.Sprint("pass", passes), false) },
+			func(c *flaggerv1.Canary) error { return w.d.EnsureScaler(ctx, c, false) },
+			services(true))
+	}
+	initialise()
+	initialised := false
+	takeOver := func() {
+		if !initialised {
+			act(func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+			initialised = true
+		}
+	}
+	for _, step := range recorded.Steps {
+		switch {
+		case step["apply"] != nil:
+			var file string
+			must(t, json.Unmarshal(step["apply"], &file))
+			for _, object := range documentsOf(t, filepath.Join(dir, file)) {
+				w.apply(object)
+			}
+			initialise()
+		case step["delete"] != nil:
+			var object string
+			must(t, json.Unmarshal(step["delete"], &object))
+			if !w.delete(object) {
+				return // the Canary itself: the rest is garbage collection
+			}
+			initialise()
+		case step["patch"] != nil:
+			w.patch(step["patch"])
+			initialise()
+		case step["wait"] != nil:
+			var wait struct {
+				Phase string `json:"phase"`
+			}
+			must(t, json.Unmarshal(step["wait"], &wait))
+			switch wait.Phase {
+			case "Initialized":
+				takeOver()
+			case "Progressing":
+				act(func(c *flaggerv1.Canary) error { return w.d.UpFromZero(ctx, c) })
+			case "Failed":
+				act(func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+			case "Succeeded":
+				promotions++
+				act(func(c *flaggerv1.Canary) error { return w.d.UpFromZero(ctx, c) },
+					func(c *flaggerv1.Canary) error {
+						seen, err := w.d.Observe(ctx, c)
+						must(t, err)
+						return w.d.CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
+					},
+					func(c *flaggerv1.Canary) error { return w.d.EnsureScaler(ctx, c, true) },
+					func(c *flaggerv1.Canary) error { return w.d.CollectConfigs(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+			}
+		}
+	}
+
+	change := differences[filepath.Base(dir)]
+	wanted := map[string][]map[string]any{}
+	var objects []struct {
+		Object   string           `json:"object"`
+		Versions []map[string]any `json:"versions"`
+	}
+	readYAML(t, filepath.Join(dir, "expected", "objects.yaml"), &objects)
+	for _, object := range objects {
+		kind, _, _ := strings.Cut(object.Object, "/")
+		if !slices.Contains([]string{"Service", "ConfigMap", "Secret", "Deployment", "HorizontalPodAutoscaler"}, kind) {
+			continue
+		}
+		for _, version := range object.Versions {
+			if change[object.Object] != nil {
+				change[object.Object](version)
+			}
+			wanted[object.Object] = append(wanted[object.Object], plain(version))
+		}
+		wanted[object.Object] = distinct(wanted[object.Object])
+	}
+	for object, versions := range wanted {
+		target := strings.HasPrefix(object, "Deployment/") && !strings.HasSuffix(object, "-primary")
+		if target {
+			continue // when it is scaled is decided elsewhere; scale_test.go has the numbers
+		}
+		if diff := cmp.Diff(versions, distinct(w.versions[object])); diff != "" {
+			t.Errorf("%s (-recorded +here)\n%s", object, diff)
+		}
+	}
+	for object := range w.versions {
+		if wanted[object] == nil && w.written[object] && !kept.MatchString(object) {
+			t.Errorf("%s was written, which Flagger does not", object)
+		}
+	}
+}
+
+// plain leaves out of a version what says nothing: empty maps and lists, defaults of the API server.
+func plain(version map[string]any) map[string]any {
+	kept, _ := prune(version).(map[string]any)
+	// Filled in by the API server, which is not here.
+	unstructured.RemoveNestedField(kept, "spec", "behavior", "scaleUp")
+	for _, field := range []string{"policies", "selectPolicy"} {
+		unstructured.RemoveNestedField(kept, "spec", "behavior", "scaleDown", field)
+	}
+	unstructured.RemoveNestedField(kept, "spec", "externalTrafficPolicy")
+	if kept["spec"] != nil {
+		if strategy, _, _ := unstructured.NestedString(kept, "spec", "strategy", "type"); strategy == "RollingUpdate" {
+			unstructured.RemoveNestedField(kept, "spec", "strategy", "type")
+		}
+		if spec := kept["spec"].(map[string]any); spec["ports"] != nil {
+			if spec["type"] == nil {
+				spec["type"] = "ClusterIP"
+			}
+			for _, port := range spec["ports"].([]any) {
+				if port.(map[string]any)["protocol"] == nil {
+					port.(map[string]any)["protocol"] = "TCP"
+				}
+			}
+		}
+	}
+	return kept
+}
+
+func prune(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := map[string]any{}
+		for key, item := range value {
+			if item = prune(item); item != nil {
+				kept[key] = item
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		var kept []any
+		for _, item := range value {
+			if item = prune(item); item != nil {
+				kept = append(kept, item)
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case float64:
+		return int64(value)
+	default:
+		return value
+	}
+}
+
+// distinct leaves out a version that equals the one before. Values of flagger-id are numbered, as in the recordings.
+func distinct(versions []map[string]any) []map[string]any {
+	var kept []map[string]any
+	numbers := map[string]int{}
+	for _, version := range versions {
+		path := []string{"spec", "template", "metadata", "annotations", idAnnotation}
+		if id, found, _ := unstructured.NestedString(version, path...); found {
+			if numbers[id] == 0 {
+				numbers[id] = len(numbers) + 1
+			}
+			mustSet(version, fmt.Sprint("UUID", numbers[id]), path...)
+		}
+		if len(kept) == 0 || !cmp.Equal(kept[len(kept)-1], version) {
+			kept = append(kept, version)
+		}
+	}
+	return kept
+}
+
+func (w *world) patch(raw json.RawMessage) {
+	w.t.Helper()
+	var patch struct {
+		Object string          `json:"object"`
+		Type   string          `json:"type"`
+		Body   json.RawMessage `json:"body"`
+	}
+	must(w.t, json.Unmarshal(raw, &patch))
+	object := w.named(patch.Object)
+	if object == nil {
+		return // a route: not of this package
+	}
+	kind := types.MergePatchType
+	switch patch.Type {
+	case "strategic":
+		kind = types.StrategicMergePatchType
+	case "json":
+		kind = types.JSONPatchType
+	}
+	must(w.t, w.client.Patch(context.Background(), object, client.RawPatch(kind, patch.Body)))
+	w.look()
+}
+
+func (w *world) delete(name string) bool {
+	w.t.Helper()
+	object := w.named(name)
+	if object == nil || object.GetKind() == "Canary" {
+		return false
+	}
+	must(w.t, w.client.Delete(context.Background(), object))
+	w.look()
+	return true
+}
+
+// named is an object by resource.group/name, as the steps of a case name it; nil for kinds that are not of this package.
+func (w *world) named(name string) *unstructured.Unstructured {
+	resource, name, _ := strings.Cut(name, "/")
+	resource, _, _ = strings.Cut(resource, ".")
+	for _, kind := range append(worldKinds, flaggerv1.SchemeGroupVersion.WithKind("Canary")) {
+		plural := strings.ToLower(kind.Kind) + "s"
+		if kind.Kind == "Canary" {
+			plural = "canaries"
+		}
+		if plural == resource {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(kind)
+			object.SetName(name)
+			object.SetNamespace(namespace)
+			return object
+		}
+	}
+	return nil
+}
+
+func documents(t *testing.T, dir string) []map[string]any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	must(t, err)
+	var all []map[string]any
+	for _, file := range files {
+		all = append(all, documentsOf(t, file)...)
+	}
+	return all
+}
+
+func documentsOf(t *testing.T, file string) []map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	var all []map[string]any
+	for _, document := range strings.Split("\n"+string(text), "\n---\n") {
+		var object map[string]any
+		must(t, yaml.Unmarshal([]byte(document), &object))
+		if object != nil {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, yaml.Unmarshal(text, into))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustSet(object map[string]any, value any, path ...string) {
+	if err := unstructured.SetNestedField(object, value, path...); err != nil {
+		panic(err)
+	}
+}

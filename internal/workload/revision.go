@@ -1,0 +1,70 @@
+package workload
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// revisionForm is the form of the hash below. A change of the form is a new prefix, and the old one stays understood:
+// values of it stand in the status of Canaries.
+const revisionForm = "s1-"
+
+// revisionOf is the identity of what a workload runs: its pod template as the API server stores it, and the checksums of
+// its tracked configuration. It is taken over canonical JSON and never over Go structs, so that no library and no
+// version of Serin changes it (adoption R1); a golden table in the tests guards it for ever.
+func revisionOf(template map[string]any, configs map[string]string) (string, error) {
+	if configs == nil {
+		configs = map[string]string{}
+	}
+	text, err := canonicalJSON(map[string]any{"template": said(template), "configs": configs})
+	if err != nil {
+		return "", fmt.Errorf("hash the pod template: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return revisionForm + hex.EncodeToString(sum[:16]), nil
+}
+
+// said leaves out what nobody said: nulls, and the creationTimestamp of templates, which API servers up to 1.33 wrote
+// as null and later ones do not. An upgrade of the cluster is not a new revision.
+func said(template map[string]any) map[string]any {
+	kept, _ := withoutNulls(template).(map[string]any)
+	if metadata, ok := kept["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	return kept
+}
+
+func withoutNulls(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := make(map[string]any, len(value))
+		for key, item := range value {
+			if item != nil {
+				kept[key] = withoutNulls(item)
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(value))
+		for i, item := range value {
+			kept[i] = withoutNulls(item)
+		}
+		return kept
+	default:
+		return value
+	}
+}
+
+// canonicalJSON has sorted keys, no white space and no escapes that JSON does not ask for.
+func canonicalJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(text.Bytes(), "\n"), nil
+}

@@ -1,0 +1,476 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kjson "sigs.k8s.io/json"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// PartlyError says what of the wishes for a Service Kubernetes does not let anybody change on one that exists. All the
+// rest was applied: it is a warning for people, and holds nothing.
+type PartlyError struct {
+	// Texts are sentences, one for each Service.
+	Texts []string
+}
+
+func (e *PartlyError) Error() string { return strings.Join(e.Texts, "; ") }
+
+// maxOriginal is the most that is kept of a Service in an annotation, in bytes.
+const maxOriginal = 64 << 10
+
+// service is what one of the three Services shall be.
+type service struct {
+	name     string
+	selector map[string]string
+	custom   *flaggerv1.CustomMetadata
+}
+
+// servicesOf are the Services of a Canary: canary, primary and, where it is due, the apex.
+func servicesOf(c *flaggerv1.Canary, p pair, apex bool) []service {
+	name := apexName(c)
+	services := []service{
+		{name + "-canary", map[string]string{p.label: p.value}, c.Spec.Service.Canary},
+		{name + suffix, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Primary},
+	}
+	if apex {
+		services = append(services, service{name, map[string]string{p.label: p.primaryValue()}, c.Spec.Service.Apex})
+	}
+	return services
+}
+
+// apexName is the name that clients call.
+func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
+
+// EnsureServices makes the Services of canary and primary, and with apex the one that clients call; existing ones are
+// brought into line. A Service that nothing controls is taken over without an owner. *PartlyError: all was done that can
+// be done.
+func (d *Deployments) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
+	target, err := d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name)
+	if err != nil {
+		return err
+	}
+	if target == nil {
+		return errors.New(missing(c))
+	}
+	p, problem := pairOf(target, d.Options.selectorLabels())
+	if problem != "" {
+		return errors.New(problem)
+	}
+	ports := servicePorts(c, templateOf(target))
+	var partly []string
+	for _, wanted := range servicesOf(c, p, apex) {
+		warning, err := d.ensureService(ctx, c, p, wanted, ports)
+		if err != nil {
+			return err
+		}
+		if warning != "" {
+			partly = append(partly, warning)
+		}
+	}
+	if len(partly) > 0 {
+		return &PartlyError{Texts: partly}
+	}
+	return nil
+}
+
+func (d *Deployments) ensureService(ctx context.Context, c *flaggerv1.Canary, p pair, wanted service, ports []any) (warning string, err error) {
+	existing, err := d.read(ctx, c, serviceKind, wanted.name)
+	if err != nil {
+		return "", fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
+	}
+	if existing == nil {
+		existing, err = d.create(ctx, c, newService(c, p, wanted, ports))
+		if err != nil {
+			return "", fmt.Errorf("reconcileService failed: service %s.%s create error: %w", wanted.name, c.Namespace, err)
+		}
+		if existing == nil {
+			return "", nil
+		}
+	}
+	if owner := metav1.GetControllerOf(existing); owner != nil && owner.UID != c.UID {
+		return "", foreign(c, "Service", existing)
+	}
+	desired, warning := renderService(c, p, wanted, ports, existing)
+	if err := d.update(ctx, c, existing, desired); err != nil {
+		return "", fmt.Errorf("reconcileService failed: service %s update error: %w", wanted.name, err)
+	}
+	return warning, nil
+}
+
+// newService is a generated Service as it is made.
+func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstructured.Unstructured {
+	obj := newObject(serviceKind, c.Namespace, wanted.name)
+	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
+	labels, annotations := serviceMetadata(p, wanted)
+	obj.SetLabels(labels)
+	obj.SetAnnotations(annotations)
+	spec := map[string]any{
+		"type":     "ClusterIP",
+		"selector": values(wanted.selector),
+		"ports":    runtime.DeepCopyJSONValue(ports),
+	}
+	if c.Spec.Service.Headless {
+		spec["clusterIP"] = "None"
+	}
+	if c.Spec.Service.TrafficDistribution != "" {
+		spec["trafficDistribution"] = c.Spec.Service.TrafficDistribution
+	}
+	obj.Object["spec"] = spec
+	return obj
+}
+
+// renderService is an existing Service as it shall be. Of the user's own, only what routes is touched, and with it the
+// guards against Flux. warning says what cannot be had.
+func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
+	desired = existing.DeepCopy()
+	spec, ok := desired.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		desired.Object["spec"] = spec
+	}
+	owned := controlledBy(existing, c)
+
+	spec["selector"] = values(wanted.selector)
+	live, _ := spec["ports"].([]any)
+	if !samePorts(live, ports) {
+		spec["ports"] = withNodePorts(ports, live)
+	}
+	switch distribution := c.Spec.Service.TrafficDistribution; {
+	case distribution != "":
+		spec["trafficDistribution"] = distribution
+	case owned:
+		delete(spec, "trafficDistribution")
+	}
+	address, _ := spec["clusterIP"].(string)
+	switch headless := address == "None"; {
+	case headless && !c.Spec.Service.Headless:
+		warning = fmt.Sprintf("service %s.%s has no address of its own although spec.service.headless is not set, and Kubernetes "+
+			"does not let it get one: delete the Service, and it is made again with one", wanted.name, c.Namespace)
+	case !headless && address != "" && c.Spec.Service.Headless:
+		warning = fmt.Sprintf("service %s.%s has an address although spec.service.headless is set, and Kubernetes does not let "+
+			"it lose that: delete the Service, and it is made again without", wanted.name, c.Namespace)
+	}
+
+	if owned {
+		labels, annotations := serviceMetadata(p, wanted)
+		unmanaged := c.Spec.Service.UnmanagedMetadata
+		if unmanaged == nil {
+			unmanaged = &flaggerv1.UnmanagedMetadata{}
+		}
+		desired.SetLabels(leaving(labels, existing.GetLabels(), unmanaged.Labels))
+		desired.SetAnnotations(leaving(annotations, existing.GetAnnotations(), unmanaged.Annotations))
+		return desired, warning
+	}
+	if reflect.DeepEqual(desired.Object["spec"], existing.Object["spec"]) {
+		return desired, warning
+	}
+	annotations := maps.Clone(existing.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion {
+		if text := originalOf(existing); len(text) <= maxOriginal {
+			annotations[originalAnnotation] = text
+		}
+	}
+	maps.Copy(annotations, guards)
+	desired.SetAnnotations(annotations)
+	return desired, warning
+}
+
+// serviceMetadata are the labels and annotations of a Service of ours.
+func serviceMetadata(p pair, wanted service) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	if wanted.custom != nil {
+		maps.Copy(labels, wanted.custom.Labels)
+		maps.Copy(annotations, wanted.custom.Annotations)
+	}
+	labels[p.label] = wanted.name
+	maps.Copy(annotations, guards)
+	return labels, annotations
+}
+
+// leaving is what is wanted, but for the keys that belong to others: they are as they are.
+func leaving(wanted, live map[string]string, others []string) map[string]string {
+	merged := maps.Clone(wanted)
+	for _, key := range others {
+		delete(merged, key)
+		if value, found := live[key]; found {
+			merged[key] = value
+		}
+	}
+	return merged
+}
+
+// servicePorts are the ports of the three Services: the one that is named, then those that are discovered, in the order
+// of the containers and their ports.
+func servicePorts(c *flaggerv1.Canary, template map[string]any) []any {
+	s := c.Spec.Service
+	main := map[string]any{
+		"name": cmp.Or(s.PortName, "http"), "protocol": "TCP", "port": int64(s.Port), "targetPort": targetPort(s),
+	}
+	if s.AppProtocol != "" {
+		main["appProtocol"] = s.AppProtocol
+	}
+	ports := []any{main}
+	if !s.PortDiscovery {
+		return ports
+	}
+	for _, found := range discoveredPorts(s, template) {
+		ports = append(ports, map[string]any{
+			"name": found.name, "protocol": "TCP", "port": found.number, "targetPort": found.number,
+		})
+	}
+	return ports
+}
+
+func targetPort(s flaggerv1.CanaryService) any {
+	switch {
+	case s.TargetPort == nil:
+		return int64(s.Port)
+	case s.TargetPort.Type == intstr.String:
+		return s.TargetPort.StrVal
+	default:
+		return int64(s.TargetPort.IntVal)
+	}
+}
+
+type port struct {
+	name   string
+	number int64
+}
+
+// discoveredPorts are the container ports but for the main one. Sidecars of meshes are not the user's.
+func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port {
+	var found []port
+	spec, _ := template["spec"].(map[string]any)
+	main := targetPort(s)
+	for _, container := range objects(spec["containers"]) {
+		name, _ := container["name"].(string)
+		if name == "istio-proxy" || name == "envoy" {
+			continue
+		}
+		for i, item := range objects(container["ports"]) {
+			portName, _ := item["name"].(string)
+			number := integer(item, 0, "containerPort")
+			if main == number || main == portName && portName != "" {
+				continue
+			}
+			found = append(found, port{name: cmp.Or(portName, fmt.Sprintf("tcp-%s-%d", name, i)), number: number})
+		}
+	}
+	return found
+}
+
+// portProblem says why no Service could be made of these ports, in the words of the API server where it has some.
+func portProblem(c *flaggerv1.Canary, template map[string]any) string {
+	s := c.Spec.Service
+	invalid := func(format string, args ...any) string {
+		name := apexName(c) + "-canary"
+		return fmt.Sprintf("reconcileService failed: service %s.%s create error: Service %q is invalid: ", name, c.Namespace, name) +
+			fmt.Sprintf(format, args...)
+	}
+	if s.Port < 1 || s.Port > 65535 {
+		return invalid("spec.ports[0].port: Invalid value: %d: must be between 1 and 65535, inclusive", s.Port)
+	}
+	if wanted, named := targetPort(s).(string); named && !hasPort(template, wanted) {
+		return fmt.Sprintf("spec.service.targetPort is %q, and no container of Deployment %s.%s has a port of that name: "+
+			"name the port there, or give its number in spec.service.targetPort", wanted, c.Spec.TargetRef.Name, c.Namespace)
+	}
+	if !s.PortDiscovery {
+		return ""
+	}
+	names, numbers := map[string]bool{cmp.Or(s.PortName, "http"): true}, map[int64]bool{int64(s.Port): true}
+	for i, found := range discoveredPorts(s, template) {
+		if names[found.name] {
+			return invalid("spec.ports[%d].name: Duplicate value: %q", i+1, found.name)
+		}
+		if numbers[found.number] {
+			return fmt.Sprintf("spec.service.portDiscovery finds port %d in Deployment %s.%s, which the Services already have: "+
+				"give spec.service.port another number, or turn spec.service.portDiscovery off", found.number, c.Spec.TargetRef.Name, c.Namespace)
+		}
+		names[found.name], numbers[found.number] = true, true
+	}
+	return ""
+}
+
+func hasPort(template map[string]any, name string) bool {
+	spec, _ := template["spec"].(map[string]any)
+	for _, field := range []string{"containers", "initContainers"} {
+		for _, container := range objects(spec[field]) {
+			for _, item := range objects(container["ports"]) {
+				if item["name"] == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// samePorts compares ports without regard to order and node ports.
+func samePorts(live, wanted []any) bool {
+	if len(live) != len(wanted) {
+		return false
+	}
+	rest := make([]map[string]any, 0, len(live))
+	for _, item := range objects(live) {
+		plain := maps.Clone(item)
+		delete(plain, "nodePort")
+		rest = append(rest, plain)
+	}
+	for _, item := range objects(wanted) {
+		at := slices.IndexFunc(rest, func(other map[string]any) bool { return reflect.DeepEqual(item, other) })
+		if at < 0 {
+			return false
+		}
+		rest = slices.Delete(rest, at, at+1)
+	}
+	return len(rest) == 0
+}
+
+// withNodePorts gives ports the node ports that ports of the same name have.
+func withNodePorts(wanted, live []any) []any {
+	ports, _ := runtime.DeepCopyJSONValue(wanted).([]any)
+	for _, item := range objects(ports) {
+		for _, other := range objects(live) {
+			if nodePort, found := other["nodePort"]; found && other["name"] == item["name"] {
+				item["nodePort"] = nodePort
+			}
+		}
+	}
+	return ports
+}
+
+// original is what a Service was when it was taken over.
+type original struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata,omitzero"`
+	Spec struct {
+		Selector            map[string]string `json:"selector,omitempty"`
+		Ports               []any             `json:"ports,omitempty"`
+		TrafficDistribution string            `json:"trafficDistribution,omitempty"`
+	} `json:"spec"`
+}
+
+func originalOf(existing *unstructured.Unstructured) string {
+	var kept original
+	for key := range guards {
+		if value, found := existing.GetAnnotations()[key]; found {
+			if kept.Metadata.Annotations == nil {
+				kept.Metadata.Annotations = map[string]string{}
+			}
+			kept.Metadata.Annotations[key] = value
+		}
+	}
+	kept.Spec.Selector, _, _ = unstructured.NestedStringMap(existing.Object, "spec", "selector")
+	kept.Spec.Ports, _, _ = unstructured.NestedSlice(existing.Object, "spec", "ports")
+	kept.Spec.TrafficDistribution, _, _ = unstructured.NestedString(existing.Object, "spec", "trafficDistribution")
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return "" // impossible: it came out of JSON
+	}
+	return string(text)
+}
+
+// GiveBackServices makes the Services that were the user's what they were before they were taken over. Those that the
+// Canary controls go with it.
+func (d *Deployments) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
+	name := apexName(c)
+	for _, each := range []string{name, name + suffix, name + "-canary"} {
+		existing, err := d.read(ctx, c, serviceKind, each)
+		if err != nil {
+			return err
+		}
+		if existing == nil || metav1.GetControllerOf(existing) != nil {
+			continue
+		}
+		restored, err := restoredService(existing, each == name)
+		if err != nil {
+			return err
+		}
+		if err := d.update(ctx, c, existing, restored); err != nil {
+			return fmt.Errorf("service %s update error: %w", each, err)
+		}
+	}
+	return nil
+}
+
+// restoredService is a Service of the user as it was. What was kept when it was taken over comes first; for one that
+// Flagger took over there is what kubectl keeps, and for the apex the knowledge that it selected the target.
+func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructured.Unstructured, error) {
+	restored := existing.DeepCopy()
+	annotations := restored.GetAnnotations()
+	if text, found := annotations[originalAnnotation]; found {
+		var kept struct {
+			Metadata struct {
+				Annotations map[string]string `json:"annotations"`
+			} `json:"metadata"`
+			Spec map[string]any `json:"spec"`
+		}
+		if err := decode(text, &kept); err != nil {
+			return nil, fmt.Errorf("annotation %s of Service %s.%s is broken (%w): restore the Service by hand and remove the annotation",
+				originalAnnotation, existing.GetName(), existing.GetNamespace(), err)
+		}
+		for _, field := range []string{"selector", "ports", "trafficDistribution"} {
+			unstructured.RemoveNestedField(restored.Object, "spec", field)
+			if value, found := kept.Spec[field]; found {
+				if err := unstructured.SetNestedField(restored.Object, value, "spec", field); err != nil {
+					return nil, fmt.Errorf("restore Service %s.%s: %w", existing.GetName(), existing.GetNamespace(), err)
+				}
+			}
+		}
+		delete(annotations, originalAnnotation)
+		for key := range guards {
+			delete(annotations, key)
+		}
+		maps.Copy(annotations, kept.Metadata.Annotations)
+		restored.SetAnnotations(annotations)
+		return restored, nil
+	}
+	selector, _, _ := unstructured.NestedStringMap(restored.Object, "spec", "selector")
+	if applied, found := appliedSelector(annotations[lastAppliedAnnotation]); found {
+		selector = applied
+	} else if apex {
+		for label, value := range selector {
+			selector[label] = strings.TrimSuffix(value, suffix)
+		}
+	}
+	if err := unstructured.SetNestedStringMap(restored.Object, selector, "spec", "selector"); err != nil {
+		return nil, fmt.Errorf("restore Service %s.%s: %w", existing.GetName(), existing.GetNamespace(), err)
+	}
+	return restored, nil
+}
+
+// decode reads JSON with whole numbers as int64, as unstructured objects have them.
+func decode(text string, into any) error {
+	return kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), into)
+}
+
+// appliedSelector is the selector in what kubectl last applied.
+func appliedSelector(text string) (map[string]string, bool) {
+	var applied struct {
+		Spec struct {
+			Selector map[string]string `json:"selector"`
+		} `json:"spec"`
+	}
+	if text == "" || decode(text, &applied) != nil || len(applied.Spec.Selector) == 0 {
+		return nil, false
+	}
+	return applied.Spec.Selector, true
+}

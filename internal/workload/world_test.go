@@ -1,0 +1,213 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+const namespace = "shop"
+
+// worldKinds are the kinds whose versions are compared.
+var worldKinds = []schema.GroupVersionKind{
+	deploymentKind, serviceKind, scalerKind,
+	{Version: "v1", Kind: configMapKind}, {Version: "v1", Kind: secretKind},
+}
+
+// world is a cluster without controllers, and the Deployments that act on it.
+type world struct {
+	t      *testing.T
+	client client.WithWatch
+	d      *Deployments
+	// requests counts what went to the API server, by verb and kind.
+	requests map[string]int
+	// versions are those of each object in order, seen by look; written are the objects that were not only applied.
+	versions map[string][]map[string]any
+	written  map[string]bool
+	uids     int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, flaggerv1.AddToScheme} {
+		must(t, add(scheme))
+	}
+	w := &world{
+		t: t, requests: map[string]int{}, versions: map[string][]map[string]any{}, written: map[string]bool{},
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).Build()
+	count := func(verb string, obj runtime.Object) {
+		kind := obj.GetObjectKind().GroupVersionKind().Kind
+		if kinds, _, err := scheme.ObjectKinds(obj); err == nil {
+			kind = kinds[0].Kind
+		}
+		w.requests[verb+" "+kind]++
+	}
+	writes := interceptor.NewClient(w.client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			count("create", obj)
+			obj.SetUID(w.uid())
+			return c.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			count("patch", obj)
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			count("delete", obj)
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	live := interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			count("get", obj)
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			count("list", list)
+			return c.List(ctx, list, opts...)
+		},
+	})
+	w.d = &Deployments{Client: writes, Reader: live, Options: Options{ConfigTracking: true}}
+	return w
+}
+
+func (w *world) uid() types.UID {
+	w.uids++
+	return types.UID("uid-" + string(rune('a'+w.uids/26)) + string(rune('a'+w.uids%26)))
+}
+
+// apply creates an object as a person would, or replaces it.
+func (w *world) apply(object map[string]any) {
+	w.t.Helper()
+	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(ints(object).(map[string]any))}
+	obj.SetNamespace(namespace)
+	obj.SetUID(w.uid())
+	if stringData, found, _ := unstructured.NestedStringMap(obj.Object, "stringData"); found {
+		secret := corev1.Secret{Data: map[string][]byte{}}
+		for key, value := range stringData {
+			secret.Data[key] = []byte(value)
+		}
+		text, err := json.Marshal(secret.Data)
+		must(w.t, err)
+		var data map[string]any
+		must(w.t, json.Unmarshal(text, &data))
+		obj.Object["data"] = data
+		delete(obj.Object, "stringData")
+	}
+	must(w.t, w.client.Create(context.Background(), obj))
+	w.look()
+}
+
+func (w *world) applyYAML(text string) {
+	w.t.Helper()
+	var object map[string]any
+	must(w.t, yaml.Unmarshal([]byte(text), &object))
+	w.apply(object)
+}
+
+// edit changes an object as a person would.
+func (w *world) edit(kind schema.GroupVersionKind, name, mergePatch string) {
+	w.t.Helper()
+	obj := newObject(kind, namespace, name)
+	text, err := yaml.YAMLToJSON([]byte(mergePatch))
+	must(w.t, err)
+	must(w.t, w.client.Patch(context.Background(), obj, client.RawPatch(types.MergePatchType, text)))
+	w.look()
+}
+
+func (w *world) canary(name string) *flaggerv1.Canary {
+	w.t.Helper()
+	c := &flaggerv1.Canary{}
+	must(w.t, w.client.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, c))
+	return c
+}
+
+// object is the object as it is stored.
+func (w *world) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+	w.t.Helper()
+	obj, err := get(context.Background(), w.client, &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}, kind, name)
+	must(w.t, err)
+	return obj
+}
+
+// look records the versions of all objects, in the form of the recordings.
+func (w *world) look() {
+	w.t.Helper()
+	here := map[string]bool{}
+	for _, kind := range worldKinds {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		must(w.t, w.client.List(context.Background(), list))
+		for i := range list.Items {
+			obj := &list.Items[i]
+			name := kind.Kind + "/" + obj.GetName()
+			here[name] = true
+			version := map[string]any{}
+			for _, field := range []string{"spec", "data", "binaryData", "type", "immutable"} {
+				if value, found := obj.Object[field]; found {
+					version[field] = value
+				}
+			}
+			metadata := map[string]any{"labels": values(obj.GetLabels()), "annotations": values(obj.GetAnnotations())}
+			var owners []any
+			for _, owner := range obj.GetOwnerReferences() {
+				entry := map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name}
+				if owner.Controller != nil {
+					entry["controller"] = *owner.Controller
+				}
+				if owner.BlockOwnerDeletion != nil {
+					entry["blockOwnerDeletion"] = *owner.BlockOwnerDeletion
+				}
+				owners = append(owners, entry)
+				w.written[name] = true
+			}
+			metadata["ownerReferences"] = owners
+			version["metadata"] = metadata
+			w.seen(name, plain(version))
+		}
+	}
+	for name := range maps.All(w.versions) {
+		if !here[name] {
+			w.seen(name, map[string]any{"deleted": true})
+		}
+	}
+}
+
+func (w *world) seen(name string, version map[string]any) {
+	w.versions[name] = append(w.versions[name], version)
+}
+
+// ints are JSON numbers as the API machinery has them.
+func ints(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, item := range value {
+			value[key] = ints(item)
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = ints(item)
+		}
+	case float64:
+		return int64(value)
+	}
+	return value
+}
