@@ -1,0 +1,336 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// The values of the label analysis_status.
+const (
+	AnalysisCompleted = "completed"
+	AnalysisSkipped   = "skipped"
+)
+
+// The values of the label kind of serin_probe_duration_seconds.
+const (
+	HookProbe   = "hook"
+	MetricProbe = "metric"
+)
+
+// canaryKind is the label kind of Canaries.
+const canaryKind = "Canary"
+
+// Metrics are all series of the controller's own. The flagger_* families keep the names, labels and help texts that
+// dashboards and alerts of users rely on; in them name is the target's name, not the Canary's. Series of an object end
+// with it. All methods may be called at any time from anywhere.
+type Metrics struct {
+	families []Family
+
+	info      *prometheus.GaugeVec
+	total     *prometheus.GaugeVec
+	status    *prometheus.GaugeVec
+	weight    *prometheus.GaugeVec
+	duration  *prometheus.HistogramVec
+	analysis  *prometheus.GaugeVec
+	successes *prometheus.CounterVec
+	failures  *prometheus.CounterVec
+
+	phase       *prometheus.GaugeVec
+	waiting     *prometheus.GaugeVec
+	probes      *prometheus.HistogramVec
+	decisions   *prometheus.HistogramVec
+	lateness    *prometheus.HistogramVec
+	apiRequests *prometheus.CounterVec
+
+	mu       sync.Mutex
+	canaries map[types.NamespacedName]Canary // as last shown
+	gates    map[gated]string                // the gate whose series stands
+	inSpaces map[string]int                  // Canaries by namespace
+	onTarget map[types.NamespacedName]int    // Canaries by target: a Deployment and a DaemonSet may share a name
+}
+
+type gated struct{ kind, namespace, name string }
+
+// Family is one metric as it is declared.
+type Family struct {
+	Name, Type, Help string
+	Labels           []string
+}
+
+// New declares every metric and registers it. It panics when one is registered already, which is a mistake in main.
+// Collectors of the Go runtime and the process are the caller's.
+func New(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		canaries: map[types.NamespacedName]Canary{},
+		gates:    map[gated]string{},
+		inSpaces: map[string]int{},
+		onTarget: map[types.NamespacedName]int{},
+	}
+	d := declaration{registerer: registerer, families: &m.families}
+
+	m.info = d.gauge("flagger_info", "Flagger version and mesh provider information", "version", "mesh_provider")
+	m.total = d.gauge("flagger_canary_total", "Total number of canary object", "namespace")
+	m.status = d.gauge("flagger_canary_status", "Last canary analysis result", "name", "namespace")
+	m.weight = d.gauge("flagger_canary_weight", "The virtual service destination weight current value",
+		"workload", "namespace")
+	m.duration = d.histogram("flagger_canary_duration_seconds", "Seconds spent performing canary analysis.",
+		prometheus.DefBuckets, "name", "namespace")
+	m.analysis = d.gauge("flagger_canary_metric_analysis", "Last canary analysis result per metric",
+		"name", "namespace", "metric")
+	m.successes = d.counter("flagger_canary_successes_total", "Total number of canary successes",
+		"name", "namespace", "deployment_strategy", "analysis_status")
+	m.failures = d.counter("flagger_canary_failures_total", "Total number of canary failures",
+		"name", "namespace", "deployment_strategy", "analysis_status")
+
+	m.phase = d.gauge("serin_canary_phase", "The phase a Canary is in: 1 for that phase, no series for any other.",
+		"namespace", "name", "phase")
+	m.waiting = d.gauge("serin_gate_waiting_since_timestamp_seconds",
+		"The moment since which the first gate that is not open holds a release, in seconds since 1970.",
+		"kind", "namespace", "name", "gate")
+	m.probes = d.histogram("serin_probe_duration_seconds",
+		"Time from asking a metrics provider or a webhook to its answer, retries included.",
+		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "kind", "outcome")
+	m.decisions = d.histogram("serin_decision_duration_seconds", "Time that one decision about a release took.",
+		[]float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 1e-3, 1e-2, .1}, "kind")
+	m.lateness = d.histogram("serin_step_lateness_seconds",
+		"Time by which a step that was due at a known moment was taken later than that moment.",
+		[]float64{.001, .005, .01, .05, .1, .25, .5, 1, 2, 5, 10, 60}, "kind")
+	m.apiRequests = d.counter("serin_api_requests_total",
+		"Requests to the API server; the code is none when no answer came.", "verb", "resource", "code")
+	return m
+}
+
+// declaration makes, registers and lists metrics, so that each is written down in one place.
+type declaration struct {
+	registerer prometheus.Registerer
+	families   *[]Family
+}
+
+func (d declaration) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return declare(d, "gauge", name, help, labels,
+		prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+}
+
+func (d declaration) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return declare(d, "counter", name, help, labels,
+		prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+}
+
+func (d declaration) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return declare(d, "histogram", name, help, labels,
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
+}
+
+func declare[C prometheus.Collector](d declaration, kind, name, help string, labels []string, collector C) C {
+	d.registerer.MustRegister(collector)
+	*d.families = append(*d.families, Family{Name: name, Type: kind, Help: help, Labels: labels})
+	return collector
+}
+
+// Families are all metrics in the order of their declaration.
+func (m *Metrics) Families() []Family { return m.families }
+
+// Markdown is the table of all metrics for the documentation.
+func (m *Metrics) Markdown() string {
+	var b strings.Builder
+	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	for _, f := range m.families {
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", f.Name, f.Type, strings.Join(f.Labels, "`, `"), f.Help)
+	}
+	return b.String()
+}
+
+// Info shows the version and the mesh provider as it was configured.
+func (m *Metrics) Info(version, meshProvider string) {
+	m.info.WithLabelValues(version, meshProvider).Set(1)
+}
+
+// Canary is what the metrics show of one Canary.
+type Canary struct {
+	Namespace, Name string
+	// Target is the name of the workload.
+	Target string
+	// Phase as in the status; empty before there is one.
+	Phase string
+	// Strategy is canary, blue-green or ab-testing.
+	Strategy string
+	// Weights are the shares of traffic, 0 to 100; nil where they are not known, and the last known ones stay.
+	Weights *Weights
+}
+
+// Weights are the shares of traffic of the two workloads of a Canary.
+type Weights struct{ Primary, Canary int }
+
+// Canary shows the state of a Canary. Showing the same state again changes nothing, so it may follow every pass. The
+// counters of its strategy exist from the first time on, with zero, so that their first increment is an increase.
+func (m *Metrics) Canary(c Canary) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+	before, known := m.canaries[key]
+	if known && before.Target != c.Target {
+		m.drop(before)
+		known = false
+	}
+	if !known {
+		m.add(c)
+		before = Canary{}
+	}
+	weights := c.Weights
+	if weights == nil {
+		weights = before.Weights
+	}
+	remembered := c
+	remembered.Weights = weights
+	m.canaries[key] = remembered
+
+	if c.Strategy != "" && before.Strategy != c.Strategy {
+		m.successes.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisCompleted)
+		m.successes.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisSkipped)
+		m.failures.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisCompleted)
+	}
+	if before.Phase != c.Phase {
+		m.phase.DeleteLabelValues(c.Namespace, c.Name, before.Phase)
+		if c.Phase != "" {
+			m.phase.WithLabelValues(c.Namespace, c.Name, c.Phase).Set(1)
+		}
+	}
+	if result, ok := analysisResult(c.Phase); ok {
+		m.status.WithLabelValues(c.Target, c.Namespace).Set(result)
+	}
+	if c.Weights != nil {
+		m.weight.WithLabelValues(c.Target+"-primary", c.Namespace).Set(float64(c.Weights.Primary))
+		m.weight.WithLabelValues(c.Target, c.Namespace).Set(float64(c.Weights.Canary))
+	}
+}
+
+// analysisResult is the value of flagger_canary_status. It calls everything that is neither progressing nor failed a
+// success, which serin_canary_phase tells better; before the initialisation has ended there is none.
+func analysisResult(phase string) (float64, bool) {
+	switch phase {
+	case "", "Initializing":
+		return 0, false
+	case "Progressing":
+		return 0, true
+	case "Failed":
+		return 2, true
+	default:
+		return 1, true
+	}
+}
+
+// Succeeded counts a success; status is AnalysisCompleted or AnalysisSkipped.
+func (m *Metrics) Succeeded(namespace, target, strategy, status string) {
+	m.successes.WithLabelValues(target, namespace, strategy, status).Inc()
+}
+
+// Failed counts a failure.
+func (m *Metrics) Failed(namespace, target, strategy string) {
+	m.failures.WithLabelValues(target, namespace, strategy, AnalysisCompleted).Inc()
+}
+
+// Analysed records how long a pass took that judged or moved a Canary.
+func (m *Metrics) Analysed(namespace, target string, took time.Duration) {
+	m.duration.WithLabelValues(target, namespace).Observe(took.Seconds())
+}
+
+// Measured shows the last value of a check: the success rate in percent, the duration in seconds, others as they came.
+func (m *Metrics) Measured(namespace, target, metric string, value float64) {
+	m.analysis.WithLabelValues(target, namespace, metric).Set(value)
+}
+
+// Waiting shows which gate holds a release and since when. An empty gate: none does.
+func (m *Metrics) Waiting(kind, namespace, name, gate string, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wait(gated{kind, namespace, name}, gate, since)
+}
+
+func (m *Metrics) wait(of gated, gate string, since time.Time) {
+	if before, known := m.gates[of]; known && before != gate {
+		m.waiting.DeleteLabelValues(of.kind, of.namespace, of.name, before)
+	}
+	if gate == "" {
+		delete(m.gates, of)
+		return
+	}
+	m.gates[of] = gate
+	m.waiting.WithLabelValues(of.kind, of.namespace, of.name, gate).Set(float64(since.UnixMilli()) / 1000)
+}
+
+// Probed records how long a question was out; kind is HookProbe or MetricProbe.
+func (m *Metrics) Probed(kind string, outcome release.Outcome, took time.Duration) {
+	m.probes.WithLabelValues(kind, string(outcome)).Observe(took.Seconds())
+}
+
+// Decided records how long one decision about a release of that kind took.
+func (m *Metrics) Decided(kind string, took time.Duration) {
+	m.decisions.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// Late records by how much a step of a release of that kind was late.
+func (m *Metrics) Late(kind string, by time.Duration) {
+	m.lateness.WithLabelValues(kind).Observe(max(by, 0).Seconds())
+}
+
+// Forget ends the series of a Canary that is gone. Those that are named after the target stay while another Canary of
+// the namespace has a target of that name.
+func (m *Metrics) Forget(namespace, name, target string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]
+	if known {
+		m.drop(c)
+	} else {
+		c = Canary{Namespace: namespace, Name: name, Target: target}
+	}
+	m.wait(gated{canaryKind, namespace, name}, "", time.Time{})
+	if m.onTarget[types.NamespacedName{Namespace: namespace, Name: target}] == 0 {
+		m.dropTarget(namespace, target)
+	}
+}
+
+func (m *Metrics) add(c Canary) {
+	m.onTarget[types.NamespacedName{Namespace: c.Namespace, Name: c.Target}]++
+	m.inSpaces[c.Namespace]++
+	m.total.WithLabelValues(c.Namespace).Set(float64(m.inSpaces[c.Namespace]))
+}
+
+// drop ends what stands of a Canary that is known.
+func (m *Metrics) drop(c Canary) {
+	delete(m.canaries, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	m.phase.DeleteLabelValues(c.Namespace, c.Name, c.Phase)
+
+	m.inSpaces[c.Namespace]--
+	if left := m.inSpaces[c.Namespace]; left > 0 {
+		m.total.WithLabelValues(c.Namespace).Set(float64(left))
+	} else {
+		delete(m.inSpaces, c.Namespace)
+		m.total.DeleteLabelValues(c.Namespace)
+	}
+
+	target := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
+	m.onTarget[target]--
+	if m.onTarget[target] <= 0 {
+		delete(m.onTarget, target)
+		m.dropTarget(c.Namespace, c.Target)
+	}
+}
+
+func (m *Metrics) dropTarget(namespace, target string) {
+	of := prometheus.Labels{"namespace": namespace, "name": target}
+	m.status.DeletePartialMatch(of)
+	m.duration.DeletePartialMatch(of)
+	m.analysis.DeletePartialMatch(of)
+	m.successes.DeletePartialMatch(of)
+	m.failures.DeletePartialMatch(of)
+	m.weight.DeleteLabelValues(target, namespace)
+	m.weight.DeleteLabelValues(target+"-primary", namespace)
+}

@@ -1,0 +1,315 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// lines collects what was logged or sent, in order.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, line)
+}
+
+func (l *lines) list() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string{}, l.all...)
+}
+
+func (l *lines) says(err error) func(context.Context) error {
+	return func(context.Context) error {
+		l.add("attempt")
+		return err
+	}
+}
+
+// safeBuffer is a log that may be written and read at once.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func testLogger(t *testing.T) (logr.Logger, *safeBuffer) {
+	t.Helper()
+	logged := &safeBuffer{}
+	logger, err := Logger("info", "json", logged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logger, logged
+}
+
+// posting starts an outbox and gives a function that stops it and waits for its end.
+func posting(t *testing.T) (o *Outbox, stop func(), logged *safeBuffer) {
+	t.Helper()
+	logger, logged := testLogger(t)
+	o = NewOutbox(clock.RealClock{}, logger)
+	stop = start(t, o)
+	t.Cleanup(stop)
+	return o, stop, logged
+}
+
+func start(t *testing.T, o *Outbox) func() {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+// pass lets time go by in the bubble of a test, and waits for what comes of it.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "shop", Name: name}
+}
+
+func expect(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestMessagesOfAReleaseLeaveInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := posting(t)
+		sent := &lines{}
+		var want []string
+		for i := range 300 {
+			text := fmt.Sprint(i)
+			want = append(want, text)
+			o.Post(named("cart"), text, func(context.Context) error {
+				time.Sleep(time.Duration(300-i) * time.Millisecond) // later ones are faster and must not overtake
+				sent.add(text)
+				return nil
+			})
+		}
+		pass(time.Hour)
+		expect(t, "sent", sent.list(), want)
+		if len(o.lines) != 0 || len(o.ready) != 0 || o.sending != 0 {
+			t.Errorf("left behind: %d lines, %d ready, %d under way", len(o.lines), len(o.ready), o.sending)
+		}
+	})
+}
+
+func TestAHangingReceiverDelaysOnlyItsOwnRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, logged := posting(t)
+		sent := &lines{}
+		hang := func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		began := time.Now()
+		o.Post(named("evil"), "event hook audit", hang)
+		for i := range 50 {
+			o.Post(named(fmt.Sprint(i)), "alert", func(context.Context) error {
+				if since := time.Since(began); since != 0 {
+					t.Errorf("release %d waited %s for another", i, since)
+				}
+				sent.add("good")
+				return nil
+			})
+		}
+		synctest.Wait()
+		o.Post(named("evil"), "posted while the first hangs", func(context.Context) error {
+			sent.add(fmt.Sprintf("evil after %s", time.Since(began)))
+			return nil
+		})
+		synctest.Wait()
+		expect(t, "messages of the others", len(sent.list()), 50)
+		time.Sleep(attemptTimeout)
+		synctest.Wait()
+		expect(t, "message behind the hanging one", sent.list()[50:], []string{"evil after 10s"})
+		for _, want := range []string{`"msg":"Dropped message"`, `"message":"event hook audit"`, `"name":"evil"`, "no answer within 10s"} {
+			if !strings.Contains(logged.String(), want) {
+				t.Errorf("log lacks %s:\n%s", want, logged)
+			}
+		}
+	})
+}
+
+func TestATransientFailureIsTriedAgain(t *testing.T) {
+	busy := errors.New("busy")
+	for name, test := range map[string]struct {
+		errs    []error // of the attempts, the last repeats
+		want    []time.Duration
+		dropped bool
+	}{
+		"at once":             {[]error{nil}, []time.Duration{0}, false},
+		"final":               {[]error{busy}, []time.Duration{0}, true},
+		"then well":           {[]error{Transient(busy), Transient(busy), nil}, []time.Duration{0, 1, 3}, false},
+		"then final":          {[]error{fmt.Errorf("write: %w", Transient(busy)), busy}, []time.Duration{0, 1}, true},
+		"until patience ends": {[]error{Transient(busy)}, []time.Duration{0, 1, 3, 7, 15, 31}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, _, logged := posting(t)
+				began := time.Now()
+				var got []time.Duration
+				o.Post(named("cart"), "alert", func(context.Context) error {
+					got = append(got, time.Since(began)/time.Second)
+					return test.errs[min(len(got), len(test.errs))-1]
+				})
+				pass(time.Hour)
+				expect(t, "attempts, in seconds", got, test.want)
+				if got := strings.Contains(logged.String(), "Dropped message"); got != test.dropped {
+					t.Errorf("dropped %v, want %v: %s", got, test.dropped, logged)
+				}
+			})
+		})
+	}
+}
+
+func TestAFullQueueDropsTheOldestThatIsNotAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, logged := testLogger(t)
+		o := NewOutbox(clock.RealClock{}, logger)
+		sent := &lines{}
+		send := func(text string) func(context.Context) error {
+			return func(context.Context) error { sent.add(text); return nil }
+		}
+		for i := range queueLimit / 2 {
+			o.post(named("cart"), message{name: "event", send: send(fmt.Sprintf("event %d", i)), record: true})
+			o.Post(named("cart"), fmt.Sprintf("hook %d", i), send(fmt.Sprintf("hook %d", i)))
+		}
+		o.post(named("cart"), message{name: "event", send: send("event last"), record: true})
+		expect(t, "waiting", len(o.lines[named("cart")].queue), queueLimit)
+
+		defer start(t, o)()
+		synctest.Wait()
+		expect(t, "sent first", sent.list()[:3], []string{"event 0", "event 1", "hook 1"})
+		expect(t, "sent last", sent.list()[queueLimit-1], "event last")
+		expect(t, "log lines", strings.Count(logged.String(), "\n"), 1)
+		if !strings.Contains(logged.String(), `"message":"hook 0"`) {
+			t.Errorf("log does not name what was dropped: %s", logged)
+		}
+	})
+}
+
+func TestAFullQueueOfEventsDropsTheOldest(t *testing.T) {
+	logger, _ := testLogger(t)
+	o := NewOutbox(clock.RealClock{}, logger)
+	for i := range queueLimit + 1 {
+		o.post(named("cart"), message{name: fmt.Sprint(i), record: true})
+	}
+	queue := o.lines[named("cart")].queue
+	expect(t, "waiting", len(queue), queueLimit)
+	expect(t, "oldest", queue[0].name, "1")
+}
+
+func TestAPanicInAMessageCostsOnlyThatMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, logged := posting(t)
+		sent := &lines{}
+		o.Post(named("cart"), "alert", func(context.Context) error { panic("broken template") })
+		o.Post(named("cart"), "alert", sent.says(nil))
+		synctest.Wait()
+		expect(t, "sent", len(sent.list()), 1)
+		if !strings.Contains(logged.String(), "panic: broken template") {
+			t.Errorf("log does not tell the panic: %s", logged)
+		}
+	})
+}
+
+func TestTheEndLetsLastWordsLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, stop, logged := posting(t)
+		sent := &lines{}
+		for range 3 {
+			o.Post(named("cart"), "alert", func(ctx context.Context) error {
+				time.Sleep(time.Second)
+				sent.add("sent")
+				return ctx.Err()
+			})
+		}
+		synctest.Wait()
+		stop()
+		expect(t, "sent", len(sent.list()), 3)
+		expect(t, "logged", logged.String(), "")
+
+		o.Post(named("cart"), "too late", sent.says(nil))
+		expect(t, "sent after the end", len(sent.list()), 3)
+		if !strings.Contains(logged.String(), `"message":"too late"`) {
+			t.Errorf("log does not name what was dropped: %s", logged)
+		}
+	})
+}
+
+func TestTheEndDoesNotWaitForAHangingReceiver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, stop, logged := posting(t)
+		sent := &lines{}
+		o.Post(named("cart"), "hangs", func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		o.Post(named("cart"), "behind", sent.says(nil))
+		o.Post(named("till"), "retries", sent.says(Transient(errors.New("busy"))))
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		expect(t, "the end took", time.Since(began), parting)
+		for _, name := range []string{"hangs", "behind", "retries"} {
+			if !strings.Contains(logged.String(), `"message":"`+name+`"`) {
+				t.Errorf("log does not name %q: %s", name, logged)
+			}
+		}
+	})
+}
+
+func TestNoMoreThanTheLimitAreUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := posting(t)
+		sent := &lines{}
+		open := make(chan struct{})
+		for i := range sendingLimit + 10 {
+			o.Post(named(fmt.Sprint(i)), "alert", func(context.Context) error { sent.add("began"); <-open; return nil })
+		}
+		synctest.Wait()
+		expect(t, "under way", len(sent.list()), sendingLimit)
+		close(open)
+		synctest.Wait()
+		expect(t, "sent", len(sent.list()), sendingLimit+10)
+	})
+}

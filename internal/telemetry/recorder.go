@@ -1,0 +1,227 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+const (
+	// eventReason is that of every event; dashboards and scripts select by it.
+	eventReason = "Synced"
+	// defaultComponent is what dashboards expect as the source of events.
+	defaultComponent = "flagger"
+	// textLimit bounds the message of an event, in bytes.
+	textLimit = 1024
+	// nameLimit bounds the name of an object, in bytes.
+	nameLimit = 253
+	// textsKept bounds the texts that are remembered of one object; the one said longest ago goes first, and is a new
+	// event when it is said again.
+	textsKept = 128
+)
+
+// EventWriter writes Kubernetes events; a client.Client is one.
+type EventWriter interface {
+	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
+	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
+}
+
+// Recorder writes what happened to the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
+// merges different texts and never drops one: all events have the same reason here, and that recorder would write ten
+// texts and merge or drop the rest of a run. One event is one API request; a text that an object had before raises the
+// count of its event instead.
+type Recorder struct {
+	writer    EventWriter
+	outbox    *Outbox
+	clock     clock.PassiveClock
+	component string
+
+	mu    sync.Mutex
+	last  int64 // the Unix nanoseconds that name the newest event
+	known map[types.NamespacedName]*texts
+}
+
+// texts are what was said of one object. After a restart they are unknown, and a repeated text becomes a new event.
+type texts struct {
+	uid  types.UID
+	said map[[16]byte]said // by the hash of type and message; the texts themselves would cost ten times the memory
+}
+
+type said struct {
+	name  int64 // the Unix nanoseconds of the first time, which name the event
+	last  int64 // those of the last time
+	count int32
+}
+
+// NewRecorder makes a recorder whose events leave through the outbox, in order with the other messages of a release.
+// component is the source that events name; empty means flagger.
+func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, component string) *Recorder {
+	return &Recorder{
+		writer:    writer,
+		outbox:    outbox,
+		clock:     clk,
+		component: cmp.Or(component, defaultComponent),
+		known:     map[types.NamespacedName]*texts{},
+	}
+}
+
+// Event logs what happened, with the message as it is and at the level of its type, and queues the Kubernetes event.
+// It returns at once. about names the object completely, its UID and resourceVersion included. Silent events are
+// neither logged nor written.
+func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, event release.Event) {
+	if event.Silent {
+		return
+	}
+	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
+
+	object, again := r.object(about, event)
+	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
+	r.outbox.post(key, message{
+		name:   fmt.Sprintf("Kubernetes event %q", object.Message),
+		record: true,
+		send: func(ctx context.Context) error {
+			return transientOrFinal(r.write(ctx, object.DeepCopy(), again))
+		},
+	})
+}
+
+// Forget drops what is known of a release that is gone. Events that are queued still leave.
+func (r *Recorder) Forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, key)
+}
+
+// object is the event as it shall be written, and whether it was written before with a lower count.
+func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (*corev1.Event, bool) {
+	text := bounded(event.Message)
+	entry := r.count(about, event.Type, text)
+	return &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
+		InvolvedObject:      about,
+		Reason:              eventReason,
+		Message:             text,
+		Source:              corev1.EventSource{Component: r.component},
+		FirstTimestamp:      metav1.NewTime(time.Unix(0, entry.name)),
+		LastTimestamp:       metav1.NewTime(time.Unix(0, entry.last)),
+		Count:               entry.count,
+		Type:                string(event.Type),
+		ReportingController: r.component,
+	}, entry.count > 1
+}
+
+// count records that a text is said, once more or for the first time.
+func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, text string) said {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
+	known := r.known[key]
+	if known == nil || known.uid != about.UID {
+		known = &texts{uid: about.UID, said: map[[16]byte]said{}}
+		r.known[key] = known
+	}
+
+	sum := sha256.Sum256([]byte(string(kind) + "\x00" + text))
+	hash := [16]byte(sum[:])
+	// No two events of one recorder share a moment, and so a name, however coarse the clock.
+	r.last = max(r.clock.Now().UnixNano(), r.last+1)
+	entry, again := known.said[hash]
+	if !again {
+		entry.name = r.last
+	}
+	entry.last = r.last
+	entry.count++
+	known.said[hash] = entry
+	if len(known.said) > textsKept {
+		known.dropOldest()
+	}
+	return entry
+}
+
+func (t *texts) dropOldest() {
+	var oldest [16]byte
+	var last int64
+	for hash, entry := range t.said {
+		if last == 0 || entry.last < last {
+			oldest, last = hash, entry.last
+		}
+	}
+	delete(t.said, oldest)
+}
+
+// write creates the event, or patches the one that was written before. An event that is gone (the API server keeps
+// them for an hour) is created with the count it has come to. One that exists already was created by an attempt whose
+// answer was lost.
+func (r *Recorder) write(ctx context.Context, event *corev1.Event, again bool) error {
+	if again {
+		patch, err := json.Marshal(map[string]any{"count": event.Count, "lastTimestamp": event.LastTimestamp})
+		if err != nil {
+			return fmt.Errorf("render patch of event %s: %w", event.Name, err)
+		}
+		err = r.writer.Patch(ctx, event, client.RawPatch(types.MergePatchType, patch))
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	err := r.writer.Create(ctx, event)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// transientOrFinal marks what may be gone in a moment: an API server that is away or busy. A refusal stays one.
+func transientOrFinal(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &status),
+		apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err),
+		apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsUnexpectedServerError(err):
+		return Transient(err)
+	default:
+		return err
+	}
+}
+
+// eventName is the object's name and a moment in hexadecimal nanoseconds; the name is shortened where both would be
+// too long for an object.
+func eventName(object string, nanoseconds int64) string {
+	moment := strconv.FormatInt(nanoseconds, 16)
+	if room := nameLimit - len(moment) - 1; len(object) > room {
+		object = strings.TrimRight(object[:room], "-.")
+	}
+	return object + "." + moment
+}
+
+// bounded cuts a text at its limit, between two characters.
+func bounded(text string) string {
+	if len(text) <= textLimit {
+		return text
+	}
+	const ellipsis = "…"
+	cut := textLimit - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + ellipsis
+}

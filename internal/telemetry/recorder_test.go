@@ -1,0 +1,310 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// apiServer keeps events the way a server does, and counts its requests.
+type apiServer struct {
+	mu       sync.Mutex
+	events   map[string]*corev1.Event
+	requests []string
+	fail     []error // of the next requests
+	lose     bool    // the next creation works, but its answer is lost
+}
+
+var eventResource = schema.GroupResource{Resource: "events"}
+
+func (s *apiServer) answer(request string) error {
+	s.requests = append(s.requests, request)
+	if len(s.fail) == 0 {
+		return nil
+	}
+	err := s.fail[0]
+	s.fail = s.fail[1:]
+	return err
+}
+
+func (s *apiServer) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.answer("create"); err != nil {
+		return err
+	}
+	event, ok := obj.(*corev1.Event)
+	switch {
+	case !ok:
+		return fmt.Errorf("not an event: %T", obj)
+	case event.ResourceVersion != "":
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	case s.events[event.Name] != nil:
+		return apierrors.NewAlreadyExists(eventResource, event.Name)
+	}
+	s.events[event.Name] = event.DeepCopy()
+	event.ResourceVersion = "1"
+	if s.lose {
+		s.lose = false
+		return errors.New("connection reset by peer")
+	}
+	return nil
+}
+
+func (s *apiServer) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.answer("patch"); err != nil {
+		return err
+	}
+	event := s.events[obj.GetName()]
+	if event == nil {
+		return apierrors.NewNotFound(eventResource, obj.GetName())
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	if patch.Type() != types.MergePatchType {
+		return apierrors.NewBadRequest("not a merge patch")
+	}
+	return json.Unmarshal(data, event)
+}
+
+// told are the events as "count type message".
+func (s *apiServer) told() map[string]int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int32{}
+	for _, event := range s.events {
+		out[event.Type+" "+event.Message] += event.Count
+	}
+	return out
+}
+
+func recording(t *testing.T) (*Recorder, *apiServer, *safeBuffer) {
+	t.Helper()
+	o, _, logged := posting(t)
+	server := &apiServer{events: map[string]*corev1.Event{}}
+	return NewRecorder(server, o, clock.RealClock{}, ""), server, logged
+}
+
+func about(name string) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Namespace: "shop", Name: name,
+		UID: types.UID("uid-of-" + name), ResourceVersion: "42",
+	}
+}
+
+func normal(message string) release.Event {
+	return release.Event{Type: release.Normal, Message: message}
+}
+
+func TestAnEventHasTheFormThatUsersKnow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		began := time.Now()
+		r.Event(t.Context(), about("cart"), normal("Advance cart.shop canary weight 20"))
+		synctest.Wait()
+
+		name := fmt.Sprintf("cart.%x", began.UnixNano())
+		want := map[string]*corev1.Event{name: {
+			ObjectMeta:          metav1.ObjectMeta{Namespace: "shop", Name: name},
+			InvolvedObject:      about("cart"),
+			Reason:              "Synced",
+			Message:             "Advance cart.shop canary weight 20",
+			Source:              corev1.EventSource{Component: "flagger"},
+			FirstTimestamp:      metav1.NewTime(began),
+			LastTimestamp:       metav1.NewTime(began),
+			Count:               1,
+			Type:                "Normal",
+			ReportingController: "flagger",
+		}}
+		expect(t, "events", server.events, want)
+	})
+}
+
+// W42: one reason for all events makes the usual recorder merge the tenth text and drop the twenty-sixth.
+func TestEveryTextOfALongRunIsWrittenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		want := map[string]int32{}
+		for i := range 300 {
+			text := fmt.Sprintf("Advance cart.shop canary weight %d", i)
+			want["Normal "+text] = 1
+			r.Event(t.Context(), about("cart"), normal(text))
+		}
+		synctest.Wait()
+		expect(t, "events", server.told(), want)
+		expect(t, "requests", len(server.requests), 300)
+		if kept := len(r.known[named("cart")].said); kept != textsKept {
+			t.Errorf("texts remembered: %d, want %d", kept, textsKept)
+		}
+	})
+}
+
+func TestARepeatedTextRaisesTheCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		began := time.Now()
+		r.Event(t.Context(), about("cart"), normal("again"))
+		pass(time.Minute)
+		r.Event(t.Context(), about("cart"), normal("again"))
+		warning := normal("again")
+		warning.Type = release.Warning
+		r.Event(t.Context(), about("cart"), warning)
+		synctest.Wait() // messages of two releases have no order
+		r.Event(t.Context(), about("till"), normal("again"))
+		synctest.Wait()
+
+		expect(t, "requests", strings.Join(server.requests, " "), "create patch create create")
+		first := server.events[fmt.Sprintf("cart.%x", began.UnixNano())]
+		expect(t, "count", first.Count, int32(2))
+		if got, want := first.LastTimestamp.Sub(first.FirstTimestamp.Time).Round(time.Second), time.Minute; got != want {
+			t.Errorf("between first and last time: %s, want %s", got, want)
+		}
+	})
+}
+
+func TestAnObjectMadeAgainHasEventsOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		young := about("cart")
+		young.UID = "another"
+		r.Event(t.Context(), about("cart"), normal("again"))
+		r.Event(t.Context(), young, normal("again"))
+		r.Forget(named("cart"))
+		r.Event(t.Context(), young, normal("again"))
+		synctest.Wait()
+		expect(t, "requests", strings.Join(server.requests, " "), "create create create")
+		expect(t, "different events", len(server.events), 3)
+	})
+}
+
+func TestAnEventThatExpiredIsCreatedWithItsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		r.Event(t.Context(), about("cart"), normal("again"))
+		synctest.Wait()
+		clear(server.events)
+		r.Event(t.Context(), about("cart"), normal("again"))
+		synctest.Wait()
+		expect(t, "events", server.told(), map[string]int32{"Normal again": 2})
+	})
+}
+
+func TestAnEventSurvivesAnAPIServerThatIsAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		fail []error
+		lose bool
+		want string
+		lost bool
+	}{
+		"away":          {fail: []error{errors.New("connection refused"), errors.New("connection refused")}, want: "create create create"},
+		"busy":          {fail: []error{apierrors.NewTooManyRequests("later", 1)}, want: "create create"},
+		"broken":        {fail: []error{apierrors.NewInternalError(errors.New("etcd"))}, want: "create create"},
+		"answer lost":   {lose: true, want: "create create"},
+		"not permitted": {fail: []error{apierrors.NewForbidden(eventResource, "x", errors.New("no"))}, want: "create", lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, server, logged := recording(t)
+				server.fail, server.lose = test.fail, test.lose
+				r.Event(t.Context(), about("cart"), normal("text"))
+				pass(time.Minute)
+				expect(t, "requests", strings.Join(server.requests, " "), test.want)
+				if lost := len(server.events) == 0; lost != test.lost {
+					t.Errorf("lost: %v, want %v", lost, test.lost)
+				}
+				if told := strings.Contains(logged.String(), `Kubernetes event \"text\"`); told != test.lost {
+					t.Errorf("told in the log that it is lost: %v, want %v: %s", told, test.lost, logged)
+				}
+			})
+		})
+	}
+}
+
+func TestEventsKeepTheirPlaceAmongTheMessagesOfARelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		server.fail = []error{errors.New("connection refused")}
+		var before int
+		r.Event(t.Context(), about("cart"), normal("first"))
+		r.outbox.Post(named("cart"), "event hook", func(context.Context) error {
+			before = len(server.told())
+			return nil
+		})
+		r.Event(t.Context(), about("cart"), normal("second"))
+		pass(time.Minute)
+		expect(t, "events written before the hook", before, 1)
+		expect(t, "events", len(server.told()), 2)
+	})
+}
+
+func TestASilentEventIsNeitherLoggedNorWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		logger, logged := testLogger(t)
+		silent := normal("only an alert")
+		silent.Silent = true
+		r.Event(log.IntoContext(t.Context(), logger), about("cart"), silent)
+		synctest.Wait()
+		expect(t, "requests", len(server.requests), 0)
+		expect(t, "logged", logged.String(), "")
+	})
+}
+
+// W58: warnings were logged as information, and alarms on the log missed them.
+func TestTheLogLevelFollowsTheTypeOfTheEvent(t *testing.T) {
+	for level, event := range map[string]release.Event{
+		"info":  normal("text"),
+		"warn":  {Type: release.Warning, Message: "text"},
+		"error": {Type: release.Warning, Message: "text", Internal: true},
+	} {
+		t.Run(level, func(t *testing.T) {
+			logger, logged := testLogger(t)
+			r := NewRecorder(&apiServer{}, NewOutbox(clock.RealClock{}, logger), clock.RealClock{}, "")
+			r.Event(log.IntoContext(t.Context(), logger.WithValues("run", "r1")), about("cart"), event)
+			var line map[string]string
+			if err := json.Unmarshal([]byte(logged.String()), &line); err != nil {
+				t.Fatalf("%v: %s", err, logged)
+			}
+			delete(line, "ts")
+			if !strings.HasPrefix(line["caller"], "telemetry/recorder_test.go:") {
+				t.Errorf("caller %q, want the place that recorded the event", line["caller"])
+			}
+			delete(line, "caller")
+			expect(t, "line", line, map[string]string{"level": level, "msg": "text", "canary": "cart.shop", "run": "r1"})
+		})
+	}
+}
+
+func TestNamesAndTextsHaveBounds(t *testing.T) {
+	long := strings.Repeat("a", 235) + ".b" + strings.Repeat("c", 16) // 253: as long as a name can be
+	name := eventName(long, 0x18f0000000000000)
+	expect(t, "name", name, strings.Repeat("a", 235)+".18f0000000000000")
+
+	text := bounded(strings.Repeat("ä", textLimit))
+	if len(text) > textLimit || !utf8.ValidString(text) || !strings.HasSuffix(text, "ä…") {
+		t.Errorf("text of %d bytes, valid %v: …%s", len(text), utf8.ValidString(text), text[len(text)-10:])
+	}
+	expect(t, "text at the limit", bounded(text), text)
+}

@@ -1,0 +1,192 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+)
+
+// The limits of a Server. A profile or a large scrape may take a minute; nobody has a reason to send for long.
+const (
+	readTimeout     = 5 * time.Second
+	writeTimeout    = time.Minute
+	idleTimeout     = 15 * time.Second
+	shutdownTimeout = 3 * time.Second
+)
+
+// ServerOptions configure a Server.
+type ServerOptions struct {
+	// Address to listen on, for example ":8080".
+	Address string
+	// ProfilingAddress serves /debug/pprof/ when it is not empty: a loopback address with a port, because profiles
+	// show memory and command lines.
+	ProfilingAddress string
+	// Gatherer of the metrics.
+	Gatherer prometheus.Gatherer
+	// Ready is nil when this replica can work, else the sentence that says what is missing. nil: always ready.
+	Ready func() error
+}
+
+// Validate says in a sentence for the user what is wrong with the options.
+func (o ServerOptions) Validate() error {
+	if o.Gatherer == nil {
+		return errors.New("the metrics server has no source of metrics")
+	}
+	if o.ProfilingAddress == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.ProfilingAddress)
+	if err != nil {
+		return fmt.Errorf("the profiling address %q is not HOST:PORT: use for example 127.0.0.1:6060", o.ProfilingAddress)
+	}
+	if address, err := netip.ParseAddr(host); err != nil || !address.IsLoopback() {
+		return fmt.Errorf("the profiling address %q is not a loopback address: use for example 127.0.0.1:6060, "+
+			"and a port forward to reach it", o.ProfilingAddress)
+	}
+	return nil
+}
+
+// Server shows health and metrics, and nothing else, on a mux of its own: packages that hang themselves into the
+// process's default mux (profiles, command line) do not show here.
+//
+//   - /healthz: 200 and OK for as long as the process works, then one line for each sentence that was set
+//   - /readyz: 200 and OK, or 503 and why not
+//   - /metrics: the metrics
+type Server struct {
+	options ServerOptions
+
+	mu        sync.Mutex
+	sentences map[string]string
+}
+
+// NewServer makes a server, or returns what Validate says.
+func NewServer(options ServerOptions) (*Server, error) {
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	return &Server{options: options, sentences: map[string]string{}}, nil
+}
+
+// SetSentence shows a sentence about the health of the part of that name; an empty one takes it away. Health stays
+// health: a sentence is for people and does not restart the process.
+func (s *Server) SetSentence(name, sentence string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sentence == "" {
+		delete(s.sentences, name)
+		return
+	}
+	s.sentences[name] = sentence
+}
+
+// Run listens and serves until ctx is done; requests that are under way then have 3 s more. The error is that of
+// listening or serving, nil after ctx is done.
+func (s *Server) Run(ctx context.Context) error {
+	handlers := map[string]http.Handler{s.options.Address: s.Handler()}
+	if s.options.ProfilingAddress != "" {
+		handlers[s.options.ProfilingAddress] = profiles()
+	}
+
+	servers, ctx := errgroup.WithContext(ctx)
+	for address, handler := range handlers {
+		servers.Go(func() error { return serve(ctx, address, handler) })
+	}
+	return servers.Wait()
+}
+
+// Handler answers the requests that Run serves on Address.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Gatherer, promhttp.HandlerOpts{
+		// One series that cannot be collected must not hide all others.
+		ErrorHandling: promhttp.ContinueOnError,
+	}))
+	return mux
+}
+
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	lines := make([]string, 0, len(s.sentences))
+	for name, sentence := range s.sentences {
+		lines = append(lines, "\n"+name+": "+sentence)
+	}
+	s.mu.Unlock()
+	slices.Sort(lines)
+	answer(w, http.StatusOK, "OK"+strings.Join(lines, ""))
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if s.options.Ready != nil {
+		if err := s.options.Ready(); err != nil {
+			answer(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+	}
+	answer(w, http.StatusOK, "OK")
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text) // whoever asked is gone, when this fails
+}
+
+// profiles has no command line: it may carry secrets.
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/cmdline", http.NotFound)
+	return mux
+}
+
+func serve(ctx context.Context, address string, handler http.Handler) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return serveOn(ctx, listener, handler)
+}
+
+// serveOn serves until ctx is done and closes the listener.
+func serveOn(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler:      handler,
+		ReadTimeout:  readTimeout,
+		WriteTimeout: writeTimeout,
+		IdleTimeout:  idleTimeout,
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		_ = server.Close() // what did not end in time is cut off
+	}
+	<-served
+	return nil
+}
