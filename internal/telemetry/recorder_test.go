@@ -33,6 +33,8 @@ type apiServer struct {
 	lose     bool    // the next creation works, but its answer is lost
 }
 
+var _ EventWriter = client.Client(nil)
+
 var eventResource = schema.GroupResource{Resource: "events"}
 
 func (s *apiServer) answer(request string) error {
