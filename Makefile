@@ -1,0 +1,41 @@
+# A target is a line or two that call Go or a script in hack/. What a target takes comes in as ARGS.
+SHELL := bash
+.DEFAULT_GOAL := help
+ARGS ?=
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/serin
+	go build -o bin/serin ./cmd/serin
+
+.PHONY: demo
+demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep, ARGS=--json)
+	go build -C playground -o ../bin/playground ./cmd/playground
+	@bin/playground demo $(ARGS)
+
+.PHONY: test-fast
+test-fast: ## Run what needs no cluster: machines, contracts, golden files
+	go test $(ARGS) ./api/... ./cmd/... ./config/... ./internal/...
+
+.PHONY: test
+test: ## Run every test, on a cluster of its own where it needs one
+	@hack/test.sh
+
+.PHONY: conformance
+conformance: ## Replay the recorded cases of Flagger, where they are at hand (ARGS='--only istio')
+	@hack/conformance.sh $(ARGS)
+
+.PHONY: lint
+lint: ## Look for what reviewers should not have to (ARGS=--fix mends and formats)
+	@hack/lint.sh $(ARGS)
+
+.PHONY: generate
+generate: ## Write generated code and the definitions of the resources
+	hack/generate.sh
+
+.PHONY: clean
+clean: ## Remove what was built here; the playground keeps its programs in the user's cache folder
+	rm -rf bin bench.json

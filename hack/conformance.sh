@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Replays recorded cases of Flagger against bin/serin, where the recordings are at hand: next to this repository, or in
+# the folder that SERIN_RECORDINGS names. --sample plays a few cases of each router; all other arguments go to the player.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+recordings=${SERIN_RECORDINGS:-../shared/conformance}
+player=$recordings/player/play.sh
+if [ ! -x "$player" ]; then
+	echo "There are no recorded cases in $recordings, so none is replayed: set SERIN_RECORDINGS to the folder that has them."
+	exit 0
+fi
+
+sample=no
+if [ "${1:-}" = --sample ]; then
+	sample=yes
+	shift
+fi
+
+for tool in unshare ip openssl; do
+	if ! command -v "$tool" >/dev/null; then
+		echo "The player of recorded cases needs $tool, which this machine does not have: install it to replay them."
+		[ $sample = yes ] && exit 0 # the tests must pass on a machine that has only Go
+		exit 1
+	fi
+done
+
+# The routers that Serin has, and the targets that it can release.
+routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1'
+others='bad-daemonset-strategy core-service-target daemonset keda'
+few='gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
+  istio-ab-header-cookie istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
+  kubernetes-blue-green-rollback metric-fail-rollback'
+
+cases=()
+for file in "$recordings"/flagger/*/case.yaml; do
+	folder=$(dirname "$file") name=$(basename "$(dirname "$file")")
+	grep -qxE "provider: \"?($routers)\"?" "$file" || continue
+	[[ " $others " != *" $name "* ]] || continue
+	[ $sample = no ] || [[ " ${few//$'\n'/ } " == *" $name "* ]] || continue
+	cases+=("$folder")
+done
+
+go build -o bin/serin ./cmd/serin
+controlplane=$(cd playground && go run ./cmd/playground path controlplane)
+
+differences=()
+if [ -f test/conformance/differences.yaml ]; then
+	differences=(--differences test/conformance/differences.yaml)
+fi
+
+# The player makes namespaces of its own; an ordinary user needs one more around them.
+around=()
+if [ "$(id -u)" != 0 ]; then
+	around=(unshare --user --map-root-user)
+fi
+# KUBECONFIG, {prometheus} and {flags} are for the player to fill in.
+"${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" \
+	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} {flags}" \
+	"${differences[@]}" "$@" "${cases[@]}"

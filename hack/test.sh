@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Runs every layer of tests in order, prints what `go test` prints, and ends with how each layer went and how long it
+# took. The layers after one that failed are not run.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+# The race detector needs a C compiler. A machine without one runs the same tests without it.
+race=()
+if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "$(go env CC | cut -d' ' -f1)" >/dev/null; then
+	race=(-race)
+else
+	echo "There is no C compiler here, so the tests run without the race detector."
+fi
+
+checksums() { find api config -type f -print0 | sort -z | xargs -0 sha256sum; }
+
+# Generated files are committed: writing them again must change nothing.
+generated() {
+	local before
+	before=$(checksums)
+	hack/generate.sh || return
+	if [ "$before" != "$(checksums)" ]; then
+		diff <(echo "$before") <(checksums) | sed -n 's/^> [0-9a-f]* */  /p'
+		echo "The files above are not what the sources generate: commit them as make generate has just written them."
+		return 1
+	fi
+}
+
+# One package at a time: those that start a cluster want the machine for themselves.
+playground() { (cd playground && go test -p 1 -timeout 40m ./...); }
+
+failed=
+summary=()
+layer() { # name, command...
+	local name=$1 began=$SECONDS
+	shift
+	if [ -n "$failed" ]; then
+		summary+=("$(printf '  %-12s not run' "$name")")
+		return
+	fi
+	echo
+	echo "=== $name"
+	local result=ok
+	"$@" || { result=FAILED failed=$name; }
+	summary+=("$(printf '  %-12s %-7s %4d s' "$name" "$result" $((SECONDS - began)))")
+}
+
+layer generated generated
+layer serin go test "${race[@]}" -timeout 20m ./...
+layer playground playground
+layer recorded hack/conformance.sh --sample
+
+echo
+echo "=== summary"
+printf '%s\n' "${summary[@]}"
+printf '  %-12s %12d s\n' total "$SECONDS"
+if [ -n "$failed" ]; then
+	echo "FAIL: $failed"
+	exit 1
+fi
+echo "PASS"
