@@ -159,10 +159,10 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 	switch headless := address == "None"; {
 	case headless && !c.Spec.Service.Headless:
 		warning = fmt.Sprintf("service %s.%s has no address of its own although spec.service.headless is not set, and Kubernetes "+
-			"does not let it get one: delete the Service, and it is made again with one", wanted.name, c.Namespace)
+			"does not let it get one: set spec.service.headless, or delete the Service, and it is made again with one", wanted.name, c.Namespace)
 	case !headless && address != "" && c.Spec.Service.Headless:
 		warning = fmt.Sprintf("service %s.%s has an address although spec.service.headless is set, and Kubernetes does not let "+
-			"it lose that: delete the Service, and it is made again without", wanted.name, c.Namespace)
+			"it lose that: remove spec.service.headless, or delete the Service, and it is made again without", wanted.name, c.Namespace)
 	}
 
 	if owned {
@@ -182,7 +182,7 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion {
+	if _, kept := annotations[originalAnnotation]; !kept && c.Spec.RevertOnDeletion && !guarded(annotations) {
 		if text := originalOf(existing); len(text) <= maxOriginal {
 			annotations[originalAnnotation] = text
 		}
@@ -190,6 +190,16 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 	maps.Copy(annotations, guards)
 	desired.SetAnnotations(annotations)
 	return desired, warning
+}
+
+// guarded is true for a Service that was taken over before: what it is now is not what the user made.
+func guarded(annotations map[string]string) bool {
+	for key, value := range guards {
+		if annotations[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // serviceMetadata are the labels and annotations of a Service of ours.

@@ -3,12 +3,14 @@ package workload
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,7 +43,13 @@ type world struct {
 	versions map[string][]map[string]any
 	written  map[string]bool
 	uids     int
+	// stale is what the cache shows of one Deployment instead; hidden is one that it does not show.
+	stale  *unstructured.Unstructured
+	hidden string
 }
+
+func (w *world) lag(stale *unstructured.Unstructured) { w.stale = stale }
+func (w *world) hide(name string)                     { w.hidden = name }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -61,6 +69,17 @@ func newWorld(t *testing.T) *world {
 		w.requests[verb+" "+kind]++
 	}
 	writes := interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			read, ok := obj.(*unstructured.Unstructured)
+			switch deployment := ok && read.GroupVersionKind() == deploymentKind; {
+			case deployment && w.stale != nil && w.stale.GetName() == key.Name:
+				w.stale.DeepCopyInto(read)
+				return nil
+			case deployment && key.Name == w.hidden:
+				return apierrors.NewNotFound(deploymentsOfApps, key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			count("create", obj)
 			obj.SetUID(w.uid())
@@ -211,3 +230,11 @@ func ints(value any) any {
 	}
 	return value
 }
+
+// versionsOf are the versions of an object in order, each once.
+func (w *world) versionsOf(name string) []map[string]any {
+	w.look()
+	return distinct(w.versions[name])
+}
+
+func isKind(err, kind error) bool { return errors.Is(err, kind) }

@@ -1,0 +1,689 @@
+package workload
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+var (
+	canaryGVK    = flaggerv1.SchemeGroupVersion.WithKind("Canary")
+	configMapGVK = schema.GroupVersionKind{Version: "v1", Kind: configMapKind}
+	secretGVK    = schema.GroupVersionKind{Version: "v1", Kind: secretKind}
+)
+
+const (
+	cartCanary = `{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: cart}, spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}, service: {port: 80}, analysis: {interval: 10s}}}`
+	cartTarget = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart, labels: {app: cart}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec:
+      containers: [{name: server, image: "cart:1", envFrom: [{configMapRef: {name: env}}, {secretRef: {name: creds, optional: true}}]}]
+`
+	cartEnv   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: env, labels: {team: shop}, annotations: {note: mine}}, data: {COLOR: blue}}`
+	cartCreds = `{apiVersion: v1, kind: Secret, metadata: {name: creds}, type: Opaque, stringData: {pass: one}}`
+)
+
+// cart is a world with a target, its configuration and a Canary.
+func cart(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	for _, text := range []string{cartTarget, cartEnv, cartCreds, cartCanary} {
+		w.applyYAML(text)
+	}
+	return w
+}
+
+func (w *world) observe(asks ...Ask) Observation {
+	w.t.Helper()
+	o, err := w.d.Observe(w.t.Context(), w.canary("cart"), asks...)
+	must(w.t, err)
+	return o
+}
+
+// quiet is that nothing was asked of the API server while do ran.
+func (w *world) quiet(what string, do func()) {
+	w.t.Helper()
+	clear(w.requests)
+	do()
+	if len(w.requests) > 0 {
+		w.t.Errorf("%s: got requests %v, want none", what, w.requests)
+	}
+}
+
+// promoted makes the primary and promotes one changed image to it.
+func (w *world) promoted(image, id string) {
+	w.t.Helper()
+	w.image(image)
+	must(w.t, w.d.CopyTemplate(w.t.Context(), w.canary("cart"), w.observe().Target.Revision, id))
+}
+
+func (w *world) image(image string) {
+	w.t.Helper()
+	w.edit(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "`+image+`", envFrom: [{configMapRef: {name: env}}, {secretRef: {name: creds, optional: true}}]}]}}}}`)
+}
+
+func (w *world) primaryImage() string {
+	w.t.Helper()
+	containers, _, _ := unstructured.NestedSlice(w.object(deploymentKind, "cart-primary").Object, "spec", "template", "spec", "containers")
+	return containers[0].(map[string]any)["image"].(string)
+}
+
+func (w *world) data(kind schema.GroupVersionKind, name string) map[string]any {
+	w.t.Helper()
+	obj := w.object(kind, name)
+	if obj == nil {
+		return nil
+	}
+	data, _, _ := unstructured.NestedMap(obj.Object, "data")
+	return data
+}
+
+func TestObservationOfAFreshTarget(t *testing.T) {
+	w := cart(t)
+	o := w.observe()
+	if o.Problem != "" || !o.Target.Found || o.Primary.Found || o.Same || o.Target.Replicas != 2 || o.SelectorLabel != "app" || o.SelectorValue != "cart" {
+		t.Errorf("got %+v", o)
+	}
+	if !strings.HasPrefix(o.Target.Revision, "s1-") {
+		t.Errorf("got revision %q", o.Target.Revision)
+	}
+	// Recorded in config-map-change: Flagger's checksums of just this content.
+	want := map[string]string{"configmap/env": "7ce1f0e75fb02413", "secret/creds": "efa992f54ecc2561"}
+	if diff := cmp.Diff(want, o.PeerConfigs); diff != "" {
+		t.Error(diff)
+	}
+	w.quiet("a second look", func() {
+		if diff := cmp.Diff(o, w.observe()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestOnlyChangedConfigurationIsReadAgain(t *testing.T) {
+	w := cart(t)
+	before := w.observe()
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	clear(w.requests)
+	after := w.observe()
+	if diff := cmp.Diff(map[string]int{"get ConfigMap": 1}, w.requests); diff != "" {
+		t.Error(diff)
+	}
+	if before.Target.Revision == after.Target.Revision {
+		t.Error("changed configuration is no new revision")
+	}
+	if got, want := after.PeerConfigs["configmap/env"], "b1abf6826a542d78"; got != want { // recorded
+		t.Errorf("got %s, want %s", got, want)
+	}
+	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
+	if diff := cmp.Diff(before, w.observe()); diff != "" {
+		t.Errorf("the first content again is another observation:\n%s", diff)
+	}
+}
+
+func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
+	w := cart(t)
+	before := w.observe()
+	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}, immutable: true}`)
+	after := w.observe()
+	if before.Target.Revision == after.Target.Revision || before.PeerConfigs["configmap/env"] != after.PeerConfigs["configmap/env"] {
+		t.Error("binaryData: want another revision and the same checksum of the peer's")
+	}
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	copied := w.object(configMapGVK, "env-primary").Object
+	if blob, _, _ := unstructured.NestedString(copied, "binaryData", "blob"); blob != "AAEC" || copied["immutable"] != true {
+		t.Errorf("got %v", copied)
+	}
+	if !w.observe().Same {
+		t.Error("the copy is not the same")
+	}
+	// Kubernetes refuses a change of immutable content: it is made anew, at the source and in the copy.
+	first := w.object(configMapGVK, "env-primary").GetUID()
+	must(t, w.client.Delete(t.Context(), w.object(configMapGVK, "env")))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env}, data: {COLOR: red}, immutable: true}`)
+	must(t, w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-2"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "red"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+	if w.object(configMapGVK, "env-primary").GetUID() == first {
+		t.Error("an immutable ConfigMap was changed in place")
+	}
+}
+
+func TestProblemsOfATarget(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		prepare func(w *world)
+		want    string
+	}{
+		{"missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(deploymentKind, "cart"))) },
+			`deployment cart.shop get query error: deployments.apps "cart" not found`},
+		{"configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env"))) },
+			`createPrimaryDeployment failed: GetTargetConfigs failed: configmap env.shop get query error: configmap env.shop get query error: configmaps "env" not found`},
+		{"optional configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(secretGVK, "creds"))) }, ""},
+		{"no port", func(w *world) { w.edit(canaryGVK, "cart", `{spec: {service: {port: 0}}}`) },
+			`reconcileService failed: service cart-canary.shop create error: Service "cart-canary" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := cart(t)
+			w.t = t
+			test.prepare(w)
+			if got := w.observe().Problem; got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false); test.want != "" && (err == nil || err.Error() != test.want) {
+				t.Errorf("EnsurePrimary: got %v", err)
+			}
+		})
+	}
+}
+
+func TestUntrackedConfiguration(t *testing.T) {
+	w := cart(t)
+	w.edit(configMapGVK, "env", `{metadata: {annotations: {flagger.app/config-tracking: disabled-please}}}`)
+	w.edit(secretGVK, "creds", `{type: example.com/token}`)
+	o := w.observe()
+	if len(o.Configs) != 0 || o.PeerConfigs == nil {
+		t.Errorf("got %v, %v", o.Configs, o.PeerConfigs)
+	}
+	w.d.Options.ConfigTracking = false
+	if o := w.observe(); o.PeerConfigs != nil || len(o.Configs) != 0 {
+		t.Errorf("tracking is off, and there is %v", o.PeerConfigs)
+	}
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	if w.object(configMapGVK, "env-primary") != nil || !w.observe().Same {
+		t.Error("want no copy, and the same references")
+	}
+}
+
+func TestPrimaryIsMadeOnceAndLeftAlone(t *testing.T) {
+	w := cart(t)
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	o := w.observe()
+	if !o.Primary.Found || o.Primary.ID != "id-1" || !o.Same || o.Primary.Revision != "" {
+		t.Errorf("got %+v", o)
+	}
+	w.quiet("a second time, also with another target", func() {
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false))
+	})
+	w.image("cart:2")
+	if w.observe().Same {
+		t.Error("another image is the same")
+	}
+	w.quiet("with another target", func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false)) })
+}
+
+func TestPrimaryFollowsItsTargetUntilItServes(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", true))
+	w.observe()
+	w.quiet("nothing changed", func() { must(t, w.d.EnsurePrimary(t.Context(), c, "id-2", true)) })
+	w.image("cart:2")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-2", true))
+	if got := w.primaryImage(); got != "cart:2" || w.observe().Primary.ID != "id-2" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	}
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-3", true))
+	if o := w.observe(); o.Primary.ID != "id-3" || !o.Same {
+		t.Errorf("changed configuration: got %+v", o.Primary)
+	}
+	w.edit(deploymentKind, "cart", `{spec: {replicas: 5}}`)
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-4", true))
+	if o := w.observe(); o.Primary.ID != "id-3" || o.Primary.Replicas != 5 {
+		t.Errorf("other replicas need no other pods: got %+v", o.Primary)
+	}
+}
+
+func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
+	for name, owner := range map[string]string{
+		"was not made for Canary cart":          ``,
+		"is controlled by Canary other":         `ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u, controller: true}]`,
+		"is controlled by an earlier Canary of": `ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: u, controller: true}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cart(t)
+			w.t = t
+			w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: cart-primary, ` + owner + `}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}}}}`)
+			for _, err := range []error{
+				w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false),
+				w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-1"),
+				w.d.RestoreTemplate(t.Context(), w.canary("cart"), "id-1"),
+			} {
+				refused(t, err, ErrForeign, name)
+			}
+			if len(w.versionsOf("Deployment/cart-primary")) != 1 {
+				t.Error("it was changed")
+			}
+		})
+	}
+}
+
+func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
+	w := cart(t)
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
+	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false); !errors.Is(err, ErrBehind) {
+		t.Errorf("got %v, want to look again", err)
+	}
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false))
+	if !controlledBy(w.object(deploymentKind, "cart-primary"), w.canary("cart")) || w.observe().Primary.ID != "id-1" {
+		t.Error("want the owner, and the template as it is")
+	}
+}
+
+func TestPromotionCopiesTheAnalysedRevisionOnly(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.image("cart:2")
+	analysed := w.observe().Target.Revision
+
+	w.image("cart:3")
+	refused(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "not the analysed "+analysed)
+	w.image("cart:2")
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	refused(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"), ErrChanged, "")
+	if got := w.primaryImage(); got != "cart:1" {
+		t.Fatalf("the primary has %s", got)
+	}
+
+	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
+	must(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2"))
+	if o := w.observe(); w.primaryImage() != "cart:2" || o.Primary.ID != "id-2" || !o.Same {
+		t.Errorf("got %s, %+v", w.primaryImage(), o.Primary)
+	}
+	w.image("cart:4")
+	w.quiet("the same promotion again", func() { must(t, w.d.CopyTemplate(t.Context(), c, analysed, "id-2")) })
+}
+
+// The content may change between the look at its checksum and the read of it: what nobody analysed is not copied.
+func TestConfigurationThatChangesUnderThePromotionIsNotCopied(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	seen, err := w.d.look(t.Context(), c)
+	must(t, err)
+	w.edit(configMapGVK, "env", `{data: {COLOR: red}}`)
+	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
+	refused(t, err, ErrChanged, "ConfigMap env.shop was changed or deleted just now")
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPrimaryThatWasWrittenMeanwhileIsAConflict(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	seen, err := w.d.look(t.Context(), c)
+	must(t, err)
+	w.edit(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
+	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{})
+	if !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "updating deployment cart-primary.shop template spec failed: ") {
+		t.Errorf("got %v, want a conflict", err)
+	}
+}
+
+// replicaSet is what the controller of Deployments keeps of a template.
+func (w *world) replicaSet(number string) {
+	w.t.Helper()
+	primary := w.object(deploymentKind, "cart-primary")
+	set := newObject(replicaSetKind, namespace, "cart-primary-"+number)
+	template, _, _ := unstructured.NestedMap(primary.Object, "spec", "template")
+	mustSet(template, "hash"+number, "metadata", "labels", "pod-template-hash")
+	set.Object["spec"] = map[string]any{"template": template, "selector": map[string]any{"matchLabels": map[string]any{"pod-template-hash": "hash" + number}}}
+	set.SetLabels(map[string]string{"app": "cart-primary"})
+	set.SetAnnotations(map[string]string{revisionAnnotation: number})
+	set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(primary, deploymentKind)})
+	must(w.t, w.client.Create(w.t.Context(), set))
+}
+
+func TestAFailedPromotionIsTakenBackWithItsConfiguration(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.replicaSet("9")
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.edit(secretGVK, "creds", `{data: {pass: dHdv}}`)
+	w.promoted("cart:2", "id-2")
+	w.replicaSet("10")
+	if diff := cmp.Diff(map[string]any{"COLOR": "green"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Fatal(diff)
+	}
+
+	for range 2 { // the second time it is done
+		must(t, w.d.RestoreTemplate(t.Context(), c, "id-3"))
+	}
+	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-3" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	}
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"pass": "b25l"}, w.data(secretGVK, "creds-primary")); diff != "" {
+		t.Error(diff)
+	}
+	if _, found, _ := unstructured.NestedString(w.object(deploymentKind, "cart-primary").Object, "spec", "template", "metadata", "labels", "pod-template-hash"); found {
+		t.Error("the hash of the ReplicaSet is in the template")
+	}
+	must(t, w.d.CollectConfigs(t.Context(), c))
+	if w.object(configMapGVK, "env-primary-previous") != nil || w.object(secretGVK, "creds-primary-previous") != nil {
+		t.Error("what was kept is still there")
+	}
+	if w.object(configMapGVK, "env-primary") == nil || w.object(configMapGVK, "env") == nil {
+		t.Error("what is in use is gone")
+	}
+}
+
+// A promotion that got no further than the configuration is followed by another one: what the primary runs is still what
+// was replaced first.
+func TestWhatIsKeptIsWhatThePrimaryRan(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.replicaSet("1")
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	seen, err := w.d.look(t.Context(), c)
+	must(t, err)
+	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
+	must(t, err)
+	w.edit(configMapGVK, "env", `{data: {COLOR: red}}`)
+	w.promoted("cart:3", "id-3")
+	w.replicaSet("2")
+	must(t, w.d.RestoreTemplate(t.Context(), c, "id-4"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWithoutHistoryNothingIsRestored(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "deployment cart-primary.shop is gone")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.promoted("cart:2", "id-2")
+	w.replicaSet("2")
+	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "raise its revisionHistoryLimit")
+	if got := w.primaryImage(); got != "cart:2" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.replicaSet("1")
+	w.image("cart:2") // not analysed yet
+	w.observe()
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.d.RecreatePrimary(t.Context(), c, "id-2"))
+	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-2" {
+		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
+	}
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-1")))
+	refused(t, w.d.RecreatePrimary(t.Context(), c, "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
+}
+
+func TestUnusedCopiesAreCollected(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: users-primary}}`)
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: shared-primary, ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: ` + string(c.UID) + `, controller: true}, {apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u}]}}`)
+	w.edit(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "cart:2"}]}}}}`)
+	must(t, w.d.CollectConfigs(t.Context(), c))
+	if w.object(configMapGVK, "env-primary") == nil {
+		t.Fatal("a copy that the primary still names is gone")
+	}
+	must(t, w.d.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
+	must(t, w.d.CollectConfigs(t.Context(), c))
+	for name, want := range map[string]bool{"env-primary": false, "users-primary": true, "shared-primary": true, "env": true} {
+		if got := w.object(configMapGVK, name) != nil; got != want {
+			t.Errorf("%s: is there: %v, want %v", name, got, want)
+		}
+	}
+	w.quiet("nothing left to collect", func() { must(t, w.d.CollectConfigs(t.Context(), c)) })
+}
+
+func TestCopiesAreShared(t *testing.T) {
+	w := cart(t)
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	w.applyYAML(strings.NewReplacer("name: cart", "name: till", "app: cart", "app: till").Replace(cartTarget))
+	w.applyYAML(strings.ReplaceAll(cartCanary, "name: cart", "name: till"))
+	for range 2 {
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("till"), "id-1", true))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", true))
+	}
+	var owners []string
+	for _, owner := range w.object(configMapGVK, "env-primary").GetOwnerReferences() {
+		if owner.Controller != nil && *owner.Controller {
+			owner.Name += " controls"
+		}
+		owners = append(owners, owner.Name)
+	}
+	if diff := cmp.Diff([]string{"cart controls", "till"}, owners); diff != "" {
+		t.Error(diff)
+	}
+	if got := len(w.versionsOf("ConfigMap/env-primary")); got != 2 {
+		t.Errorf("%d versions: the two take it from each other", got)
+	}
+}
+
+func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
+	w := cart(t)
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {mine: "yes"}}`)
+	err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)
+	refused(t, err, ErrForeign, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not made for Canary cart")
+	w.edit(configMapGVK, "env-primary", `{data: {mine: null, COLOR: blue}}`)
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)) // with our content it is ours, left behind
+}
+
+func TestScale(t *testing.T) {
+	const hpa = `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: cart}, spec: {minReplicas: 3, maxReplicas: 9, scaleTargetRef: {kind: Deployment, name: cart}}}`
+	replicas := func(w *world) int32 { return w.observe().Target.Replicas }
+	scaled := func(t *testing.T) *world {
+		w := cart(t)
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 4}}`)
+		must(t, w.d.DownToZero(t.Context(), w.canary("cart")))
+		if got := replicas(w); got != 0 {
+			t.Fatalf("got %d, want 0", got)
+		}
+		w.quiet("at zero", func() { must(t, w.d.DownToZero(t.Context(), w.canary("cart"))) })
+		return w
+	}
+	t.Run("to the primary's", func(t *testing.T) {
+		w := scaled(t)
+		must(t, w.d.UpFromZero(t.Context(), w.canary("cart")))
+		if got := replicas(w); got != 4 {
+			t.Errorf("got %d, want 4", got)
+		}
+		w.edit(deploymentKind, "cart", `{spec: {replicas: 1}}`)
+		w.quiet("somebody scales", func() { must(t, w.d.UpFromZero(t.Context(), w.canary("cart"))) })
+		must(t, w.d.UpToPrimary(t.Context(), w.canary("cart")))
+		if got := replicas(w); got != 4 {
+			t.Errorf("up to the primary: got %d, want 4", got)
+		}
+		w.edit(deploymentKind, "cart", `{spec: {replicas: 7}}`)
+		w.quiet("more than the primary", func() { must(t, w.d.UpToPrimary(t.Context(), w.canary("cart"))) })
+	})
+	t.Run("to the least of the autoscaler", func(t *testing.T) {
+		w := scaled(t)
+		w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta2, kind: HorizontalPodAutoscaler, name: cart}}}`)
+		want := `HorizontalPodAutoscaler cart.shop get query error: horizontalpodautoscalers.autoscaling "cart" not found`
+		if err := w.d.UpFromZero(t.Context(), w.canary("cart")); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		w.applyYAML(hpa)
+		must(t, w.d.UpFromZero(t.Context(), w.canary("cart")))
+		if got := replicas(w); got != 3 {
+			t.Errorf("got %d, want 3", got)
+		}
+	})
+	t.Run("without a primary", func(t *testing.T) {
+		w := scaled(t)
+		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+		must(t, w.d.UpToPrimary(t.Context(), w.canary("cart")))
+		if got := replicas(w); got != 1 {
+			t.Errorf("got %d, want 1", got)
+		}
+	})
+}
+
+func TestScaler(t *testing.T) {
+	w := cart(t)
+	c := func() *flaggerv1.Canary { return w.canary("cart") }
+	must(t, w.d.EnsureScaler(t.Context(), c(), true)) // none is named
+	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, name: web, primaryScalerReplicas: {minReplicas: 4}}}}`)
+	want := `HorizontalPodAutoscaler web.shop get query error: horizontalpodautoscalers.autoscaling "web" not found`
+	if got := w.observe().ScalerProblem; got != want {
+		t.Errorf("got %q", got)
+	}
+	w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, labels: {team: shop, kustomize.toolkit.fluxcd.io/name: a}, annotations: {note: mine}}, spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
+	must(t, w.d.EnsureScaler(t.Context(), c(), false))
+	copied := w.object(scalerKind, "web-primary")
+	if diff := cmp.Diff(map[string]any{
+		"minReplicas": int64(4), "maxReplicas": int64(9),
+		"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "cart-primary"},
+	}, copied.Object["spec"]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"team": "shop"}, copied.GetLabels()); diff != "" || copied.GetAnnotations() != nil {
+		t.Errorf("%s, annotations %v", diff, copied.GetAnnotations())
+	}
+	// Labels and annotations that somebody gives the copy or the source are no reason to write for ever (W68).
+	w.edit(scalerKind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
+	w.quiet("equal", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
+	w.edit(scalerKind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
+	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(t.Context(), c(), false)) })
+	must(t, w.d.EnsureScaler(t.Context(), c(), true))
+	if got := integer(w.object(scalerKind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
+		t.Errorf("got %d, want 20", got)
+	}
+	w.quiet("equal again", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
+
+	w.edit(scalerKind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	refused(t, w.d.EnsureScaler(t.Context(), c(), true), ErrForeign, "HorizontalPodAutoscaler web-primary.shop was not made for Canary cart")
+
+	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: ScaledObject}}}`)
+	if got := w.observe().ScalerProblem; !strings.Contains(got, "copies only HorizontalPodAutoscalers") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPodProblem(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	if got, err := w.d.PodProblem(t.Context(), c, false); got != "" || err != nil {
+		t.Errorf("without pods: got %q, %v", got, err)
+	}
+	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-b, labels: {app: cart}}, status: {containerStatuses: [{name: server, state: {waiting: {reason: CrashLoopBackOff, message: back-off}}}]}}`)
+	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-a, labels: {app: cart}}, status: {containerStatuses: [{name: server, state: {waiting: {reason: ContainerCreating}}}]}}`)
+	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: prim-a, labels: {app: cart-primary}}, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable, message: "0/3 nodes"}]}}`)
+	w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: other}}, status: {initContainerStatuses: [{name: i, state: {terminated: {exitCode: 1, reason: Error}}}]}}`)
+	for primary, want := range map[bool]string{
+		false: "pod cart-b: container server: CrashLoopBackOff: back-off",
+		true:  "pod prim-a: Unschedulable: 0/3 nodes",
+	} {
+		clear(w.requests)
+		if got, err := w.d.PodProblem(t.Context(), c, primary); got != want || err != nil {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+		if diff := cmp.Diff(map[string]int{"list PodList": 1}, w.requests); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestNewestReplicaSetIsAskedFor(t *testing.T) {
+	w := cart(t)
+	target := w.object(deploymentKind, "cart")
+	for name, made := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
+		set := newObject(replicaSetKind, namespace, name)
+		set.SetLabels(map[string]string{"app": "cart"})
+		mustSet(set.Object, made, "metadata", "creationTimestamp")
+		set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, deploymentKind)})
+		must(t, w.client.Create(t.Context(), set))
+	}
+	if got := w.observe().NewestReplicaSet; !got.IsZero() {
+		t.Errorf("not asked for, and got %v", got)
+	}
+	if got := w.observe(AskReplicaSets).NewestReplicaSet.UTC().Format("2006-01-02"); got != "2026-01-02" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A cache that has not seen our own last write shows a world that we already left.
+func TestALaggingCacheIsNotLookedAt(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	stale := w.object(deploymentKind, "cart")
+	must(t, w.d.DownToZero(t.Context(), c))
+	w.lag(stale)
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ErrBehind) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ErrBehind) {
+		t.Errorf("acting: got %v", err)
+	}
+	w.lag(nil)
+	if got := w.observe().Target.Replicas; got != 0 {
+		t.Errorf("got %d", got)
+	}
+	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
+	w.hide("cart-primary")
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ErrBehind) {
+		t.Errorf("made and not seen: got %v", err)
+	}
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	if w.observe().Primary.Found {
+		t.Error("deleted, and still there")
+	}
+	w.quiet("after that", func() { w.observe() })
+	w.d.Forget(keyOf(c))
+	if len(w.d.memory.of) != 0 {
+		t.Error("something is remembered of a Canary that is gone")
+	}
+}
+
+// A primary by Flagger's rules, made before Serin came, is what the target says (adoption R2).
+func TestAPrimaryByFlaggerIsTheSame(t *testing.T) {
+	w := cart(t)
+	w.edit(configMapGVK, "env", `{binaryData: {blob: AAEC}}`)
+	w.edit(deploymentKind, "cart", `{spec: {template: {metadata: {annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: host, labelSelector: {matchLabels: {app: cart}}}]}}}}}}`)
+	c := w.canary("cart")
+	seen, err := w.d.look(t.Context(), c)
+	must(t, err)
+	primary := newPrimary(c, seen.target, seen.pair, Options{}, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules))
+	must(t, w.client.Create(t.Context(), primary))
+	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {COLOR: blue}}`)
+	w.applyYAML(strings.Replace(cartCreds, "name: creds", "name: creds-primary", 1))
+	if !w.observe().Same {
+		t.Error("want the same")
+	}
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	if w.observe().Same {
+		t.Error("other content is the same")
+	}
+}

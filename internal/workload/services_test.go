@@ -1,0 +1,195 @@
+package workload
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// testdata/services: a pod template and spec.service in, the apex Service out; with existing, that Service as it becomes.
+// An error text stands instead where the ports cannot be had, a line with "warning:" above where Kubernetes refuses.
+func TestServices(t *testing.T) {
+	datadriven.Walk(t, "testdata/services", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, data *datadriven.TestData) string {
+			var in struct {
+				Service  json.RawMessage `json:"service"`
+				Template map[string]any  `json:"template"`
+				Existing map[string]any  `json:"existing"`
+			}
+			must(t, yaml.Unmarshal([]byte(data.Input), &in))
+			c := canaryOf("cart")
+			c.Spec.RevertOnDeletion = data.HasArg("revert")
+			must(t, json.Unmarshal(in.Service, &c.Spec.Service))
+			template, _ := ints(in.Template).(map[string]any)
+			if problem := portProblem(c, template); problem != "" {
+				return problem + "\n"
+			}
+			p := pair{target: "cart", label: "app", value: "basket"}
+			apex := servicesOf(c, p, true)[2]
+			ports := servicePorts(c, template)
+			if in.Existing == nil {
+				return marshal(t, newService(c, p, apex, ports))
+			}
+			existing := &unstructured.Unstructured{Object: ints(in.Existing).(map[string]any)}
+			before := existing.DeepCopy()
+			desired, warning := renderService(c, p, apex, ports, existing)
+			if diff := cmp.Diff(before, existing); diff != "" {
+				t.Errorf("the Service that was there was changed:\n%s", diff)
+			}
+			again, _ := renderService(c, p, apex, ports, desired)
+			if diff := cmp.Diff(desired, again); diff != "" {
+				t.Errorf("rendering twice is not rendering once:\n%s", diff)
+			}
+			if warning != "" {
+				warning = "warning: " + warning + "\n"
+			}
+			if cmp.Equal(existing, desired) {
+				return warning + "unchanged\n"
+			}
+			return warning + marshal(t, desired)
+		})
+	})
+}
+
+func marshal(t *testing.T, obj *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := yaml.Marshal(obj.Object)
+	must(t, err)
+	return string(text)
+}
+
+func TestThreeServicesSelectTheirPods(t *testing.T) {
+	c := canaryOf("cart")
+	c.Spec.Service.Name = "shop"
+	got := map[string]string{}
+	for _, each := range servicesOf(c, pair{target: "cart", label: "app", value: "basket"}, true) {
+		got[each.name] = each.selector["app"]
+	}
+	want := map[string]string{"shop": "basket-primary", "shop-primary": "basket-primary", "shop-canary": "basket"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEnsureServicesWritesNothingTwice(t *testing.T) {
+	w := newWorld(t)
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	for range 3 {
+		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true))
+	}
+	if diff := cmp.Diff(map[string]int{"create Service": 3}, w.requests); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestServiceOfAnotherControllerIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary, ownerReferences: [{apiVersion: x/v1, kind: Mesh, name: m, uid: u, controller: true}]}, spec: {ports: [{port: 80}]}}`)
+	err := w.d.EnsureServices(t.Context(), w.canary("till"), false)
+	refused(t, err, ErrForeign, "Service till-canary.shop is controlled by Mesh m, so it is left alone: rename or delete it, or give Canary till other names")
+}
+
+func refused(t *testing.T, err, kind error, text string) {
+	t.Helper()
+	if !isKind(err, kind) {
+		t.Fatalf("got %v, want %v", err, kind)
+	}
+	if !strings.Contains(err.Error(), text) {
+		t.Errorf("got  %s\nwant %s", err, text)
+	}
+}
+
+func TestHeadlessOfAnExistingServiceIsAWarningAndHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary}, spec: {clusterIP: 10.0.0.1, selector: {app: x}, ports: [{port: 80}]}}`)
+	w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
+	err := w.d.EnsureServices(t.Context(), w.canary("till"), true)
+	partly, ok := err.(*PartlyError) //nolint:errorlint // it comes as it is
+	if !ok || len(partly.Texts) != 1 || !strings.Contains(partly.Texts[0], "service till-canary.shop has an address") {
+		t.Fatalf("got %v", err)
+	}
+	if w.object(serviceKind, "till") == nil {
+		t.Error("the apex Service was not made")
+	}
+	if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-canary").Object, "spec", "selector", "app"); got != "till" {
+		t.Errorf("the selector is still %q", got)
+	}
+}
+
+func TestServicesAreGivenBack(t *testing.T) {
+	const user = `{apiVersion: v1, kind: Service, metadata: {name: till, annotations: {note: mine}}, spec: {type: NodePort, selector: {app: till, tier: web}, ports: [{name: web, port: 80, targetPort: 8080, nodePort: 30080, protocol: TCP}, {name: old, port: 81, targetPort: 8081, nodePort: 30081, protocol: TCP}]}}`
+	setup := func(t *testing.T, service string, revert bool) *world {
+		w := newWorld(t)
+		w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
+		w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+		w.applyYAML(service)
+		if revert {
+			w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)
+		}
+		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true))
+		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till").Object, "spec", "selector", "app"); got != "till-primary" {
+			t.Fatalf("the Service was not taken over: it selects %q", got)
+		}
+		return w
+	}
+	t.Run("as they were, from what was kept", func(t *testing.T) {
+		w := setup(t, user, true)
+		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true)) // what was kept first stays
+		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		versions := w.versionsOf("Service/till")
+		if diff := cmp.Diff(versions[0], versions[len(versions)-1]); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("by what kubectl applied", func(t *testing.T) {
+		w := setup(t, strings.Replace(user, "note: mine", `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"selector":{"app":"till","tier":"web"}}}'`, 1), false)
+		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
+		if diff := cmp.Diff(map[string]string{"app": "till", "tier": "web"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("to the target, when nothing is known", func(t *testing.T) {
+		w := setup(t, user, false)
+		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		got, _, _ := unstructured.NestedStringMap(w.object(serviceKind, "till").Object, "spec", "selector")
+		if diff := cmp.Diff(map[string]string{"app": "till"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("not those of the Canary", func(t *testing.T) {
+		w := setup(t, user, false)
+		before := w.requests["patch Service"]
+		must(t, w.d.GiveBackServices(t.Context(), w.canary("till")))
+		if got, _, _ := unstructured.NestedString(w.object(serviceKind, "till-primary").Object, "spec", "selector", "app"); got != "till-primary" {
+			t.Errorf("till-primary selects %q", got)
+		}
+		if got := w.requests["patch Service"] - before; got != 1 {
+			t.Errorf("got %d patches, want 1", got)
+		}
+	})
+}
+
+func TestNamedTargetPortMustExist(t *testing.T) {
+	c := canaryOf("cart")
+	named := intstr.FromString("web")
+	c.Spec.Service.TargetPort = &named
+	template := templateOf(parsed(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
+	want := `spec.service.targetPort is "web", and no container of Deployment cart.shop has a port of that name: name the port there, or give its number in spec.service.targetPort`
+	if got := portProblem(c, template); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
