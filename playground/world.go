@@ -44,7 +44,7 @@ type World struct {
 }
 
 // Enter restarts the program inside a world of its own and returns only there. It must come first in main or TestMain,
-// before any goroutine, flag or file. Outside, it runs prepare (nil is none) while the network of the machine can still
+// before any goroutine, file or look at the environment. Outside, it runs prepare (nil is none) while the network of the machine can still
 // be reached, waits for the inner program and exits with its code; the death of the outer program, however violent,
 // kills everything inside.
 //

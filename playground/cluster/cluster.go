@@ -38,6 +38,7 @@ import (
 	"github.com/serin-dev/serin/playground/metrics"
 	"github.com/serin-dev/serin/playground/network"
 	"github.com/serin-dev/serin/playground/node"
+	"github.com/serin-dev/serin/playground/podroot"
 	"github.com/serin-dev/serin/playground/process"
 	"github.com/serin-dev/serin/playground/services"
 )
@@ -48,7 +49,7 @@ const DemoImage = "serin.dev/demo"
 // NodeName is the one node's.
 const NodeName = "playground"
 
-// Options say what a cluster has. World, Builder and Folder are needed.
+// Options say what a cluster has. Folder is needed, and World and Builder, which Enter sets.
 type Options struct {
 	World   *playground.World
 	Builder *build.Builder
@@ -68,11 +69,23 @@ type Options struct {
 	Clock clock.WithTicker
 }
 
-// Prepare builds or finds everything that Start with these options needs. It may need the internet, so it is for the
-// outside, before Enter.
-func Prepare(ctx context.Context, builder *build.Builder, o Options) error {
-	_, err := programsOf(ctx, builder, o)
-	return err
+// Enter moves the program into a world of its own, with everything built before that a cluster with these options
+// needs, and sets the options' World and Builder. more, when not nil, builds what the caller needs besides. It has to be
+// the first thing in main or TestMain; say is told what takes long.
+func Enter(o *Options, say func(string), more func(context.Context, *build.Builder) error) error {
+	podroot.BecomePod() // before anything that needs the environment, which containers do not have
+	builder, err := build.New(say)
+	if err != nil {
+		return err
+	}
+	o.Builder = builder
+	o.World = playground.Enter(func(ctx context.Context) error {
+		if _, err := programsOf(ctx, builder, *o); err != nil || more == nil {
+			return err
+		}
+		return more(ctx, builder)
+	})
+	return nil
 }
 
 type programs struct {

@@ -39,3 +39,6 @@ func (c *Cluster) ApplyFolder(ctx context.Context, folder string) error {
 	_, err := c.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 	return err
 }
+
+// ControlPlane is the program with the subcommand kubectl, for processes beside the pods.
+func (c *Cluster) ControlPlane() string { return c.programs.controlPlane }

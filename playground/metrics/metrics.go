@@ -63,6 +63,8 @@ func Config(folder string, static map[string]string) ([]string, error) {
 	return []string{
 		"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(folder, "data"), "--storage.tsdb.retention.time=6h",
 		"--web.listen-address=:" + strconv.Itoa(Port), "--log.level=warn",
+		// New pods are scraped at once instead of within 5 s.
+		"--scrape.discovery-reload-interval=200ms",
 	}, nil
 }
 

@@ -210,11 +210,12 @@ func (ns *Namespace) Start(command *exec.Cmd) error {
 // Close removes the namespace's connection and gives its address back. Processes inside keep running, without a way out.
 func (ns *Namespace) Close() error {
 	defer ns.network.release(ns.Address)
-	err := ns.handle.Close()
+	// First the connection: with the last handle the namespace goes, and the connection's inner end with it.
+	var err error
 	if ns.link != nil {
-		err = errors.Join(err, netlink.LinkDel(ns.link))
+		err = netlink.LinkDel(ns.link)
 	}
-	if err != nil {
+	if err = errors.Join(err, ns.handle.Close()); err != nil {
 		return fmt.Errorf("disconnect the pod at %s: %w", ns.Address, err)
 	}
 	return nil

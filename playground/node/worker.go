@@ -162,7 +162,9 @@ func (w *worker) waitGone(ctx context.Context) {
 	}
 }
 
-func ended(phase corev1.PodPhase) bool { return phase == corev1.PodSucceeded || phase == corev1.PodFailed }
+func ended(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
 
 // live runs the containers until all have ended for good.
 func (w *worker) live(ctx context.Context, stop <-chan struct{}) {

@@ -164,4 +164,3 @@ func (n *Names) converse(conn io.ReadWriter) {
 		}
 	}
 }
-

@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	playground "github.com/serin-dev/serin/playground"
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
 	"github.com/serin-dev/serin/playground/podroot"
@@ -51,15 +50,13 @@ func upCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "up", Short: "Start a cluster with gateway and Prometheus and keep it until Ctrl-C", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			builder, err := build.New(say)
-			if err != nil {
+			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose)}
+			if err := cluster.Enter(&options, say, nil); err != nil {
 				return err
 			}
 			if folder == "" {
-				folder = builder.Folder("cluster")
+				options.Folder = options.Builder.Folder("cluster")
 			}
-			options := cluster.Options{Builder: builder, Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose)}
-			options.World = playground.Enter(func(ctx context.Context) error { return cluster.Prepare(ctx, builder, options) })
 			ctx, stop := untilInterrupted()
 			defer stop()
 			return up(ctx, os.Stdout, options)

@@ -1,0 +1,298 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/load"
+)
+
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	options := cluster.Options{Gateway: true, Prometheus: true}
+	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	options.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if options.Folder, err = os.MkdirTemp("", "playground-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(options.Folder)
+	if shared, err = cluster.Start(context.Background(), options); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// deployment is the demo application in some version, ready when its pods are, with a Service of its own.
+func deployment(name, version string, replicas int) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s, namespace: default}
+spec:
+  replicas: %[3]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {prometheus.io/scrape: "true"}}
+    spec:
+      containers:
+      - name: app
+        image: serin.dev/demo:%[2]s
+        ports: [{name: http, containerPort: 8080}]
+        readinessProbe: {httpGet: {path: /readyz, port: http}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec: {selector: {app: %[1]s}, ports: [{port: 80, targetPort: http}]}
+---
+`, name, version, replicas)
+}
+
+func route(host, backends string) string {
+	return fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %[1]s, namespace: default}
+spec:
+  parentRefs: [{name: gateway, namespace: playground}]
+  hostnames: [%[1]s.test]
+  rules: [{backendRefs: [%[2]s]}]
+`, host, backends)
+}
+
+func apply(t *testing.T, manifests string) {
+	t.Helper()
+	if err := shared.Apply(t.Context(), manifests); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := shared.Kubectl(context.Background(), manifests, "delete", "--wait=false", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// wait waits until what is so; it is long enough for a busy machine.
+func wait(t *testing.T, what func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := what(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err // an answer that the end of the wait cut short says nothing
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%v; last state: %v", ctx.Err(), last)
+		}
+	}
+}
+
+func available(name string, replicas int32) func(context.Context) error {
+	return func(ctx context.Context) error {
+		d, err := shared.Client.AppsV1().Deployments("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != replicas || d.Status.Replicas != replicas || d.Status.AvailableReplicas != replicas {
+			return fmt.Errorf("deployment %s: %+v", name, d.Status)
+		}
+		return nil
+	}
+}
+
+func send(t *testing.T, host string, rate float64) *load.Load {
+	t.Helper()
+	l, err := load.Start(t.Context(), load.Options{URL: shared.GatewayURL, Host: host + ".test", Rate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	return l
+}
+
+func answered(l *load.Load, versions ...string) func(context.Context) error {
+	before := l.Counts()
+	return func(context.Context) error {
+		counts := l.Counts().Since(before)
+		for _, version := range versions {
+			if counts.ByVersion[version].Requests == 0 {
+				return fmt.Errorf("no request reached %s: %s", version, counts)
+			}
+		}
+		return nil
+	}
+}
+
+func TestGatewaySplitsRequestsByWeight(t *testing.T) {
+	apply(t, deployment("split-one", "one", 2)+deployment("split-two", "two", 2)+
+		route("split", "{name: split-one, port: 80, weight: 80}, {name: split-two, port: 80, weight: 20}"))
+	wait(t, available("split-one", 2))
+	wait(t, available("split-two", 2))
+	warm := send(t, "split", 20)
+	wait(t, answered(warm, "one", "two"))
+	warm.Stop()
+
+	const requests = 1000
+	l := send(t, "split", 200)
+	if err := l.WaitFor(t.Context(), func(c load.Counts) bool { return c.Requests >= requests }); err != nil {
+		t.Fatal(err)
+	}
+	l.Stop()
+	counts := l.Counts()
+	low, high := load.Bounds(counts.Requests, 0.2, 1e-9)
+	if two := counts.ByVersion["two"].Requests; two < low || two > high {
+		t.Errorf("version two got %d of %d requests, want between %d and %d", two, counts.Requests, low, high)
+	}
+	if counts.Failed() != 0 {
+		t.Errorf("requests failed: %s", counts)
+	}
+}
+
+func TestRollingUpdateLosesNoRequest(t *testing.T) {
+	apply(t, deployment("rolling", "old", 2)+route("rolling", "{name: rolling, port: 80}"))
+	wait(t, available("rolling", 2))
+	warm := send(t, "rolling", 20)
+	wait(t, answered(warm, "old"))
+	warm.Stop()
+
+	l := send(t, "rolling", 100)
+	wait(t, answered(l, "old"))
+	patch := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:new"}]}}}}`)
+	if _, err := shared.Client.AppsV1().Deployments("default").Patch(t.Context(), "rolling", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, available("rolling", 2))
+	// Until the last old pod is gone: its end is what may cost a request.
+	wait(t, func(ctx context.Context) error {
+		pods, err := shared.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=rolling"})
+		if err != nil || len(pods.Items) == 2 {
+			return err
+		}
+		return fmt.Errorf("%d pods", len(pods.Items))
+	})
+	wait(t, answered(l, "new"))
+	l.Stop()
+	counts := l.Counts()
+	if counts.Failed() != 0 {
+		t.Errorf("requests failed: %s", counts)
+	}
+	if counts.ByVersion["old"].Requests == 0 || counts.ByVersion["new"].Requests == 0 {
+		t.Errorf("the update was not seen: %s", counts)
+	}
+}
+
+func TestPodsFindEachOtherByName(t *testing.T) {
+	apply(t, deployment("named", "one", 2))
+	wait(t, available("named", 2))
+	for _, name := range []string{"named.default.svc.cluster.local", "named.default"} {
+		l, err := load.Start(t.Context(), load.Options{URL: "http://" + name, Rate: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := map[string]bool{}
+		wait(t, func(context.Context) error {
+			for _, s := range l.Samples() {
+				pods[s.Pod] = true
+			}
+			delete(pods, "")
+			if len(pods) == 2 {
+				return nil
+			}
+			return fmt.Errorf("answers from %v: %s", pods, l.Counts())
+		})
+		l.Stop()
+	}
+}
+
+func TestImageThatDoesNotExistNeverStarts(t *testing.T) {
+	apply(t, strings.ReplaceAll(deployment("missing", "one", 1), "serin.dev/demo:one", "registry.example.com:5000/nobody:1"))
+	wait(t, func(ctx context.Context) error {
+		pods, err := shared.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=missing"})
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.State.Waiting != nil && s.State.Waiting.Reason == "ImagePullBackOff" {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("pods are %+v", pods.Items)
+	})
+}
+
+func TestPrometheusKnowsThePodsByTheirLabels(t *testing.T) {
+	apply(t, deployment("scraped", "one", 1)+route("scraped", "{name: scraped, port: 80}"))
+	wait(t, available("scraped", 1))
+	send(t, "scraped", 20)
+	wait(t, func(ctx context.Context) error {
+		value, err := query(ctx, `sum(rate(http_request_duration_seconds_count{kubernetes_namespace="default",kubernetes_pod_name=~"scraped-.*",app="scraped",status="200"}[5s]))`)
+		if err == nil && value <= 1 {
+			err = fmt.Errorf("%v requests a second", value)
+		}
+		return err
+	})
+}
+
+func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
+	proxy, kubeconfig, err := shared.Count(t.Context(), "counted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	p, err := shared.StartProcess("counted", []string{shared.ControlPlane(), "kubectl", "--kubeconfig", kubeconfig, "get", "deployments", "-A"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if p.Err() != nil {
+		t.Fatalf("%v: %s", p.Err(), shared.Tail("counted", 10))
+	}
+	for kind, n := range proxy.Counts() {
+		if kind.Verb == "list" && kind.Group == appsv1.GroupName && kind.Resource == "deployments" {
+			if n != 1 {
+				t.Errorf("counted %d lists of deployments, want 1", n)
+			}
+			return
+		}
+	}
+	t.Errorf("no list of deployments among %v", proxy.Counts())
+}

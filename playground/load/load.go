@@ -1,0 +1,323 @@
+// Package load sends requests at a steady rate and counts what came back, per
+// version and over time.
+//
+// It must not know Kubernetes or releases; it is a client like any other, but
+// one that never tries again, so that each lost request is seen.
+package load
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Options say what is sent. URL and Rate are needed.
+type Options struct {
+	// URL of the gateway, with the path.
+	URL string
+	// Host is the name in the requests; the URL's when empty.
+	Host string
+	// Method is GET when empty.
+	Method string
+	// Rate is the number of requests a second, above 0. They are sent on time, however slow the answers are.
+	Rate float64
+	// Header is sent with each request.
+	Header http.Header
+	// Users share the requests in turn, each with cookies of its own; 0 sends and keeps no cookies.
+	Users int
+	// Timeout of a request; 10 s when 0.
+	Timeout time.Duration
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+}
+
+// Validate says what is wrong with the options.
+func (o Options) Validate() error {
+	if o.Rate <= 0 {
+		return fmt.Errorf("the rate of requests is %v: it has to be above 0", o.Rate)
+	}
+	if o.Users < 0 {
+		return fmt.Errorf("the number of users is %d: it cannot be negative", o.Users)
+	}
+	if _, err := http.NewRequest(http.MethodGet, o.URL, nil); err != nil {
+		return fmt.Errorf("the URL for load: %w", err)
+	}
+	return nil
+}
+
+// Sample is one request that has come to its end.
+type Sample struct {
+	// Began is when it was sent, Took the time until the answer was read.
+	Began time.Time
+	Took  time.Duration
+	// User counts from 0.
+	User int
+	// Version and Pod are what the application said in X-Version and X-Pod; without a version nobody answered.
+	Version, Pod string
+	// Status is the HTTP status, 0 where there was no answer, and then Err says why.
+	Status int
+	Err    string
+}
+
+// Lost says that no application answered: the request failed on its way, or the gateway answered for itself.
+func (s Sample) Lost() bool { return s.Version == "" }
+
+// Failed says that the client did not get what it asked for: the request is lost, or was answered with an error of the
+// server.
+func (s Sample) Failed() bool { return s.Lost() || s.Status >= http.StatusInternalServerError }
+
+// maxSamples bounds the memory of one load, to some 200 MB; older samples than that are forgotten.
+const maxSamples = 1_000_000
+
+// Load is a stream of requests.
+type Load struct {
+	options Options
+	clients []*http.Client
+	cancel  context.CancelFunc
+	sending sync.WaitGroup
+
+	mu      sync.Mutex
+	samples []Sample
+}
+
+// Start begins to send; it ends with Stop or ctx.
+func Start(ctx context.Context, o Options) (*Load, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Method = cmp.Or(o.Method, http.MethodGet)
+	l := &Load{options: o}
+	for range max(o.Users, 1) {
+		client := &http.Client{
+			Timeout: o.Timeout,
+			Transport: &http.Transport{
+				// On a kept connection the library would silently send a request again that found it closed.
+				DisableKeepAlives: true,
+				// An empty map keeps it from HTTP/2, which tries again too.
+				TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+		if o.Users > 0 {
+			jar, err := cookiejar.New(nil)
+			if err != nil {
+				return nil, fmt.Errorf("keep cookies: %w", err)
+			}
+			client.Jar = jar
+		}
+		l.clients = append(l.clients, client)
+	}
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.sending.Go(func() { l.run(ctx) })
+	return l, nil
+}
+
+// run sends on time. When the machine was busy it catches up, so that the number of requests is right.
+func (l *Load) run(ctx context.Context) {
+	gap := time.Duration(float64(time.Second) / l.options.Rate)
+	begin := l.options.Clock.Now()
+	for i := 0; ; i++ {
+		if wait := begin.Add(time.Duration(i) * gap).Sub(l.options.Clock.Now()); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.options.Clock.After(wait):
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		// The request outlives ctx: one that was cut short would look like one that was lost.
+		l.sending.Go(func() { l.send(context.WithoutCancel(ctx), i%len(l.clients)) })
+	}
+}
+
+func (l *Load) send(ctx context.Context, user int) {
+	sample := Sample{Began: l.options.Clock.Now(), User: user}
+	response, err := l.ask(ctx, user)
+	if err != nil {
+		sample.Err = withoutURL(err)
+	} else {
+		sample.Status, sample.Version, sample.Pod = response.StatusCode, response.Header.Get("X-Version"), response.Header.Get("X-Pod")
+	}
+	sample.Took = l.options.Clock.Since(sample.Began)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.samples) == maxSamples {
+		l.samples = slices.Delete(l.samples, 0, maxSamples/10)
+	}
+	l.samples = append(l.samples, sample)
+}
+
+func (l *Load) ask(ctx context.Context, user int) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, l.options.Method, l.options.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(request.Header, l.options.Header)
+	request.Host = cmp.Or(l.options.Host, request.Host)
+	response, err := l.clients[user].Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	// An answer that breaks off is no answer.
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)); err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return response, nil
+}
+
+func withoutURL(err error) string {
+	text := err.Error()
+	// net/http puts method and URL in front: Get "http://…": cause.
+	if _, cause, found := strings.Cut(text, `": `); found {
+		return cause
+	}
+	return text
+}
+
+// Stop sends nothing more and returns when every request under way has ended.
+func (l *Load) Stop() {
+	l.cancel()
+	l.sending.Wait()
+}
+
+// Samples returns all requests that have ended so far, in the order of their ends.
+func (l *Load) Samples() []Sample {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.samples)
+}
+
+// Counts returns the sums over all requests that have ended so far.
+func (l *Load) Counts() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Count(l.samples)
+}
+
+// Between returns the sums over the requests sent from from on and before to.
+func (l *Load) Between(from, to time.Time) Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var some []Sample
+	for _, s := range l.samples {
+		if !s.Began.Before(from) && s.Began.Before(to) {
+			some = append(some, s)
+		}
+	}
+	return Count(some)
+}
+
+// WaitFor returns nil once enough says yes to the counts so far. It looks after every request that ends; an error tells
+// the last counts.
+func (l *Load) WaitFor(ctx context.Context, enough func(Counts) bool) error {
+	ticker := l.options.Clock.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		counts := l.Counts()
+		if enough(counts) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for requests: %w; so far %s", context.Cause(ctx), counts)
+		case <-ticker.C():
+		}
+	}
+}
+
+// Counts are sums over requests.
+type Counts struct {
+	// Requests is the number of all, Lost of those that no application answered, Errors of those that an application
+	// answered with 5xx. Failed requests are both together.
+	Requests, Lost, Errors int
+	// ByVersion has the requests that each version answered.
+	ByVersion map[string]VersionCounts
+	// Reasons say why requests were lost, and how often.
+	Reasons map[string]int
+}
+
+// VersionCounts are the sums of one version.
+type VersionCounts struct {
+	Requests, Errors int
+	// Slowest is the longest time that an answer took.
+	Slowest time.Duration
+}
+
+// Failed is the number of requests whose client did not get what it asked for.
+func (c Counts) Failed() int { return c.Lost + c.Errors }
+
+// Count sums up samples.
+func Count(samples []Sample) Counts {
+	c := Counts{ByVersion: map[string]VersionCounts{}, Reasons: map[string]int{}}
+	for _, s := range samples {
+		c.Requests++
+		if s.Lost() {
+			c.Lost++
+			c.Reasons[cmp.Or(s.Err, fmt.Sprintf("the gateway answered %d", s.Status))]++
+			continue
+		}
+		v := c.ByVersion[s.Version]
+		v.Requests++
+		v.Slowest = max(v.Slowest, s.Took)
+		if s.Failed() {
+			c.Errors++
+			v.Errors++
+		}
+		c.ByVersion[s.Version] = v
+	}
+	return c
+}
+
+// Since is what was added to earlier counts of the same load.
+func (c Counts) Since(earlier Counts) Counts {
+	added := Counts{
+		Requests: c.Requests - earlier.Requests, Lost: c.Lost - earlier.Lost, Errors: c.Errors - earlier.Errors,
+		ByVersion: map[string]VersionCounts{}, Reasons: map[string]int{},
+	}
+	for version, now := range c.ByVersion {
+		before := earlier.ByVersion[version]
+		if now.Requests > before.Requests {
+			added.ByVersion[version] = VersionCounts{
+				Requests: now.Requests - before.Requests, Errors: now.Errors - before.Errors, Slowest: now.Slowest,
+			}
+		}
+	}
+	for reason, n := range c.Reasons {
+		if n -= earlier.Reasons[reason]; n > 0 {
+			added.Reasons[reason] = n
+		}
+	}
+	return added
+}
+
+// String is one line for people: v1 300 (0 errors), v2 75 (8 errors), lost 0.
+func (c Counts) String() string {
+	var parts []string
+	for _, version := range slices.Sorted(maps.Keys(c.ByVersion)) {
+		v := c.ByVersion[version]
+		parts = append(parts, fmt.Sprintf("%s %d (%d errors)", version, v.Requests, v.Errors))
+	}
+	lost := fmt.Sprintf("lost %d", c.Lost)
+	for _, reason := range slices.Sorted(maps.Keys(c.Reasons)) {
+		lost += fmt.Sprintf(" (%d × %s)", c.Reasons[reason], reason)
+	}
+	return strings.Join(append(parts, lost), ", ")
+}
