@@ -1,0 +1,111 @@
+// Package datadog asks the metrics query API of Datadog.
+//
+// It knows that API and nothing of where queries come from, and no other provider.
+package datadog
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "datadog"
+
+const (
+	publicAddress  = "https://api.datadoghq.com"
+	keyAPI         = "datadog_api_key"
+	keyApplication = "datadog_application_key"
+)
+
+// Factory makes providers of this type. The credentials have datadog_api_key and datadog_application_key.
+func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+
+type provider struct {
+	client          *outbound.Client
+	query, validate *url.URL
+	header          http.Header
+}
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	if c.Address == "" {
+		c.Address = publicAddress
+	}
+	address, err := outbound.ParseURL(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	api, application := c.Credentials[keyAPI], c.Credentials[keyApplication]
+	if api == "" || application == "" {
+		return nil, metric.Missing(Type, keyAPI, keyApplication)
+	}
+	header := http.Header{}
+	header.Set("DD-API-KEY", api.Reveal())
+	header.Set("DD-APPLICATION-KEY", application.Reveal())
+	return &provider{client: client, query: address.JoinPath("api/v1/query"), validate: address.JoinPath("api/v1/validate"), header: header}, nil
+}
+
+// lookback is how many intervals are asked for, so that a roll-up that is coarser than one interval has a point.
+const lookback = 10
+
+// Measure is the newest complete point of the first series that ended within the interval.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	address := *p.query
+	address.RawQuery = url.Values{
+		"query": {strings.TrimSpace(q.Text)},
+		"from":  {strconv.FormatInt(q.Now.Add(-lookback*q.Interval).Unix(), 10)},
+		"to":    {strconv.FormatInt(q.Now.Unix(), 10)},
+	}.Encode()
+	body, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body, q.Now.Add(-q.Interval), q.Now)
+}
+
+// Online has the keys validated.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := metric.Fetch(ctx, p.client, outbound.Request{URL: p.validate.String(), Header: p.header}, nil)
+	return err
+}
+
+func parse(body []byte, after, until time.Time) (float64, error) {
+	var answer struct {
+		Status string `json:"status"`
+		Series []struct {
+			// Interval is the seconds that one point stands for.
+			Interval float64 `json:"interval"`
+			// Points are pairs of the begin in milliseconds and the value, oldest first.
+			Points [][]*float64 `json:"pointlist"`
+		} `json:"series"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Status == "error" {
+		return 0, metric.Unexpected("Datadog")
+	}
+	if len(answer.Series) == 0 {
+		return 0, metric.ErrNoData
+	}
+	series := answer.Series[0]
+	for i := len(series.Points) - 1; i >= 0; i-- {
+		point := series.Points[i]
+		if len(point) != 2 || point[0] == nil {
+			return 0, metric.Unexpected("Datadog")
+		}
+		end := time.UnixMilli(int64(*point[0] + 1000*series.Interval))
+		if point[1] == nil || end.After(until) { // unknown, or still being filled
+			continue
+		}
+		if end.Before(after) { // older ones would judge the time before
+			break
+		}
+		return *point[1], nil
+	}
+	return 0, metric.ErrNoData
+}

@@ -1,0 +1,69 @@
+package datadog_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/datadog"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// series is an answer whose points begin so many seconds before Now.
+func series(interval int, points ...[2]any) string {
+	list := ""
+	for i, p := range points {
+		if i > 0 {
+			list += ","
+		}
+		list += fmt.Sprintf("[%d.0,%v]", metrictest.Now.Add(-time.Duration(p[0].(int))*time.Second).UnixMilli(), p[1])
+	}
+	return fmt.Sprintf(`{"status":"ok","series":[{"interval":%d,"pointlist":[%s]},{"interval":1,"pointlist":[]}]}`, interval, list)
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory:     datadog.Factory(),
+		Credentials: map[string][]byte{"datadog_api_key": []byte("ap1-key"), "datadog_application_key": []byte("app-k3y")},
+		Query:       "avg:errors{*}",
+		// Oldest first: too old, good, unknown, and one that is still being filled.
+		Value: series(20, [2]any{500, 9}, [2]any{60, 1.5}, [2]any{40, "null"}, [2]any{10, 8}),
+		NoData: []string{
+			`{"status":"ok","series":[]}`, series(20), series(20, [2]any{500, 9}), series(20, [2]any{40, "null"}), series(20, [2]any{10, 8}),
+		},
+		Wrong: []string{`{"status":"error","error":"x"}`, `{"status":"ok","series":[{"pointlist":[[1]]}]}`, `{"status":"ok","series":[{"pointlist":[[null,1]]}]}`},
+		Authorised: func(r *http.Request) bool {
+			return r.Header.Get("DD-API-KEY") == "ap1-key" && r.Header.Get("DD-APPLICATION-KEY") == "app-k3y"
+		},
+	})
+}
+
+func TestRequests(t *testing.T) {
+	var seen string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.URL.Path + "?" + r.URL.Query().Encode()
+		_, _ = w.Write([]byte(`{}`))
+	}))
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	spec := flaggerv1.MetricTemplateProvider{Type: "datadog", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "dd"}}
+	provider, err := metric.NewRegistry(client, datadog.Factory()).New(spec, map[string][]byte{
+		"datadog_api_key": []byte("a"), "datadog_application_key": []byte("b"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = provider.Measure(t.Context(), metric.Query{Text: "avg:errors{*}", Interval: time.Minute, Now: time.Unix(10_000, 0)})
+	if want := "/api/v1/query?from=9400&query=avg%3Aerrors%7B%2A%7D&to=10000"; seen != want {
+		t.Errorf("asked %s, want %s", seen, want)
+	}
+	if err := provider.Online(t.Context()); err != nil || seen != "/api/v1/validate?" {
+		t.Errorf("online: %v after %s", err, seen)
+	}
+}

@@ -1,0 +1,95 @@
+// Package dynatrace asks the metrics API (v2) of Dynatrace.
+//
+// It knows that API and nothing of where queries come from, and no other provider.
+package dynatrace
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "dynatrace"
+
+const keyToken = "dynatrace_token"
+
+// Factory makes providers of this type. The credentials have dynatrace_token; the address is needed.
+func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+
+type provider struct {
+	client   *outbound.Client
+	endpoint *url.URL
+	header   http.Header
+}
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	address, err := outbound.ParseURL(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	token := c.Credentials[keyToken]
+	if token == "" {
+		return nil, metric.Missing(Type, keyToken)
+	}
+	return &provider{
+		client:   client,
+		endpoint: address.JoinPath("api/v2/metrics"),
+		header:   http.Header{"Authorization": {"Api-Token " + token.Reveal()}},
+	}, nil
+}
+
+// lookback is how many intervals the one point that is asked for covers.
+const lookback = 10
+
+// Measure is the first value of the last series, over ten intervals.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	address := p.endpoint.JoinPath("query")
+	address.RawQuery = url.Values{
+		"metricSelector": {strings.TrimSpace(q.Text)},
+		"resolution":     {"Inf"},
+		"from":           {strconv.FormatInt(q.Now.Add(-lookback*q.Interval).UnixMilli(), 10)},
+		"to":             {strconv.FormatInt(q.Now.UnixMilli(), 10)},
+	}.Encode()
+	body, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks for the name of one metric.
+func (p *provider) Online(ctx context.Context) error {
+	address := *p.endpoint
+	address.RawQuery = url.Values{"pageSize": {"1"}}.Encode()
+	_, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+	return err
+}
+
+func parse(body []byte) (float64, error) {
+	var answer struct {
+		Result []struct {
+			Data []struct {
+				Values []*float64 `json:"values"`
+			} `json:"data"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return 0, metric.Unexpected("Dynatrace")
+	}
+	if len(answer.Result) == 0 || len(answer.Result[0].Data) == 0 {
+		return 0, metric.ErrNoData
+	}
+	data := answer.Result[0].Data
+	values := data[len(data)-1].Values
+	if len(values) == 0 || values[0] == nil {
+		return 0, metric.ErrNoData
+	}
+	return *values[0], nil
+}

@@ -1,0 +1,96 @@
+// Package graphite asks servers with the render API of Graphite.
+//
+// It knows that API and nothing of where queries come from, and no other provider.
+package graphite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "graphite"
+
+// Factory makes providers of this type. The credentials have username and password; the address is needed.
+func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+
+type provider struct {
+	client     *outbound.Client
+	endpoint   *url.URL
+	header     http.Header
+	skipVerify bool
+}
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	address, err := outbound.ParseURL(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{client: client, endpoint: address.JoinPath("render"), header: http.Header{}, skipVerify: c.SkipVerify}
+	if c.Credentials == nil {
+		return p, nil
+	}
+	username, password := c.Credentials["username"], c.Credentials["password"]
+	if username == "" || password == "" {
+		return nil, metric.Missing(Type, "username", "password")
+	}
+	request := http.Request{Header: p.header}
+	request.SetBasicAuth(username.Reveal(), password.Reveal())
+	return p, nil
+}
+
+// Measure is the newest datapoint of the last target. The query is that of a URL: target=…&from=-1m.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	body, err := p.render(ctx, q.Text)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks for a target that need not exist.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.render(ctx, "target=test")
+	return err
+}
+
+func (p *provider) render(ctx context.Context, query string) ([]byte, error) {
+	parameters, err := url.ParseQuery(strings.Join(strings.Fields(query), " "))
+	if err != nil || !parameters.Has("target") {
+		return nil, errors.New("the query is not that of a URL such as target=errors&from=-1m: correct it")
+	}
+	parameters.Set("format", "json")
+	address := *p.endpoint
+	address.RawQuery = parameters.Encode()
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, nil)
+}
+
+func parse(body []byte) (float64, error) {
+	var targets []struct {
+		// Datapoints are pairs of value and time, oldest first; a value that is not known is null.
+		Datapoints [][]*float64 `json:"datapoints"`
+	}
+	if json.Unmarshal(body, &targets) != nil {
+		return 0, metric.Unexpected("Graphite")
+	}
+	if len(targets) == 0 {
+		return 0, metric.ErrNoData
+	}
+	points := targets[len(targets)-1].Datapoints
+	for i := len(points) - 1; i >= 0; i-- {
+		if len(points[i]) == 0 {
+			return 0, metric.Unexpected("Graphite")
+		}
+		if value := points[i][0]; value != nil {
+			return *value, nil
+		}
+	}
+	return 0, metric.ErrNoData
+}

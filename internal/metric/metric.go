@@ -1,0 +1,132 @@
+// Package metric asks for single values: the contract of metrics providers, their registry, the text of queries.
+//
+// It knows queries, providers and what an answer is worth as an answer. It must not know what a value is compared
+// with, what follows from it, releases, or the Kubernetes API: credentials come in as bytes.
+package metric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Query is one question.
+type Query struct {
+	// Text in the language of the provider, variables resolved.
+	Text string
+	// Interval is the span that the question is about. Providers whose language names no span look back over it, or
+	// over a multiple of it.
+	Interval time.Duration
+	// Now is the end of the span, for such providers.
+	Now time.Time
+}
+
+// Provider answers queries of one metrics service, with one set of credentials. It may be used by several goroutines.
+type Provider interface {
+	// Measure returns the value, or an error that OutcomeOf sorts: ErrNoData when there is none. A value is never NaN.
+	// No error text shows a credential, a query of a URL, or the body of an answer.
+	Measure(ctx context.Context, q Query) (float64, error)
+	// Online says whether the service answers at all and takes the credentials.
+	Online(ctx context.Context) error
+}
+
+// ErrNoData says that the query was answered and has no value: nothing matches it, or the value is NaN.
+var ErrNoData = errors.New("no values found")
+
+// StatusError is an answer with a status other than 2xx.
+type StatusError struct {
+	// Code is the HTTP status, Status its code and name.
+	Code   int
+	Status string
+	// Class is the service's own word for what is wrong, from a list that the provider knows; empty without one.
+	Class     string
+	transient bool
+}
+
+func (e *StatusError) Error() string {
+	switch {
+	case e.Class != "":
+		return fmt.Sprintf("error response: Status %s: %s", e.Status, e.Class)
+	case e.Code >= 300 && e.Code <= 399:
+		return fmt.Sprintf("error response: Status %s: a redirect that may not be followed, correct the address", e.Status)
+	default:
+		return "error response: Status " + e.Status
+	}
+}
+
+// OutcomeOf says what a probe with that error of Measure came to: measured (nil), no data, unreachable (transport,
+// timeout, 429, 5xx), or broken (everything else: the question cannot be asked as it stands).
+func OutcomeOf(err error) release.Outcome {
+	var gone *outbound.UnreachableError
+	var status *StatusError
+	switch {
+	case err == nil:
+		return release.Measured
+	case errors.Is(err, ErrNoData):
+		return release.NoData
+	case errors.As(err, &gone), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return release.Unreachable
+	case errors.As(err, &status) && status.transient:
+		return release.Unreachable
+	default:
+		return release.Broken
+	}
+}
+
+const (
+	// maxAnswer bounds the answer of a provider: a million series of a careless query, not a file.
+	maxAnswer = 4 << 20
+	// DefaultTimeout bounds one call to a provider.
+	DefaultTimeout = 5 * time.Second
+)
+
+// Fetch makes one call for a provider and returns the body of the answer. It sets the limit and, without one, the
+// timeout. classify, which may be nil, finds the service's word for what is wrong in the body of an answer that is not
+// 2xx; what it returns is shown to people, so it must come from a list.
+func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
+	r.Limit = maxAnswer
+	if r.Timeout == 0 {
+		r.Timeout = DefaultTimeout
+	}
+	answer, err := client.Do(ctx, r)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask %s: %w", server(r.URL), err)
+	case !answer.OK():
+		status := &StatusError{Code: answer.Code, Status: answer.Status(), transient: answer.Transient()}
+		if classify != nil {
+			status.Class = classify(answer.Body)
+		}
+		return nil, status
+	case answer.Truncated:
+		return nil, fmt.Errorf("the answer is longer than %d MiB: ask for less", maxAnswer>>20)
+	default:
+		return answer.Body, nil
+	}
+}
+
+// server is scheme and host alone: paths hold account numbers, and those come from Secrets.
+func server(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the provider"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Unexpected is the error for an answer that is not what the service's API promises. It does not repeat the answer,
+// which may be a page that only the controller can read.
+func Unexpected(service string) error {
+	return fmt.Errorf("the answer is not what the API of %s gives: correct the address of the provider", service)
+}
+
+// Missing is the error for credentials that lack keys; none of the keys is shown with its value.
+func Missing(service string, keys ...string) error {
+	return fmt.Errorf("%s credentials does not contain %s: add it to the secret", service, strings.Join(keys, " and "))
+}

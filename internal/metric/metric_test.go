@@ -1,0 +1,68 @@
+package metric_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/graphite"
+	"github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func TestOutcomeOf(t *testing.T) {
+	for want, errs := range map[release.Outcome][]error{
+		release.Measured:    {nil},
+		release.NoData:      {metric.ErrNoData, fmt.Errorf("ask: %w", metric.ErrNoData)},
+		release.Unreachable: {&outbound.UnreachableError{}, context.DeadlineExceeded, context.Canceled},
+		release.Broken:      {errors.New("x"), &outbound.RefusedError{}, metric.Unexpected("x"), &metric.StatusError{Code: 404}},
+	} {
+		for _, err := range errs {
+			if got := metric.OutcomeOf(err); got != want {
+				t.Errorf("%T is %s, want %s", err, got, want)
+			}
+		}
+	}
+	// The text is part of events that the API promises.
+	if metric.ErrNoData.Error() != "no values found" {
+		t.Errorf("ErrNoData reads %q", metric.ErrNoData)
+	}
+}
+
+func TestRegistryKnowsItsTypes(t *testing.T) {
+	registry := metric.NewRegistry(outbound.New(outbound.Policy{}), prometheus.Factory(), graphite.Factory())
+	if diff := cmp.Diff([]string{"graphite", "prometheus"}, registry.Types()); diff != "" {
+		t.Error(diff)
+	}
+	_, err := registry.New(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "x"}, nil)
+	if !errors.Is(err, metric.ErrProviderUnknown) || !strings.Contains(err.Error(), "cloudwatch") || !strings.Contains(err.Error(), "graphite, prometheus") {
+		t.Errorf("got %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("one type twice is accepted")
+		}
+	}()
+	metric.NewRegistry(nil, prometheus.Factory(), prometheus.Factory())
+}
+
+func TestTextsAreThoseOfTheAPI(t *testing.T) {
+	cause := errors.New(`metrictemplate.flagger.app "nowhere" not found`)
+	for got, want := range map[string]string{
+		metric.TemplateMissing("t", "ns", cause):               `Metric template t.ns error: metrictemplate.flagger.app "nowhere" not found`,
+		metric.SecretMissing("t", "ns", "s", cause):            `Metric template t.ns secret s error: metrictemplate.flagger.app "nowhere" not found`,
+		metric.ProviderRefused("t", "ns", "prometheus", cause): `Metric template t.ns provider prometheus error: metrictemplate.flagger.app "nowhere" not found`,
+		metric.RenderFailed("t", "ns", cause):                  `Metric template t.ns query render error: metrictemplate.flagger.app "nowhere" not found`,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+// Package metrictest is the contract test of metrics providers: what holds for every one of them.
+//
+// It knows the contract and no provider; what differs comes in as a Subject.
+package metrictest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Subject is one provider under test.
+type Subject struct {
+	Factory metric.Factory
+	// Credentials are all it can be given; none of their values may be a part of ordinary texts.
+	Credentials map[string][]byte
+	// Headers go into the spec.
+	Headers map[string][]string
+	// Query is a text that the provider accepts.
+	Query string
+	// Value is the body of an answer with the value 1.5, measured right before Now.
+	Value string
+	// NoData are bodies of answers without a value; NaN bodies among them.
+	NoData []string
+	// Wrong are bodies of answers from which no value can be read, besides those that are no answers of the API at all.
+	Wrong []string
+	// Authorised says that a request has the credentials.
+	Authorised func(r *http.Request) bool
+}
+
+// Now is the end of the interval of every query.
+var Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Interval of every query.
+const Interval = time.Minute
+
+// Run holds a provider against the contract.
+func Run(t *testing.T, s Subject) {
+	s.testValue(t)
+	s.testNoData(t)
+	s.testStatus(t)
+	s.testBodies(t)
+	s.testSilence(t)
+	s.testRedirect(t)
+	s.testPolicy(t)
+	s.testConfiguration(t)
+}
+
+func (s Subject) testValue(t *testing.T) {
+	t.Run("value", func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []http.Header
+		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, r.Header.Clone())
+			if s.Authorised != nil && !s.Authorised(r) {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			_, _ = w.Write([]byte(s.Value))
+		})
+		for range 3 {
+			value, err := s.measure(t, provider)
+			if err != nil || value != 1.5 || metric.OutcomeOf(err) != release.Measured {
+				t.Fatalf("got %v, %v, want 1.5", value, err)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for key, values := range seen[0] {
+			if again := seen[2][key]; len(again) != len(values) {
+				t.Errorf("header %s grows with each query: %d values, then %d", key, len(values), len(again))
+			}
+		}
+	})
+}
+
+func (s Subject) testNoData(t *testing.T) {
+	for _, body := range s.NoData {
+		t.Run("no data", func(t *testing.T) {
+			_, err := s.measure(t, s.against(t, text(http.StatusOK, body)))
+			if !errors.Is(err, metric.ErrNoData) || metric.OutcomeOf(err) != release.NoData {
+				t.Errorf("%q: got %v, want ErrNoData", body, err)
+			}
+		})
+	}
+}
+
+func (s Subject) testStatus(t *testing.T) {
+	for code, want := range map[int]release.Outcome{
+		400: release.Broken, 401: release.Broken, 403: release.Broken, 404: release.Broken, 422: release.Broken, 501: release.Broken,
+		429: release.Unreachable, 500: release.Unreachable, 502: release.Unreachable, 503: release.Unreachable, 504: release.Unreachable,
+	} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			provider := s.against(t, s.echo(code))
+			_, err := s.measure(t, provider)
+			s.check(t, err, want)
+			if online := provider.Online(t.Context()); online == nil {
+				t.Error("counts as online")
+			} else {
+				s.check(t, online, want)
+			}
+		})
+	}
+}
+
+func (s Subject) testBodies(t *testing.T) {
+	deep := strings.Repeat(`{"data":`, 100_000)
+	for _, body := range append([]string{"<html>" + page + "</html>", "", "{", `{"` + page + `":1}`, `[[["` + page + `"]]]`, "null", deep}, s.Wrong...) {
+		t.Run("strange answer", func(t *testing.T) {
+			_, err := s.measure(t, s.against(t, text(http.StatusOK, body)))
+			if err == nil {
+				t.Errorf("%.60q is a value", body)
+			}
+			if outcome := metric.OutcomeOf(err); outcome != release.Broken && outcome != release.NoData {
+				t.Errorf("%.60q is %s: %v", body, outcome, err)
+			}
+			s.checkText(t, err)
+		})
+	}
+	t.Run("endless answer", func(t *testing.T) {
+		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(bytes.Repeat([]byte(" "), 64<<10)); err != nil {
+					return
+				}
+			}
+		}))
+		s.check(t, err, release.Broken)
+	})
+	t.Run("gzip bomb", func(t *testing.T) {
+		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(make([]byte, 64<<20))
+			_ = z.Close()
+		}))
+		s.check(t, err, release.Broken)
+	})
+}
+
+func (s Subject) testSilence(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) {
+		provider := s.against(t, func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
+			<-r.Context().Done()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := provider.Measure(ctx, s.query())
+		s.check(t, err, release.Unreachable)
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		server := httptest.NewServer(http.NotFoundHandler())
+		server.Close()
+		_, err := s.measure(t, s.at(t, server.URL, outbound.Policy{AllowLoopback: true}))
+		s.check(t, err, release.Unreachable)
+	})
+}
+
+func (s Subject) testRedirect(t *testing.T) {
+	t.Run("redirect to another host", func(t *testing.T) {
+		called := make(chan struct{}, 8)
+		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
+		t.Cleanup(other.Close)
+		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		}))
+		s.check(t, err, release.Broken)
+		if len(called) > 0 {
+			t.Error("the other host was called, with the credentials in the headers")
+		}
+	})
+}
+
+func (s Subject) testPolicy(t *testing.T) {
+	t.Run("refused destination", func(t *testing.T) {
+		_, err := s.measure(t, s.at(t, "http://127.0.0.1:9", outbound.Policy{}))
+		s.check(t, err, release.Broken)
+		var refused *outbound.RefusedError
+		if !errors.As(err, &refused) {
+			t.Errorf("got %v, want a RefusedError", err)
+		}
+	})
+}
+
+func (s Subject) testConfiguration(t *testing.T) {
+	t.Run("bad address", func(t *testing.T) {
+		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + page} {
+			_, err := s.make(address, s.Credentials, outbound.New(outbound.Policy{}))
+			if err == nil {
+				t.Errorf("%s is accepted", address)
+			}
+			s.checkText(t, err)
+		}
+	})
+	t.Run("missing credentials", func(t *testing.T) {
+		if _, err := s.make("http://metrics", map[string][]byte{}, outbound.New(outbound.Policy{})); err == nil {
+			t.Error("an empty Secret is accepted")
+		}
+	})
+}
+
+// page is a text that only the controller can read.
+const page = "for-the-controllers-eyes-only"
+
+func (s Subject) query() metric.Query {
+	return metric.Query{Text: s.Query, Interval: Interval, Now: Now}
+}
+
+func (s Subject) measure(t *testing.T, provider metric.Provider) (float64, error) {
+	t.Helper()
+	return provider.Measure(t.Context(), s.query())
+}
+
+func (s Subject) make(address string, credentials map[string][]byte, client *outbound.Client) (metric.Provider, error) {
+	spec := flaggerv1.MetricTemplateProvider{
+		Type: s.Factory.Type, Address: address, Headers: s.Headers,
+		SecretRef: &flaggerv1.SecretReference{Name: "credentials"},
+	}
+	return metric.NewRegistry(client, s.Factory).New(spec, credentials)
+}
+
+func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric.Provider {
+	t.Helper()
+	client := outbound.New(policy)
+	t.Cleanup(client.Close)
+	provider, err := s.make(address, maps.Clone(s.Credentials), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+func (s Subject) against(t *testing.T, handler http.HandlerFunc) metric.Provider {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return s.at(t, server.URL, outbound.Policy{AllowLoopback: true})
+}
+
+func text(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// echo answers with everything it was sent, as some error pages do.
+func (s Subject) echo(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(page + r.URL.String()))
+		_ = r.Header.Write(w)
+		for _, value := range s.Credentials {
+			_, _ = w.Write(value)
+		}
+	}
+}
+
+func (s Subject) check(t *testing.T, err error, want release.Outcome) {
+	t.Helper()
+	if got := metric.OutcomeOf(err); got != want {
+		t.Errorf("%v is %s, want %s", err, got, want)
+	}
+	s.checkText(t, err)
+}
+
+// checkText holds that an error can be shown to everybody who may see the Canary.
+func (s Subject) checkText(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	for key, value := range s.Credentials {
+		if strings.Contains(err.Error(), string(value)) {
+			t.Errorf("%q shows %s", err, key)
+		}
+	}
+	if strings.Contains(err.Error(), page) {
+		t.Errorf("%q repeats the answer", err)
+	}
+	if len(err.Error()) > 1<<10 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+}

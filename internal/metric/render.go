@@ -1,0 +1,188 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// Vars are what the text of a query may depend on.
+type Vars struct {
+	// Name and Namespace of the Canary.
+	Name, Namespace string
+	// Target is the workload's name and TargetKind its kind.
+	Target, TargetKind string
+	// Service is the apex name: spec.service.name, else the target.
+	Service string
+	// Ingress is spec.ingressRef.name, else the target.
+	Ingress string
+	// Route is spec.routeRef.name, else the target; for Knative the latest created revision.
+	Route string
+	// Interval is the span the query looks back, as the Canary spells it; empty: 1m.
+	Interval string
+	// Variables are the templateVariables of the metric.
+	Variables map[string]string
+}
+
+// DefaultInterval is the span of a query where the metric names none.
+const DefaultInterval = "1m"
+
+func (v Vars) interval() string {
+	if v.Interval == "" {
+		return DefaultInterval
+	}
+	return v.Interval
+}
+
+// Bounds of a template. Templates come from users and run in the controller: what they make, and how long they work
+// on it, must end.
+const (
+	maxQuery = 64 << 10 // bytes of a template, of its output, and of each text that it makes on the way
+	maxSteps = 10_000   // bodies of loops and templates that are run
+)
+
+var (
+	errTooLong   = fmt.Errorf("the template makes more than %d KiB of text: shorten it", maxQuery>>10)
+	errTooManyOf = fmt.Errorf("the template runs more than %d steps: remove its loop", maxSteps)
+	errTooWide   = errors.New("the template formats with a width that is not a small number: remove it")
+)
+
+// Render resolves the template of a query. It is a Go text/template with the functions name, namespace, target,
+// service, ingress, route, interval and variables, and those of the language. Values are put in as they are. A variable
+// that does not exist is an error, and so are more than 64 KiB of text and endless loops.
+func Render(text string, v Vars) (string, error) {
+	if len(text) > maxQuery {
+		return "", errTooLong
+	}
+	budget := &budget{}
+	t, err := template.New("query").Option("missingkey=error").Funcs(budget.functions(v)).Parse(text)
+	if err != nil {
+		return "", errors.New(readable(err))
+	}
+	step, err := template.New("step").Funcs(budget.functions(v)).Parse("{{" + stepName + "}}")
+	if err != nil {
+		return "", err
+	}
+	for _, defined := range t.Templates() {
+		countSteps(defined.Root, step.Root.Nodes[0], true)
+	}
+	if err := t.Execute(&budget.out, nil); err != nil {
+		return "", errors.New(readable(err))
+	}
+	return budget.out.text.String(), nil
+}
+
+// readable is the error of a template without the package's own name and without the quotation of the whole template.
+func readable(err error) string {
+	for _, known := range []error{errTooLong, errTooManyOf, errTooWide} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return strings.TrimPrefix(err.Error(), "template: ")
+}
+
+// budget is what one rendering may use.
+type budget struct {
+	out   boundedText
+	made  int
+	steps int
+}
+
+// stepName cannot be written in a template: the functions of users have other names and this one is not documented.
+const stepName = "serinStep"
+
+// functions are the variables, and the makers of text of the language in a bounded form: text/template lets a template
+// of a few lines double a text until the memory is gone.
+func (b *budget) functions(v Vars) template.FuncMap {
+	constant := func(s string) func() string { return func() string { return s } }
+	return template.FuncMap{
+		"name":      constant(v.Name),
+		"namespace": constant(v.Namespace),
+		"target":    constant(v.Target),
+		"service":   constant(v.Service),
+		"ingress":   constant(v.Ingress),
+		"route":     constant(v.Route),
+		"interval":  constant(v.interval()),
+		"variables": func() map[string]string { return v.Variables },
+
+		stepName: func() (string, error) {
+			if b.steps++; b.steps > maxSteps {
+				return "", errTooManyOf
+			}
+			return "", nil
+		},
+		"print":    func(args ...any) (string, error) { return b.make(args, fmt.Sprint) },
+		"println":  func(args ...any) (string, error) { return b.make(args, fmt.Sprintln) },
+		"html":     func(args ...any) (string, error) { return b.make(args, template.HTMLEscaper) },
+		"js":       func(args ...any) (string, error) { return b.make(args, template.JSEscaper) },
+		"urlquery": func(args ...any) (string, error) { return b.make(args, template.URLQueryEscaper) },
+		"printf": func(format string, args ...any) (string, error) {
+			if wide.MatchString(format) {
+				return "", errTooWide
+			}
+			return b.make(append([]any{format}, args...), func(args ...any) string { return fmt.Sprintf(format, args[1:]...) })
+		},
+	}
+}
+
+// wide finds widths and precisions of a verb that are computed, or have four digits and more.
+var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
+
+func (b *budget) make(args []any, text func(...any) string) (string, error) {
+	in := 0
+	for _, arg := range args {
+		if s, ok := arg.(string); ok {
+			in += len(s)
+		}
+	}
+	if in > maxQuery {
+		return "", errTooLong
+	}
+	out := text(args...)
+	if b.made += len(out); len(out) > maxQuery || b.made > 16*maxQuery {
+		return "", errTooLong
+	}
+	return out, nil
+}
+
+// boundedText is a writer that refuses more than maxQuery bytes.
+type boundedText struct{ text strings.Builder }
+
+func (t *boundedText) Write(p []byte) (int, error) {
+	if t.text.Len()+len(p) > maxQuery {
+		return 0, errTooLong
+	}
+	return t.text.Write(p)
+}
+
+// repeats says whether a list of nodes can run more than once.
+type repeats bool
+
+// countSteps puts a counter at the beginning of every list that can run more than once: a template, which may call
+// itself, and the body of a loop.
+func countSteps(list *parse.ListNode, step parse.Node, repeats repeats) {
+	if list == nil {
+		return
+	}
+	for _, node := range list.Nodes {
+		switch node := node.(type) {
+		case *parse.RangeNode:
+			countSteps(node.List, step, true)
+			countSteps(node.ElseList, step, false)
+		case *parse.IfNode:
+			countSteps(node.List, step, false)
+			countSteps(node.ElseList, step, false)
+		case *parse.WithNode:
+			countSteps(node.List, step, false)
+			countSteps(node.ElseList, step, false)
+		default: // text, actions and calls of templates contain no list
+		}
+	}
+	if repeats {
+		list.Nodes = append([]parse.Node{step.Copy()}, list.Nodes...)
+	}
+}
