@@ -1,0 +1,217 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Applier does the reading and writing for all renderers: what differs, and nothing else.
+//
+// Every write names the resourceVersion (a deletion the UID as well) that it was decided on. Conflicts and objects that
+// exist already come back as errors of the API machinery, to be decided on anew and never sent again.
+type Applier struct {
+	// Client reads from caches; it is asked for unstructured objects only.
+	Client client.Client
+	// FieldOwner is the name under which the fields are written; empty leaves it to the client.
+	FieldOwner string
+	// NoOwnerReferences is for route objects that live in another cluster than the Canary: an owner that cannot be
+	// found there would have them collected. They carry CanaryAnnotation instead.
+	NoOwnerReferences bool
+}
+
+// Observe reads what the objects of the route say. Errors: ErrNotInstalled, and those of Client and Renderer.Read.
+func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, error) {
+	existing, err := a.read(ctx, rd.Refs(t))
+	if err != nil {
+		return Observed{}, err
+	}
+	return rd.Read(t, existing)
+}
+
+// Apply makes the route so, and says whether anything had to be written. Errors: those of Renderer.Render,
+// ErrNotInstalled, and those of Client.
+func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
+	refs := rd.Refs(t)
+	existing, err := a.read(ctx, refs)
+	if err != nil {
+		return false, err
+	}
+	desired, err := rd.Render(t, r, existing)
+	if err != nil {
+		return false, err
+	}
+	return a.write(ctx, t, refs, existing, desired)
+}
+
+// Restore gives adopted objects back as they were. With ErrNoOriginal all that is known was restored, and the rest
+// needs a person; nothing is gained by asking again. Objects that are gone are no error.
+func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
+	refs := rd.Refs(t)
+	existing, err := a.read(ctx, refs)
+	if err != nil {
+		return err
+	}
+	desired, unknown := rd.Restore(t, existing)
+	if unknown != nil && !errors.Is(unknown, ErrNoOriginal) {
+		return unknown
+	}
+	if _, err := a.write(ctx, t, refs, existing, desired); err != nil {
+		return err
+	}
+	return unknown
+}
+
+func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstructured, error) {
+	out := make([]*unstructured.Unstructured, len(refs))
+	for i, ref := range refs {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(ref.GVK)
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, failed(refs, ref, "get query", err)
+		default:
+			out[i] = obj
+		}
+	}
+	return out, nil
+}
+
+func (a *Applier) write(ctx context.Context, t Target, refs []Ref, existing, desired []*unstructured.Unstructured) (changed bool, err error) {
+	for i, ref := range refs {
+		var wrote bool
+		verb := "update"
+		switch {
+		case existing[i] == nil && desired[i] == nil:
+			continue
+		case desired[i] == nil:
+			verb = "delete"
+			wrote, err = a.delete(ctx, t, ref, existing[i])
+		case existing[i] == nil:
+			verb = "create"
+			wrote, err = true, a.create(ctx, t, desired[i])
+		default:
+			wrote, err = a.patch(ctx, existing[i], desired[i])
+		}
+		if err != nil {
+			return changed, failed(refs, ref, verb, err)
+		}
+		changed = changed || wrote
+	}
+	return changed, nil
+}
+
+func (a *Applier) create(ctx context.Context, t Target, desired *unstructured.Unstructured) error {
+	obj := desired.DeepCopy()
+	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own what has no namespace
+		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{CanaryAnnotation: t.key()}))
+	} else {
+		obj.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion:         flaggerv1.SchemeGroupVersion.String(),
+			Kind:               flaggerv1.CanaryKind,
+			Name:               t.Canary.Name,
+			UID:                t.Canary.UID,
+			Controller:         ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
+		}})
+	}
+	return a.Client.Create(ctx, obj, a.createOptions()...)
+}
+
+func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Unstructured) (bool, error) {
+	difference, err := difference(existing, desired)
+	if err != nil || difference == nil {
+		return false, err
+	}
+	obj := existing.DeepCopy() // takes the answer; what the cache gave is not ours
+	return true, a.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
+}
+
+// difference is the merge patch that makes desired of existing, for that resourceVersion only; nil when there is none.
+func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
+	from, err := json.Marshal(existing.Object)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(desired.Object)
+	if err != nil {
+		return nil, err
+	}
+	text, err := jsonpatch.CreateMergePatch(from, to)
+	if err != nil {
+		return nil, err
+	}
+	var patch map[string]any
+	if err := utiljson.Unmarshal(text, &patch); err != nil { // keeps integers as they are
+		return nil, err
+	}
+	if len(patch) == 0 {
+		return nil, nil
+	}
+	metadata, ok := patch["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = existing.GetResourceVersion()
+	return json.Marshal(patch)
+}
+
+// delete removes what was made for the release, and never anything else, whatever a renderer wants.
+func (a *Applier) delete(ctx context.Context, t Target, ref Ref, existing *unstructured.Unstructured) (bool, error) {
+	if !ref.Owned || !made(t, existing) {
+		return false, Refuse(ErrForeign, "%s was not made for Canary %s", ref, t.key())
+	}
+	if existing.GetDeletionTimestamp() != nil {
+		return false, nil
+	}
+	uid, version := existing.GetUID(), existing.GetResourceVersion()
+	err := a.Client.Delete(ctx, existing.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (a *Applier) createOptions() []client.CreateOption {
+	if a.FieldOwner == "" {
+		return nil
+	}
+	return []client.CreateOption{client.FieldOwner(a.FieldOwner)}
+}
+
+func (a *Applier) patchOptions() []client.PatchOption {
+	if a.FieldOwner == "" {
+		return nil
+	}
+	return []client.PatchOption{client.FieldOwner(a.FieldOwner)}
+}
+
+// failed says what went wrong in the words that users of Flagger search for. Where a route has several objects, the
+// text begins with the one that was worked on.
+func failed(refs []Ref, ref Ref, verb string, err error) error {
+	if meta.IsNoMatchError(err) {
+		return Refuse(ErrNotInstalled, "%s is not known to this cluster: install its definition (%s, %s), or choose another spec.provider",
+			ref.GVK.Kind, ref.GVK.Group, ref.GVK.Version)
+	}
+	if len(refs) > 1 {
+		return fmt.Errorf("reconcile%s failed: %s %s error: %w", ref.GVK.Kind, ref, verb, err)
+	}
+	return fmt.Errorf("%s %s error: %w", ref, verb, err)
+}

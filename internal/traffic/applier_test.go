@@ -1,0 +1,388 @@
+package traffic_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+)
+
+// cluster is a fake API server that counts what is written to it.
+type cluster struct {
+	client.Client
+	writes []string
+	// fail, when set, is the answer to a call of that verb and kind, as in "create VirtualService".
+	fail map[string]error
+}
+
+func newCluster(objs ...client.Object) *cluster {
+	scheme := runtime.NewScheme()
+	for gvk, list := range map[schema.GroupVersionKind]string{
+		{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}:  "VirtualServiceList",
+		{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}: "DestinationRuleList",
+		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}:      "HTTPRouteList",
+	} {
+		scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(list), &unstructured.UnstructuredList{})
+	}
+	c := &cluster{fail: map[string]error{}}
+	answer := func(verb string, obj client.Object) error {
+		call := verb + " " + obj.GetObjectKind().GroupVersionKind().Kind
+		if verb != "get" {
+			c.writes = append(c.writes, call)
+		}
+		return c.fail[call]
+	}
+	c.Client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := answer("get", obj); err != nil {
+				return err
+			}
+			return w.Get(ctx, key, obj, opts...)
+		},
+		Create: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := answer("create", obj); err != nil {
+				return err
+			}
+			return w.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := answer("patch", obj); err != nil {
+				return err
+			}
+			return w.Patch(ctx, obj, patch, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := answer("delete", obj); err != nil {
+				return err
+			}
+			return w.Delete(ctx, obj, opts...)
+		},
+	})
+	return c
+}
+
+func (c *cluster) wrote() []string {
+	out := c.writes
+	c.writes = nil
+	return out
+}
+
+func (c *cluster) get(t *testing.T, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	group := "networking.istio.io/v1beta1"
+	if kind == "HTTPRoute" {
+		group = "gateway.networking.k8s.io/v1"
+	}
+	obj.SetAPIVersion(group)
+	obj.SetKind(kind)
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "web", Name: name}, obj); err != nil {
+		t.Fatalf("get %s %s: %v", kind, name, err)
+	}
+	return obj
+}
+
+func cart() traffic.Target {
+	c := &flaggerv1.Canary{}
+	c.Name, c.Namespace, c.UID = "cart", "web", "0d3a5fd7-uid"
+	c.Spec.TargetRef.Name = "cart"
+	c.Spec.Service.Port = 80
+	c.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge"}}
+	return traffic.TargetOf(c, "istio", "app")
+}
+
+func usersService() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.istio.io/v1beta1", "kind": "VirtualService",
+		"metadata": map[string]any{"name": "cart", "namespace": "web", "labels": map[string]any{"mine": "yes"}},
+		"spec": map[string]any{
+			"hosts": []any{"cart"}, "exportTo": []any{"."},
+			"http": []any{map[string]any{"route": []any{map[string]any{"destination": map[string]any{"host": "cart"}}}}},
+		},
+	}}
+}
+
+func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
+	c := newCluster()
+	a := &traffic.Applier{Client: c, FieldOwner: "serin"}
+	steps := []struct {
+		route release.Route
+		want  []string
+	}{
+		{release.Route{}, []string{"create DestinationRule", "create DestinationRule", "create VirtualService"}},
+		{release.Route{}, nil},
+		{release.Route{Canary: 20}, []string{"patch VirtualService"}},
+		{release.Route{Canary: 20}, nil},
+		{release.Route{}, []string{"patch VirtualService"}},
+	}
+	for i, step := range steps {
+		changed, err := a.Apply(t.Context(), istio.New(), cart(), step.route)
+		if err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if wrote := c.wrote(); !cmp.Equal(wrote, step.want) || changed != (len(step.want) > 0) {
+			t.Errorf("step %d to %s: wrote %v, changed %v; want %v", i, step.route, wrote, changed, step.want)
+		}
+		seen, err := a.Observe(t.Context(), istio.New(), cart())
+		if err != nil || seen.Route.Canary != step.route.Canary {
+			t.Errorf("step %d: observed %+v, error %v", i, seen, err)
+		}
+	}
+	want := []metav1.OwnerReference{{
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "0d3a5fd7-uid",
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}
+	if diff := cmp.Diff(want, c.get(t, "VirtualService", "cart").GetOwnerReferences()); diff != "" {
+		t.Errorf("owner (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
+	c := newCluster()
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
+		t.Fatal(err)
+	}
+	stale := &staleOnce{cluster: c, served: c.get(t, "VirtualService", "cart")}
+	foreign := c.get(t, "VirtualService", "cart")
+	foreign.SetLabels(map[string]string{"by": "somebody"})
+	if err := c.Update(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	_, err := (&traffic.Applier{Client: stale}).Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20})
+	if !apierrors.IsConflict(err) {
+		t.Fatalf("apply over a stale object: got %v, want a conflict", err)
+	}
+	if got := c.get(t, "VirtualService", "cart").GetLabels()["by"]; got != "somebody" {
+		t.Errorf("label of somebody else is %q", got)
+	}
+}
+
+// staleOnce serves an old version of one object, as a cache does that is behind.
+type staleOnce struct {
+	*cluster
+	served *unstructured.Unstructured
+}
+
+func (s *staleOnce) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if u, ok := obj.(*unstructured.Unstructured); ok && u.GetKind() == s.served.GetKind() {
+		s.served.DeepCopyInto(u)
+		return nil
+	}
+	return s.cluster.Get(ctx, key, obj, opts...)
+}
+
+func TestTakeOverAndGiveBack(t *testing.T) {
+	c := newCluster(usersService())
+	before := c.get(t, "VirtualService", "cart")
+	a := &traffic.Applier{Client: c}
+	for _, weight := range []int{0, 30, 0} {
+		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: weight}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := c.get(t, "VirtualService", "cart")
+	if len(taken.GetOwnerReferences()) > 0 {
+		t.Errorf("an adopted object got an owner, and would be collected with it")
+	}
+	if taken.GetAnnotations()[traffic.OriginalAnnotation] == "" {
+		t.Errorf("the original was not noted")
+	}
+	c.wrote()
+	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"patch VirtualService"}, c.wrote()); diff != "" {
+		t.Errorf("restore wrote (-want +got):\n%s", diff)
+	}
+	after := c.get(t, "VirtualService", "cart")
+	after.SetResourceVersion(before.GetResourceVersion())
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("given back (-before +after):\n%s", diff)
+	}
+	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
+		t.Errorf("restored again: error %v", err)
+	}
+}
+
+func TestRestoreOfWhatIsGoneIsDone(t *testing.T) {
+	c := newCluster()
+	if err := (&traffic.Applier{Client: c}).Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
+		t.Errorf("restore of nothing: error %v", err)
+	}
+}
+
+func TestRestoreSaysWhatItDoesNotKnow(t *testing.T) {
+	users := usersService()
+	users.SetAnnotations(map[string]string{"kustomize.toolkit.fluxcd.io/reconcile": "disabled"})
+	c := newCluster(users)
+	if err := (&traffic.Applier{Client: c}).Restore(t.Context(), istio.New(), cart()); !errors.Is(err, traffic.ErrNoOriginal) {
+		t.Errorf("restore: got %v, want ErrNoOriginal", err)
+	}
+}
+
+func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
+	c := newCluster(usersService())
+	a := &traffic.Applier{Client: c, NoOwnerReferences: true}
+	for range 2 {
+		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rule := c.get(t, "DestinationRule", "cart-canary")
+	if rule.GetAnnotations()[traffic.CanaryAnnotation] != "web/cart" || len(rule.GetOwnerReferences()) > 0 {
+		t.Errorf("marks of what was made: %v, owners %v", rule.GetAnnotations(), rule.GetOwnerReferences())
+	}
+	if _, noted := rule.GetAnnotations()[traffic.OriginalAnnotation]; noted {
+		t.Errorf("what was made for the release was taken for the user's")
+	}
+	c.wrote()
+	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"delete DestinationRule", "delete DestinationRule", "patch VirtualService"}
+	if diff := cmp.Diff(want, c.wrote()); diff != "" {
+		t.Errorf("restore wrote (-want +got):\n%s", diff)
+	}
+}
+
+func TestStrangersAreLeftAlone(t *testing.T) {
+	theirs := usersService()
+	theirs.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: ptr.To(true),
+	}})
+	c := newCluster(theirs)
+	a := &traffic.Applier{Client: c}
+	_, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{})
+	if !errors.Is(err, traffic.ErrForeign) {
+		t.Errorf("apply: got %v, want ErrForeign", err)
+	}
+	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
+		t.Errorf("restore: %v", err)
+	}
+	if wrote := c.wrote(); len(wrote) > 0 {
+		t.Errorf("wrote %v", wrote)
+	}
+}
+
+// TestErrorTexts has the texts that users of Flagger know (canary.md, 9.2).
+func TestErrorTexts(t *testing.T) {
+	cause := errors.New("no answer")
+	missing := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}}
+	for _, tt := range []struct {
+		name     string
+		renderer traffic.Renderer
+		fail     map[string]error
+		change   func(*flaggerv1.Canary)
+		text     string
+		is       error
+	}{
+		{
+			"get of one object", gatewayapi.New(gatewayapi.V1), map[string]error{"get HTTPRoute": cause}, nil,
+			"HTTPRoute cart.web get query error: no answer", cause,
+		},
+		{
+			"create of one object", gatewayapi.New(gatewayapi.V1), map[string]error{"create HTTPRoute": cause}, nil,
+			"HTTPRoute cart.web create error: no answer", cause,
+		},
+		{
+			"create of one of several", istio.New(), map[string]error{"create DestinationRule": cause}, nil,
+			"reconcileDestinationRule failed: DestinationRule cart-canary.web create error: no answer", cause,
+		},
+		{
+			"update of one of several", istio.New(), map[string]error{"patch VirtualService": cause}, nil,
+			"reconcileVirtualService failed: VirtualService cart.web update error: no answer", cause,
+		},
+		{
+			"delegation", istio.New(), nil,
+			func(c *flaggerv1.Canary) { c.Spec.Service.Delegation, c.Spec.Service.Hosts = true, []string{"a"} },
+			"reconcileVirtualService failed: VirtualService cart.web cannot have hosts and gateways when delegation enabled",
+			traffic.ErrInvalid,
+		},
+		{
+			"no gateway", gatewayapi.New(gatewayapi.V1), nil, func(c *flaggerv1.Canary) { c.Spec.Service.GatewayRefs = nil },
+			"GatewayRefs must be specified when using Gateway API as a provider.", traffic.ErrInvalid,
+		},
+		{
+			"a kind that is not there", gatewayapi.New(gatewayapi.V1), map[string]error{"get HTTPRoute": missing}, nil,
+			"HTTPRoute is not known to this cluster: install its definition (gateway.networking.k8s.io, v1), or choose another spec.provider",
+			traffic.ErrNotInstalled,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(usersService())
+			if tt.fail != nil {
+				c.fail = tt.fail
+			}
+			target := cart()
+			if tt.change != nil {
+				tt.change(target.Canary)
+			}
+			_, err := (&traffic.Applier{Client: c}).Apply(t.Context(), tt.renderer, target, release.Route{})
+			if err == nil || err.Error() != tt.text || !errors.Is(err, tt.is) {
+				t.Errorf("got  %v\nwant %s", err, tt.text)
+			}
+		})
+	}
+}
+
+func TestAnOriginalThatIsTooLarge(t *testing.T) {
+	large := usersService()
+	if err := unstructured.SetNestedField(large.Object, strings.Repeat("x", 70_000), "spec", "note"); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("is refused where it has to be given back", func(t *testing.T) {
+		target := cart()
+		target.Canary.Spec.RevertOnDeletion = true
+		_, err := (&traffic.Applier{Client: newCluster(large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{})
+		if !errors.Is(err, traffic.ErrInvalid) {
+			t.Errorf("got %v, want ErrInvalid", err)
+		}
+	})
+	t.Run("is not noted otherwise", func(t *testing.T) {
+		c := newCluster(large.DeepCopy())
+		if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, noted := c.get(t, "VirtualService", "cart").GetAnnotations()[traffic.OriginalAnnotation]; noted {
+			t.Errorf("the original was noted")
+		}
+	})
+}
+
+// greedy wants everything gone.
+type greedy struct{ istio.Renderer }
+
+func (greedy) Render(traffic.Target, release.Route, []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	return make([]*unstructured.Unstructured, 3), nil
+}
+
+func TestWhatIsNotOfTheReleaseIsNeverDeleted(t *testing.T) {
+	c := newCluster(usersService())
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}); !errors.Is(err, traffic.ErrForeign) {
+		t.Errorf("delete the user's object: got %v, want ErrForeign", err)
+	}
+	if wrote := c.wrote(); len(wrote) > 0 {
+		t.Errorf("wrote %v", wrote)
+	}
+}

@@ -1,0 +1,146 @@
+package traffic
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Matches are the requests that spec.analysis.match limits the canary to; nil when it limits nothing.
+func Matches(c *flaggerv1.Canary) []release.Match {
+	analysis := analysisOf(c)
+	if analysis == nil || len(analysis.Match) == 0 {
+		return nil
+	}
+	out := make([]release.Match, 0, len(analysis.Match))
+	for _, m := range analysis.Match {
+		match := release.Match{SourceLabels: m.SourceLabels}
+		if len(m.Headers) > 0 {
+			match.Headers = make(map[string]release.StringMatch, len(m.Headers))
+			for name, h := range m.Headers {
+				match.Headers[name] = release.StringMatch{Exact: h.Exact, Prefix: h.Prefix, Suffix: h.Suffix, Regex: h.Regex}
+			}
+		}
+		if len(m.QueryParams) > 0 {
+			match.QueryParams = make(map[string]release.StringMatch, len(m.QueryParams))
+			for name, q := range m.QueryParams {
+				match.QueryParams[name] = release.StringMatch{Exact: q.Exact, Prefix: q.Prefix, Regex: q.Regex}
+			}
+		}
+		out = append(out, match)
+	}
+	return out
+}
+
+const (
+	// defaultMaxAge of the canary's cookie, in seconds.
+	defaultMaxAge = 86400
+	// defaultInterval of an analysis that names none.
+	defaultInterval = time.Minute
+)
+
+// Sticky are the cookies that a status keeps, with the attributes that the spec asks for; nil without session affinity
+// and as long as no cookie was ever made. Values are made by whoever writes the status, so that rendering stays a
+// function of what is stored.
+//
+// A cookie without a name, which Flagger wrote where no name was given, is none.
+func Sticky(c *flaggerv1.Canary, status flaggerv1.CanaryStatus) *release.Sticky {
+	analysis := analysisOf(c)
+	if analysis == nil || analysis.SessionAffinity == nil {
+		return nil
+	}
+	affinity := analysis.SessionAffinity
+	maxAge := affinity.MaxAge
+	if maxAge == 0 {
+		maxAge = defaultMaxAge
+	}
+	sticky := &release.Sticky{
+		Canary:   cookie(affinity, status.SessionAffinityCookie, maxAge),
+		Previous: cookie(affinity, status.PreviousSessionAffinityCookie, -1),
+	}
+	if affinity.PrimaryCookieName != "" {
+		// Clients of the primary are drawn anew after an interval, else none of them would ever see the canary.
+		sticky.Primary = cookie(affinity, status.PrimarySessionAffinityCookie, intervalSeconds(analysis.Interval))
+	}
+	if sticky.Canary.Name == "" && sticky.Primary.Name == "" && sticky.Previous.Name == "" {
+		return nil
+	}
+	return sticky
+}
+
+func cookie(affinity *flaggerv1.SessionAffinity, stored string, maxAge int) release.Cookie {
+	name, value, ok := strings.Cut(stored, "=")
+	if !ok || name == "" {
+		return release.Cookie{}
+	}
+	return release.Cookie{
+		Name: name, Value: value, MaxAge: maxAge,
+		Domain: affinity.Domain, Path: affinity.Path, SameSite: affinity.SameSite,
+		HTTPOnly: affinity.HTTPOnly, Secure: affinity.Secure, Partitioned: affinity.Partitioned,
+	}
+}
+
+func intervalSeconds(interval string) int {
+	d, err := time.ParseDuration(interval)
+	if err != nil || d <= 0 {
+		d = defaultInterval
+	}
+	return int(math.Ceil(d.Seconds())) // never 0, which would take the cookie back
+}
+
+// SetCookie is the value of the header Set-Cookie, attributes in the order of Flagger's, so that a route that Flagger
+// left is not written again. A negative MaxAge takes the cookie back.
+func SetCookie(c release.Cookie) string {
+	var b strings.Builder
+	b.WriteString(c.Name + "=" + c.Value + "; Max-Age=" + strconv.Itoa(c.MaxAge))
+	attribute := func(name, value string) {
+		if value != "" {
+			b.WriteString("; " + name + "=" + value)
+		}
+	}
+	flag := func(name string, on bool) {
+		if on {
+			b.WriteString("; " + name)
+		}
+	}
+	attribute("Domain", c.Domain)
+	flag("HttpOnly", c.HTTPOnly)
+	flag("Partitioned", c.Partitioned)
+	attribute("Path", c.Path)
+	attribute("SameSite", c.SameSite)
+	flag("Secure", c.Secure)
+	return b.String()
+}
+
+// CookiePattern is the regular expression that a header Cookie with this cookie matches as a whole.
+func CookiePattern(c release.Cookie) string {
+	return ".*" + regexp.QuoteMeta(c.Name) + ".*" + regexp.QuoteMeta(c.Value) + ".*"
+}
+
+// TakenBack is the cookie that a route without traffic to the canary takes from clients, and whether there is one. A
+// status that still has the cookie of the run that is being taken back stands for the status that will have it as the
+// previous one: effects come before status.
+func TakenBack(s *release.Sticky) (release.Cookie, bool) {
+	if s == nil {
+		return release.Cookie{}, false
+	}
+	c := s.Previous
+	if s.Canary.Name != "" {
+		c = s.Canary
+	}
+	c.MaxAge = -1
+	return c, c.Name != ""
+}
+
+// analysisOf is what old manifests call canaryAnalysis, where there is no analysis.
+func analysisOf(c *flaggerv1.Canary) *flaggerv1.CanaryAnalysis {
+	if c.Spec.Analysis != nil {
+		return c.Spec.Analysis
+	}
+	return c.Spec.CanaryAnalysis
+}

@@ -1,0 +1,183 @@
+package traffic
+
+import (
+	"fmt"
+	"strings"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Features are what a provider can do. Without any of them it can still switch all traffic at once, or leave it where
+// it is, which is all that a blue/green release needs.
+type Features struct {
+	Weights        bool // a share of the requests
+	Matches        bool // only requests with certain headers
+	QueryParams    bool // only requests with certain query parameters
+	SourceLabels   bool // only requests of clients with certain labels
+	Mirror         bool // copies of requests while a blue/green release is tested
+	WeightedMirror bool // copies of requests before the first weight
+	MirrorPercent  bool // copies of a share of the requests
+	Sticky         bool // a cookie that keeps clients on the canary
+	PrimarySticky  bool // a cookie that keeps clients on the stable side
+	Others         bool // weights of further destinations
+	MaxWeight      bool // weights that add up to something else than 100
+	HeaderRoutes   bool // managed routes by header
+	MirrorRoutes   bool // managed routes that mirror
+	Confirms       bool // says whether it serves the route
+}
+
+// feature is one row of the list that refusals and documentation share.
+type feature struct {
+	title    string // as the documentation heads its column
+	declared func(Features) bool
+	used     func(Target, release.Route) bool
+	remedy   string // what is wrong and what to do, after "provider X cannot"
+}
+
+// catalogue lists the features in the order of the documentation. It is never changed.
+var catalogue = []feature{
+	{
+		"weights", func(f Features) bool { return f.Weights },
+		func(_ Target, r release.Route) bool { return r.Canary != 0 && r.Canary != totalOf(r) },
+		"send a share of the requests to the canary: use spec.analysis.iterations",
+	},
+	{
+		"A/B by header", func(f Features) bool { return f.Matches },
+		func(_ Target, r release.Route) bool { return len(r.Matches) > 0 },
+		"send only matching requests to the canary, and would send all: remove spec.analysis.match",
+	},
+	{
+		"… by query", func(f Features) bool { return f.QueryParams },
+		anyMatch(func(m release.Match) bool { return len(m.QueryParams) > 0 }),
+		"match query parameters: remove queryParams from spec.analysis.match",
+	},
+	{
+		"… by source labels", func(f Features) bool { return f.SourceLabels },
+		anyMatch(func(m release.Match) bool { return len(m.SourceLabels) > 0 }),
+		"match labels of clients: remove sourceLabels from spec.analysis.match",
+	},
+	{
+		"mirror in blue/green", func(f Features) bool { return f.Mirror },
+		func(t Target, r release.Route) bool { return r.Mirror.On && iterates(t) },
+		"mirror requests: remove spec.analysis.mirror",
+	},
+	{
+		"mirror before weights", func(f Features) bool { return f.WeightedMirror },
+		func(t Target, r release.Route) bool { return r.Mirror.On && !iterates(t) },
+		"mirror requests before the first weight: remove spec.analysis.mirror, or use spec.analysis.iterations where it can mirror then",
+	},
+	{
+		"mirror a share", func(f Features) bool { return f.MirrorPercent },
+		func(_ Target, r release.Route) bool { return r.Mirror.On && r.Mirror.Percent != 0 },
+		"mirror a share of the requests: remove spec.analysis.mirrorWeight",
+	},
+	{
+		"session affinity", func(f Features) bool { return f.Sticky },
+		func(_ Target, r release.Route) bool { return r.Sticky != nil },
+		"keep clients on one side: remove spec.analysis.sessionAffinity",
+	},
+	{
+		"… of the primary", func(f Features) bool { return f.PrimarySticky },
+		func(_ Target, r release.Route) bool { return r.Sticky != nil && r.Sticky.Primary.Name != "" },
+		"keep clients on the primary: remove spec.analysis.sessionAffinity.primaryCookieName",
+	},
+	{
+		"experiments", func(f Features) bool { return f.Others },
+		func(_ Target, r release.Route) bool { return len(r.Others) > 0 },
+		"send requests to further destinations: remove the weights of experiments",
+	},
+	{
+		"max weight", func(f Features) bool { return f.MaxWeight },
+		func(_ Target, r release.Route) bool { return totalOf(r) != release.Total },
+		"use weights that do not add up to 100: remove maxTrafficWeight",
+	},
+	{
+		"header routes", func(f Features) bool { return f.HeaderRoutes },
+		func(_ Target, r release.Route) bool { return len(r.HeaderRoutes) > 0 },
+		"manage routes by header: remove the steps setHeaderRoute",
+	},
+	{
+		"mirror routes", func(f Features) bool { return f.MirrorRoutes },
+		func(_ Target, r release.Route) bool { return len(r.MirrorRoutes) > 0 },
+		"manage routes that mirror: remove the steps setMirrorRoute",
+	},
+	{
+		"confirms", func(f Features) bool { return f.Confirms },
+		func(Target, release.Route) bool { return false }, // nothing that a route could ask for
+		"",
+	},
+}
+
+// Check refuses a route that asks for more than was declared, with ErrUnsupported, and one that says nothing a router
+// could do. Every Render begins with it.
+func (f Features) Check(t Target, r release.Route) error {
+	if r.Canary < 0 || r.Stable() < 0 {
+		return fmt.Errorf("route %q of %s.%s: weights are between 0 and %d and add up to it", r, t.Apex, t.Namespace, totalOf(r))
+	}
+	for _, x := range catalogue {
+		if x.used(t, r) && !x.declared(f) {
+			return Refuse(ErrUnsupported, "provider %s cannot %s, or choose another provider", t.Provider, x.remedy)
+		}
+	}
+	if r.Mirror.On && len(r.Matches) > 0 {
+		return Refuse(ErrUnsupported, "spec.analysis has match and mirror: an A/B test does not mirror; remove one of them")
+	}
+	return nil
+}
+
+// FeatureTable is the list of what each provider can do, as a table in Markdown.
+func FeatureTable(registry *Registry) string {
+	var b strings.Builder
+	b.WriteString("| provider |")
+	for _, x := range catalogue {
+		b.WriteString(" " + x.title + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(catalogue)) + "\n")
+	row := func(name string, f Features) {
+		b.WriteString("| " + name + " |")
+		for _, x := range catalogue {
+			if x.declared(f) {
+				b.WriteString(" yes |")
+			} else {
+				b.WriteString(" – |")
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, name := range registry.Names() {
+		renderer, _ := registry.For(name)
+		plain := TargetOf(&flaggerv1.Canary{}, name, "")
+		row("`"+name+"`", renderer.Features(plain))
+
+		c := &flaggerv1.Canary{}
+		c.Spec.Service.AppProtocol = "tcp"
+		if tcp := renderer.Features(TargetOf(c, name, "")); tcp != renderer.Features(plain) {
+			row("`"+name+"`, appProtocol `tcp`", tcp)
+		}
+	}
+	return b.String()
+}
+
+func totalOf(r release.Route) int {
+	if r.Total == 0 {
+		return release.Total
+	}
+	return r.Total
+}
+
+func anyMatch(holds func(release.Match) bool) func(Target, release.Route) bool {
+	return func(_ Target, r release.Route) bool {
+		for _, m := range r.Matches {
+			if holds(m) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func iterates(t Target) bool {
+	analysis := analysisOf(t.Canary)
+	return analysis != nil && analysis.Iterations > 0
+}

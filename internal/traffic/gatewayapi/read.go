@@ -1,0 +1,151 @@
+package gatewayapi
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// Read takes the weights from the last rule that names the canary: the weighted one comes after those for cookies. Two
+// weights of 0 are a canary without traffic.
+func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	obj := existing[0]
+	if obj == nil {
+		return out, nil
+	}
+	ref := r.Refs(t)[0]
+	rules, _, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
+	if err != nil {
+		return out, fmt.Errorf("read %s: %w", ref, err)
+	}
+	for _, rule := range traffic.Maps(rules) {
+		primary, canary, named, err := weights(t, rule)
+		if err != nil {
+			return out, fmt.Errorf("read %s: spec.rules: %w", ref, err)
+		}
+		if named {
+			out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
+		}
+		for _, filter := range traffic.Maps(rule["filters"]) {
+			if to, ok, _ := unstructured.NestedMap(filter, "requestMirror", "backendRef"); ok && isService(to, t.CanaryService) {
+				out.Route.Mirror.On = true
+			}
+		}
+	}
+	if !out.Found {
+		return traffic.Observed{Confirmed: traffic.CannotTell}, nil
+	}
+	out.Confirmed, out.Reason, err = confirmed(ref, obj)
+	return out, err
+}
+
+func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesCanary bool, err error) {
+	for _, ref := range traffic.Maps(rule["backendRefs"]) {
+		toPrimary, toCanary := isService(ref, t.Primary), isService(ref, t.CanaryService)
+		if !toPrimary && !toCanary {
+			continue
+		}
+		weight := 1.0 // the default of the API
+		if value := ref["weight"]; value != nil {
+			if weight, err = traffic.Number(value); err != nil || weight < 0 {
+				return 0, 0, false, fmt.Errorf("the weight of %v is %v, which is not a number from 0", ref["name"], value)
+			}
+		}
+		if toPrimary {
+			primary = int(weight)
+		} else {
+			canary, namesCanary = int(weight), true
+		}
+	}
+	return primary, canary, namesCanary, nil
+}
+
+// confirmed asks every parent whether it accepted the route as it is now. Where one of them says nothing (a mesh that
+// does not report, a gateway that has not come to it), nobody can tell.
+func confirmed(ref traffic.Ref, obj *unstructured.Unstructured) (traffic.Confirmation, string, error) {
+	// Only what is read here goes through typed structs; the object itself never does.
+	var route struct {
+		Spec   gatewayv1.CommonRouteSpec `json:"spec"`
+		Status gatewayv1.RouteStatus     `json:"status"`
+	}
+	partial := map[string]any{"spec": map[string]any{}, "status": map[string]any{}}
+	for _, path := range [][]string{{"spec", "parentRefs"}, {"status", "parents"}} {
+		value, found, err := unstructured.NestedFieldCopy(obj.Object, path...)
+		if err != nil {
+			return traffic.CannotTell, "", fmt.Errorf("read %s: %w", ref, err)
+		}
+		if found {
+			partial[path[0]].(map[string]any)[path[1]] = value
+		}
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(partial, &route); err != nil {
+		return traffic.CannotTell, "", fmt.Errorf("read %s: %w", ref, err)
+	}
+
+	all := len(route.Spec.ParentRefs) > 0
+	for _, parent := range route.Spec.ParentRefs {
+		accepted := false
+		for _, status := range route.Status.Parents {
+			if keyOf(status.ParentRef, obj.GetNamespace()) != keyOf(parent, obj.GetNamespace()) {
+				continue
+			}
+			condition := acceptance(status.Conditions)
+			if condition == nil {
+				continue
+			}
+			if condition.Status != metav1.ConditionTrue || condition.ObservedGeneration < obj.GetGeneration() {
+				return traffic.ConfirmedNo, fmt.Sprintf(
+					"%s parent %s is not ready (status: %s, observed generation: %d, current generation: %d)",
+					ref, parent.Name, condition.Status, condition.ObservedGeneration, obj.GetGeneration()), nil
+			}
+			accepted = true
+		}
+		all = all && accepted
+	}
+	if !all {
+		return traffic.CannotTell, "", nil
+	}
+	return traffic.ConfirmedYes, "", nil
+}
+
+func acceptance(conditions []metav1.Condition) *metav1.Condition {
+	for i := range conditions {
+		if conditions[i].Type == string(gatewayv1.RouteConditionAccepted) {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// parentKey is a reference to a parent with the defaults of the API in it: controllers write them into the status, or
+// leave them out.
+type parentKey struct {
+	group, kind, namespace, name, section string
+	port                                  int32
+}
+
+func keyOf(ref gatewayv1.ParentReference, namespace string) parentKey {
+	key := parentKey{group: gatewayv1.GroupName, kind: "Gateway", namespace: namespace, name: string(ref.Name)}
+	if ref.Group != nil {
+		key.group = string(*ref.Group)
+	}
+	if ref.Kind != nil {
+		key.kind = string(*ref.Kind)
+	}
+	if ref.Namespace != nil {
+		key.namespace = string(*ref.Namespace)
+	}
+	if ref.SectionName != nil {
+		key.section = string(*ref.SectionName)
+	}
+	if ref.Port != nil {
+		key.port = *ref.Port
+	}
+	return key
+}

@@ -1,0 +1,300 @@
+package gatewayapi
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// What of the spec is ours. Names of rules, retries and all else may be written by others.
+var (
+	specKeys = []string{"parentRefs", "hostnames", "rules"}
+	// ruleKeys are those of V1Beta1; V1 has timeouts as well.
+	ruleKeys    = []string{"matches", "filters", "backendRefs"}
+	backendKeys = []string{"group", "kind", "name", "namespace", "port", "weight", "filters"}
+)
+
+const (
+	serviceKind  = "Service"
+	cookieHeader = "Cookie"
+)
+
+// renderSpec writes into spec. Every default of the API is written out: a route that an API server completed is then
+// equal to what is wanted, and is not written again.
+func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[string]any) error {
+	service := t.Canary.Spec.Service
+	rules, err := r.renderRules(t, route)
+	if err != nil {
+		return err
+	}
+	values, err := traffic.Value(rules)
+	if err != nil {
+		return err
+	}
+	was := map[string][]map[string]any{} // by role, as several rules may have one
+	for _, rule := range traffic.Maps(spec["rules"]) {
+		was[role(t, rule)] = append(was[role(t, rule)], rule)
+	}
+	for _, rule := range traffic.Maps(values) {
+		if old := was[role(t, rule)]; len(old) > 0 {
+			r.carry(rule, old[0])
+			was[role(t, rule)] = old[1:]
+		}
+	}
+	want := map[string]any{"rules": values}
+	if want["parentRefs"], err = traffic.Value(parents(t)); err != nil {
+		return err
+	}
+	if len(service.Hosts) > 0 {
+		if want["hostnames"], err = traffic.Value(service.Hosts); err != nil {
+			return err
+		}
+	}
+	traffic.Own(spec, want, specKeys...)
+	return nil
+}
+
+func parents(t traffic.Target) []gatewayv1.ParentReference {
+	out := make([]gatewayv1.ParentReference, 0, len(t.Canary.Spec.Service.GatewayRefs))
+	for _, ref := range t.Canary.Spec.Service.GatewayRefs {
+		out = append(out, gatewayv1.ParentReference{
+			Group:       pointer[gatewayv1.Group](ref.Group, gatewayv1.GroupName),
+			Kind:        pointer[gatewayv1.Kind](ref.Kind, "Gateway"),
+			Namespace:   converted[gatewayv1.Namespace](ref.Namespace),
+			Name:        gatewayv1.ObjectName(ref.Name),
+			SectionName: converted[gatewayv1.SectionName](ref.SectionName),
+			Port:        ref.Port,
+		})
+	}
+	return out
+}
+
+// renderRules makes the rules, the more special before the more general. A rule that replaces a prefix may have one
+// match only, says the API; there, each match gets a rule of its own.
+func (r Renderer) renderRules(t traffic.Target, route release.Route) ([]gatewayv1.HTTPRouteRule, error) {
+	rules, err := r.rulesByRole(t, route)
+	if rewrite := t.Canary.Spec.Service.Rewrite; err != nil || rewrite == nil || rewrite.Type != string(gatewayv1.PrefixMatchHTTPPathModifier) {
+		return rules, err
+	}
+	var out []gatewayv1.HTTPRouteRule
+	for _, rule := range rules {
+		for _, match := range rule.Matches {
+			single := rule
+			single.Matches = []gatewayv1.HTTPRouteMatch{match}
+			out = append(out, single)
+		}
+	}
+	return out, nil
+}
+
+func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv1.HTTPRouteRule, error) {
+	base, err := r.baseRule(t)
+	if err != nil {
+		return nil, err
+	}
+	weighted := base
+	weighted.BackendRefs = split(t, route.Canary)
+	if route.Mirror.On {
+		weighted.Filters = append(slices.Clone(base.Filters), mirror(t))
+	}
+
+	switch {
+	case len(route.Matches) > 0: // A/B wins over affinity
+		if weighted.Matches, err = cross(t, route.Matches); err != nil {
+			return nil, err
+		}
+		rest := base
+		rest.BackendRefs = []gatewayv1.HTTPBackendRef{backend(t, t.Primary, release.Total)}
+		return []gatewayv1.HTTPRouteRule{weighted, rest}, nil
+	case route.Sticky != nil:
+		return stickyRules(t, route, base, weighted)
+	default:
+		return []gatewayv1.HTTPRouteRule{weighted}, nil
+	}
+}
+
+// stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
+// cookie is taken back from those who still have it.
+func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1.HTTPRouteRule) ([]gatewayv1.HTTPRouteRule, error) {
+	cookieRule := func(c release.Cookie, canary int) (gatewayv1.HTTPRouteRule, error) {
+		rule := base
+		rule.BackendRefs = split(t, canary)
+		var err error
+		rule.Matches, err = cross(t, []release.Match{{
+			Headers: map[string]release.StringMatch{cookieHeader: {Regex: traffic.CookiePattern(c)}},
+		}})
+		return rule, err
+	}
+	if route.Canary == 0 {
+		c, ok := traffic.TakenBack(route.Sticky)
+		if !ok {
+			return []gatewayv1.HTTPRouteRule{weighted}, nil
+		}
+		rule, err := cookieRule(c, 0)
+		rule.Filters = withSetCookie(base.Filters, c)
+		return []gatewayv1.HTTPRouteRule{rule, weighted}, err
+	}
+
+	var rules []gatewayv1.HTTPRouteRule
+	if c := route.Sticky.Canary; c.Name != "" {
+		rule, err := cookieRule(c, release.Total)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, rule)
+		weighted.BackendRefs[1].Filters = withSetCookie(nil, c)
+	}
+	if c := route.Sticky.Primary; c.Name != "" {
+		rule, err := cookieRule(c, 0)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, rule)
+		weighted.BackendRefs[0].Filters = withSetCookie(nil, c)
+	}
+	return append(rules, weighted), nil
+}
+
+// baseRule is what all rules share, whoever they are for.
+func (r Renderer) baseRule(t traffic.Target) (gatewayv1.HTTPRouteRule, error) {
+	service := t.Canary.Spec.Service
+	var rule gatewayv1.HTTPRouteRule
+	var err error
+	if rule.Matches, err = serviceMatches(t); err != nil {
+		return rule, err
+	}
+	if rule.Filters, err = r.filters(t); err != nil {
+		return rule, err
+	}
+	if r.version == V1 && (service.Timeout != "" || service.BackendTimeout != "") {
+		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{
+			Request:        duration(service.Timeout),
+			BackendRequest: duration(service.BackendTimeout),
+		}
+	}
+	return rule, nil
+}
+
+func duration(text string) *gatewayv1.Duration {
+	if text == "" {
+		return nil
+	}
+	d := gatewayv1.Duration(text)
+	return &d
+}
+
+// split shares requests between primary and canary, in this order.
+func split(t traffic.Target, canary int) []gatewayv1.HTTPBackendRef {
+	return []gatewayv1.HTTPBackendRef{backend(t, t.Primary, release.Total-canary), backend(t, t.CanaryService, canary)}
+}
+
+func backend(t traffic.Target, name string, weight int) gatewayv1.HTTPBackendRef {
+	w := int32(weight) // #nosec G115 -- 0 to 100
+	return gatewayv1.HTTPBackendRef{BackendRef: gatewayv1.BackendRef{BackendObjectReference: address(t, name), Weight: &w}}
+}
+
+func address(t traffic.Target, name string) gatewayv1.BackendObjectReference {
+	group, kind := gatewayv1.Group(""), gatewayv1.Kind(serviceKind)
+	port := gatewayv1.PortNumber(t.Canary.Spec.Service.Port)
+	return gatewayv1.BackendObjectReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(name), Port: &port}
+}
+
+// carry keeps what somebody added to the rule.
+func (r Renderer) carry(rule, was map[string]any) {
+	known := ruleKeys
+	if r.version == V1 {
+		known = append(slices.Clone(known), "timeouts")
+	}
+	traffic.Carry(rule, was, known...)
+	for _, ref := range traffic.Maps(rule["backendRefs"]) {
+		for _, before := range traffic.Maps(was["backendRefs"]) {
+			if ref["name"] == before["name"] {
+				traffic.Carry(ref, before, backendKeys...)
+			}
+		}
+	}
+}
+
+// role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty
+// for a rule that has nothing to do with the release.
+func role(t traffic.Target, rule map[string]any) string {
+	toCanary, toPrimary := false, false
+	for _, ref := range traffic.Maps(rule["backendRefs"]) {
+		toCanary = toCanary || isService(ref, t.CanaryService)
+		toPrimary = toPrimary || isService(ref, t.Primary)
+	}
+	if !toCanary && !toPrimary {
+		return ""
+	}
+	for _, m := range traffic.Maps(rule["matches"]) {
+		for _, header := range traffic.Maps(m["headers"]) {
+			if pattern, _, _ := unstructured.NestedString(header, "value"); header["name"] == cookieHeader {
+				return "cookie " + pattern
+			}
+		}
+	}
+	if toCanary {
+		return "weighted"
+	}
+	return "primary"
+}
+
+// isService says whether a reference is to the Service of that name; group and kind may be left out.
+func isService(ref map[string]any, name string) bool {
+	group, _ := ref["group"].(string)
+	kind, given := ref["kind"].(string)
+	return ref["name"] == name && group == "" && (!given || kind == serviceKind)
+}
+
+// specOf is the spec of an object, made where it is missing. It is not a copy.
+func specOf(obj *unstructured.Unstructured) map[string]any {
+	spec, ok := obj.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		obj.Object["spec"] = spec
+	}
+	return spec
+}
+
+// pointer is the given text, or the default of the API.
+func pointer[T ~string](given *string, otherwise T) *T {
+	if given == nil {
+		return &otherwise
+	}
+	return converted[T](given)
+}
+
+func converted[T ~string](given *string) *T {
+	if given == nil {
+		return nil
+	}
+	out := T(*given)
+	return &out
+}
+
+// mirrorFilter is one entry of spec.service.mirror, as it is written there.
+func mirrorFilter(ref flaggerv1.MirrorBackendReference) gatewayv1.HTTPRouteFilter {
+	return requestMirror(gatewayv1.BackendObjectReference{
+		Group:     pointer[gatewayv1.Group](ref.Group, ""),
+		Kind:      pointer[gatewayv1.Kind](ref.Kind, serviceKind),
+		Namespace: converted[gatewayv1.Namespace](ref.Namespace),
+		Name:      gatewayv1.ObjectName(ref.Name),
+		Port:      ref.Port,
+	})
+}
+
+func mirror(t traffic.Target) gatewayv1.HTTPRouteFilter {
+	return requestMirror(address(t, t.CanaryService))
+}
+
+func requestMirror(to gatewayv1.BackendObjectReference) gatewayv1.HTTPRouteFilter {
+	return gatewayv1.HTTPRouteFilter{
+		Type:          gatewayv1.HTTPRouteFilterRequestMirror,
+		RequestMirror: &gatewayv1.HTTPRequestMirrorFilter{BackendRef: to},
+	}
+}

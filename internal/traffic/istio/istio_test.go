@@ -1,0 +1,71 @@
+package istio_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/traffictest"
+)
+
+func TestContract(t *testing.T) {
+	admission := traffictest.NewAdmission(t, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")
+	t.Run("http", func(t *testing.T) {
+		traffictest.Run(t, istio.New(), traffictest.Options{Provider: "istio", Admission: admission, Canary: istioFields})
+	})
+	t.Run("tcp", func(t *testing.T) {
+		traffictest.Run(t, istio.New(), traffictest.Options{
+			Provider: "istio", Admission: admission,
+			Canary: func(t *rapid.T, c *flaggerv1.Canary) {
+				istioFields(t, c)
+				c.Spec.Service.AppProtocol = rapid.SampledFrom([]string{"tcp", "TCP"}).Draw(t, "protocol")
+			},
+		})
+	})
+}
+
+// istioFields adds what only Istio reads.
+func istioFields(t *rapid.T, c *flaggerv1.Canary) {
+	s := &c.Spec.Service
+	s.Gateways = rapid.SampledFrom([][]string{nil, {"mesh"}, {"infra/public"}, {"mesh", "infra/public"}}).Draw(t, "gateways")
+	if rapid.Bool().Draw(t, "policy") {
+		s.TrafficPolicy = policy(`{"loadBalancer":{"simple":"LEAST_REQUEST"},"connectionPool":{"http":{"http2MaxRequests":100}}}`)
+	}
+	if rapid.Bool().Draw(t, "delegation") {
+		s.Delegation, s.Hosts, s.Gateways = true, nil, nil
+	}
+}
+
+func TestGolden(t *testing.T) { traffictest.Golden(t, istio.New(), "istio", "testdata/golden") }
+
+// TestRecorded looks at routes that Flagger wrote: a few that are kept here, and all recordings where they are present.
+func TestRecorded(t *testing.T) {
+	compared := traffictest.Recorded(t, istio.New(), "istio",
+		[]string{"testdata/recorded", "../../../../shared/conformance/flagger"}, differences)
+	if compared < 8 {
+		t.Errorf("compared %d versions: where are the recordings?", compared)
+	}
+}
+
+var differences = differencesIn("VirtualService/cart", map[string]map[int]string{
+	"istio-ab-header-cookie": {1: "a sole destination has all the weight, not what the primary has in the other rule"},
+	"revert-on-deletion": {
+		0: "the user's own object", 1: keptMetadata, 2: keptMetadata, 3: keptMetadata, 4: "the user's own object again",
+	},
+	"revert-on-deletion-last-applied": {0: "the user's own object", 1: keptMetadata, 2: "the user's own object again"},
+	"service-drift":                   {1: "the user's edit", 2: "what was made for the release has no original"},
+})
+
+const keptMetadata = "the user's labels and annotations stay, and the original is noted in our own annotation"
+
+func differencesIn(object string, cases map[string]map[int]string) []traffictest.Difference {
+	var out []traffictest.Difference
+	for name, versions := range cases {
+		for version, why := range versions {
+			out = append(out, traffictest.Difference{Case: name, Object: object, Version: version, Why: why})
+		}
+	}
+	return out
+}

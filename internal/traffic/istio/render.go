@@ -1,0 +1,357 @@
+package istio
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// What of the specs is ours. Subsets, exportTo and all else may be written by others.
+var (
+	virtualServiceKeys  = []string{"hosts", "gateways", "http", "tcp"}
+	destinationRuleKeys = []string{"host", "trafficPolicy"}
+	ruleKeys            = []string{
+		"match", "rewrite", "timeout", "retries", "corsPolicy", "headers", "route", "mirror", "mirrorPercentage",
+	}
+	weightKeys      = []string{"destination", "weight", "headers"}
+	destinationKeys = []string{"host", "port"}
+)
+
+// cookieHeader is how the match of a session affinity rule names the header. Istio takes names in any case.
+const cookieHeader = "Cookie"
+
+func renderDestinationRule(t traffic.Target, ref traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	obj, err := traffic.Desired(t, ref, existing)
+	if err != nil {
+		return nil, err
+	}
+	want := map[string]any{"host": ref.Name}
+	if policy := t.Canary.Spec.Service.TrafficPolicy; policy != nil {
+		if want["trafficPolicy"], err = traffic.Value(policy); err != nil {
+			return nil, err
+		}
+	}
+	traffic.Own(specOf(obj), want, destinationRuleKeys...)
+	return obj, nil
+}
+
+func renderVirtualService(t traffic.Target, r release.Route, ref traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	service := t.Canary.Spec.Service
+	if service.Delegation && len(service.Hosts)+len(service.Gateways) > 0 {
+		return nil, traffic.Refuse(traffic.ErrInvalid,
+			"reconcileVirtualService failed: %s cannot have hosts and gateways when delegation enabled", ref)
+	}
+	obj, err := traffic.Desired(t, ref, existing)
+	if err != nil {
+		return nil, err
+	}
+	traffic.SetApexMetadata(t, obj)
+
+	spec := specOf(obj)
+	want := map[string]any{"hosts": []any{}}
+	if !service.Delegation {
+		want["hosts"] = hosts(t)
+		want["gateways"] = gateways(t)
+	}
+	ours, other := "http", "tcp"
+	if tcp(t) {
+		ours, other = other, ours
+	}
+	rules, err := renderRules(t, r)
+	if err != nil {
+		return nil, err
+	}
+	was := traffic.Maps(spec[ours])
+	for _, rule := range rules {
+		carry(t, rule, was)
+	}
+	want[ours] = traffic.List(rules)
+	if left := traffic.Maps(spec[other]); !slices.ContainsFunc(left, func(rule map[string]any) bool { return role(t, rule) != "" }) {
+		if value, ok := spec[other]; ok {
+			want[other] = value // routes of the other protocol that are not of this release
+		}
+	}
+	traffic.Own(spec, want, virtualServiceKeys...)
+	return obj, nil
+}
+
+func hosts(t traffic.Target) []any {
+	out := []any{}
+	for _, host := range t.Canary.Spec.Service.Hosts {
+		out = append(out, host)
+	}
+	if !slices.Contains(out, any(t.Apex)) && !slices.Contains(out, any("*")) {
+		out = append(out, t.Apex)
+	}
+	return out
+}
+
+func gateways(t traffic.Target) []any {
+	out := []any{}
+	for _, gateway := range t.Canary.Spec.Service.Gateways {
+		out = append(out, gateway)
+	}
+	if len(out) == 0 {
+		out = append(out, "mesh")
+	}
+	return out
+}
+
+// renderRules makes the rules, first match wins.
+func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
+	if tcp(t) {
+		return []map[string]any{tcpRule(t, r)}, nil
+	}
+	base, err := baseRule(t)
+	if err != nil {
+		return nil, err
+	}
+	weighted := maps.Clone(base)
+	weighted["route"] = split(t, r.Canary)
+
+	switch {
+	case len(r.Matches) > 0: // A/B wins over affinity
+		if weighted["match"], err = cross(t, r.Matches); err != nil {
+			return nil, err
+		}
+		rest := maps.Clone(base)
+		rest["route"] = []any{destination(t, t.Primary, release.Total)}
+		return []map[string]any{weighted, rest}, nil
+	case r.Sticky != nil:
+		return stickyRules(t, r, base, weighted)
+	}
+	if r.Mirror.On {
+		mirror(t, r.Mirror, weighted)
+	}
+	return []map[string]any{weighted}, nil
+}
+
+// stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
+// cookie is taken back from those who still have it.
+func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]any) ([]map[string]any, error) {
+	if r.Mirror.On {
+		mirror(t, r.Mirror, weighted)
+	}
+	var rules []map[string]any
+	cookieRule := func(c release.Cookie, canary int) error {
+		rule := maps.Clone(base)
+		var err error
+		rule["match"], err = cross(t, []release.Match{{
+			Headers: map[string]release.StringMatch{cookieHeader: {Regex: traffic.CookiePattern(c)}},
+		}})
+		rule["route"] = split(t, canary)
+		rules = append(rules, rule)
+		return err
+	}
+	if r.Canary == 0 {
+		if c, ok := traffic.TakenBack(r.Sticky); ok {
+			if err := cookieRule(c, 0); err != nil {
+				return nil, err
+			}
+			rules[0]["headers"] = addSetCookie(rules[0]["headers"], c)
+		}
+		return append(rules, weighted), nil
+	}
+
+	route := traffic.Maps(weighted["route"])
+	if c := r.Sticky.Canary; c.Name != "" {
+		if err := cookieRule(c, release.Total); err != nil {
+			return nil, err
+		}
+		route[1]["headers"] = addSetCookie(nil, c)
+	}
+	if c := r.Sticky.Primary; c.Name != "" {
+		if err := cookieRule(c, 0); err != nil {
+			return nil, err
+		}
+		route[0]["headers"] = addSetCookie(nil, c)
+	}
+	return append(rules, weighted), nil
+}
+
+// baseRule is what all rules share, whoever they are for.
+func baseRule(t traffic.Target) (map[string]any, error) {
+	service := t.Canary.Spec.Service
+	rule := map[string]any{}
+	set := func(key string, v any) error {
+		value, err := traffic.Value(v)
+		if err == nil {
+			rule[key] = value
+		}
+		return err
+	}
+	var err error
+	try := func(given bool, key string, v any) {
+		if given && err == nil {
+			err = set(key, v)
+		}
+	}
+	try(len(service.Match) > 0, "match", service.Match)
+	if rewrite := service.Rewrite; rewrite != nil { // its type is for Gateway API
+		try(true, "rewrite", flaggerv1.HTTPRewrite{URI: rewrite.URI, Authority: rewrite.Authority})
+	}
+	try(service.Timeout != "", "timeout", service.Timeout)
+	try(service.Retries != nil, "retries", service.Retries)
+	try(service.CorsPolicy != nil, "corsPolicy", service.CorsPolicy)
+	try(service.Headers != nil, "headers", service.Headers)
+	return rule, err
+}
+
+func tcpRule(t traffic.Target, r release.Route) map[string]any {
+	rule := map[string]any{"route": split(t, r.Canary)}
+	var ports []any
+	for _, m := range t.Canary.Spec.Service.Match {
+		if m.Port != 0 { // port 0 would match nothing
+			ports = append(ports, map[string]any{"port": int64(m.Port)})
+		}
+	}
+	if len(ports) > 0 {
+		rule["match"] = ports
+	}
+	return rule
+}
+
+// split shares requests between primary and canary, in this order.
+func split(t traffic.Target, canary int) []any {
+	return []any{destination(t, t.Primary, release.Total-canary), destination(t, t.CanaryService, canary)}
+}
+
+func destination(t traffic.Target, host string, weight int) map[string]any {
+	return map[string]any{"destination": address(t, host), "weight": int64(weight)}
+}
+
+// address names the port where a Service may have several and a gateway could not tell which one is meant.
+func address(t traffic.Target, host string) map[string]any {
+	out := map[string]any{"host": host}
+	service := t.Canary.Spec.Service
+	fromGateway := len(service.Gateways) > 0 && service.Gateways[0] != "mesh"
+	if service.PortDiscovery && (fromGateway || service.Delegation) {
+		out["port"] = map[string]any{"number": int64(service.Port)}
+	}
+	return out
+}
+
+func mirror(t traffic.Target, m release.Mirror, rule map[string]any) {
+	rule["mirror"] = address(t, t.CanaryService)
+	if m.Percent > 0 {
+		rule["mirrorPercentage"] = map[string]any{"value": int64(m.Percent)}
+	}
+}
+
+// addSetCookie adds the cookie to header operations, which are not changed: rules share them.
+func addSetCookie(headers any, c release.Cookie) map[string]any {
+	out := cloned(headers)
+	response := cloned(out["response"])
+	add := cloned(response["add"])
+	add["Set-Cookie"] = traffic.SetCookie(c)
+	response["add"] = add
+	out["response"] = response
+	return out
+}
+
+func cloned(v any) map[string]any {
+	if m, ok := v.(map[string]any); ok {
+		return maps.Clone(m)
+	}
+	return map[string]any{}
+}
+
+// cross pairs every match of the analysis with every match of the service, in this order. Headers, query parameters and
+// source labels of the analysis take the place of those of the service.
+func cross(t traffic.Target, matches []release.Match) ([]any, error) {
+	service := t.Canary.Spec.Service.Match
+	if len(service) == 0 {
+		service = []flaggerv1.HTTPMatchRequest{{}}
+	}
+	var out []flaggerv1.HTTPMatchRequest
+	for _, m := range matches {
+		for _, pair := range service {
+			if len(m.Headers) > 0 {
+				pair.Headers = stringMatches(m.Headers)
+			}
+			if len(m.QueryParams) > 0 {
+				pair.QueryParams = stringMatches(m.QueryParams)
+			}
+			if len(m.SourceLabels) > 0 {
+				pair.SourceLabels = m.SourceLabels
+			}
+			out = append(out, pair)
+		}
+	}
+	value, err := traffic.Value(out)
+	list, _ := value.([]any)
+	return list, err
+}
+
+func stringMatches(in map[string]release.StringMatch) map[string]flaggerv1.StringMatch {
+	out := make(map[string]flaggerv1.StringMatch, len(in))
+	for name, m := range in {
+		match := flaggerv1.StringMatch{Exact: m.Exact, Prefix: m.Prefix, Regex: m.Regex}
+		if m.Suffix != "" { // Istio has none, and would take a match without any condition for one that always holds
+			match.Regex = ".*" + regexp.QuoteMeta(m.Suffix)
+		}
+		out[name] = match
+	}
+	return out
+}
+
+// carry keeps what somebody added to the rule of the same role.
+func carry(t traffic.Target, rule map[string]any, was []map[string]any) {
+	for _, old := range was {
+		if role(t, old) != role(t, rule) {
+			continue
+		}
+		traffic.Carry(rule, old, ruleKeys...)
+		for _, weight := range traffic.Maps(rule["route"]) {
+			for _, before := range traffic.Maps(old["route"]) {
+				to, from := cloned(weight["destination"]), cloned(before["destination"])
+				if to["host"] != from["host"] {
+					continue
+				}
+				traffic.Carry(weight, before, weightKeys...)
+				traffic.Carry(to, from, destinationKeys...)
+				weight["destination"] = to
+			}
+		}
+		return
+	}
+}
+
+// role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty
+// for a rule that has nothing to do with the release.
+func role(t traffic.Target, rule map[string]any) string {
+	toCanary, toPrimary := false, false
+	for _, d := range traffic.Maps(rule["route"]) {
+		host, _, _ := unstructured.NestedString(d, "destination", "host")
+		toCanary = toCanary || host == t.CanaryService
+		toPrimary = toPrimary || host == t.Primary
+	}
+	if !toCanary && !toPrimary {
+		return ""
+	}
+	for _, m := range traffic.Maps(rule["match"]) {
+		if pattern, _, _ := unstructured.NestedString(m, "headers", cookieHeader, "regex"); pattern != "" {
+			return "cookie " + pattern
+		}
+	}
+	if toCanary {
+		return "weighted"
+	}
+	return "primary"
+}
+
+// specOf is the spec of an object, made where it is missing. It is not a copy.
+func specOf(obj *unstructured.Unstructured) map[string]any {
+	spec, ok := obj.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		obj.Object["spec"] = spec
+	}
+	return spec
+}

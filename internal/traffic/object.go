@@ -1,0 +1,333 @@
+package traffic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// Annotations that this package writes or reads.
+const (
+	// OriginalAnnotation has, on an object that was not made for the release, what it was before the first change.
+	OriginalAnnotation = "serin.dev/original"
+	// CanaryAnnotation names the Canary, as namespace/name, on objects that cannot have an owner reference to it.
+	CanaryAnnotation = "serin.dev/canary"
+
+	flaggerOriginal = "flagger.kubernetes.io/original-configuration"
+	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
+	fluxReconcile   = "kustomize.toolkit.fluxcd.io/reconcile"
+	fluxDrift       = "helm.toolkit.fluxcd.io/driftDetection"
+	disabled        = "disabled"
+)
+
+// maxOriginal bounds OriginalAnnotation, in bytes: all annotations of an object together may have 256 KiB.
+const maxOriginal = 64 << 10
+
+// original is what OriginalAnnotation says.
+type original struct {
+	Canary      string            `json:"canary"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        map[string]any    `json:"spec,omitempty"`
+}
+
+// Desired is where a renderer begins: a copy of the existing object, or a new one with nothing but its name. It refuses
+// an object of somebody else with ErrForeign, and notes on one that the release takes over how it was before.
+func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if existing == nil {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetGroupVersionKind(ref.GVK)
+		obj.SetNamespace(ref.Namespace)
+		obj.SetName(ref.Name)
+		return obj, nil
+	}
+	obj := existing.DeepCopy()
+	switch holder := holderOf(t, existing); {
+	case holder != "":
+		return nil, Refuse(ErrForeign, "%s is controlled by %s: delete it, or choose another name in spec.service.name", ref, holder)
+	case made(t, existing):
+		return obj, nil
+	default:
+		return obj, keepOriginal(t, ref, obj)
+	}
+}
+
+// made says whether the object was made for this release.
+func made(t Target, obj *unstructured.Unstructured) bool {
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		return owner.UID == t.Canary.UID
+	}
+	return obj.GetAnnotations()[CanaryAnnotation] == t.key()
+}
+
+// holderOf names who controls the object, empty when nobody but this release may.
+func holderOf(t Target, obj *unstructured.Unstructured) string {
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		switch {
+		case owner.UID == t.Canary.UID:
+			return ""
+		case owner.Kind == flaggerv1.CanaryKind && owner.Name == t.Canary.Name:
+			return fmt.Sprintf("an earlier %s %s", owner.Kind, owner.Name)
+		default:
+			return owner.Kind + " " + owner.Name
+		}
+	}
+	if key := obj.GetAnnotations()[CanaryAnnotation]; key != "" && key != t.key() {
+		return flaggerv1.CanaryKind + " " + key
+	}
+	if before, err := originalOf(obj); err == nil && before.Canary != t.key() {
+		return flaggerv1.CanaryKind + " " + before.Canary
+	}
+	return ""
+}
+
+func (t Target) key() string { return t.Namespace + "/" + t.Canary.Name }
+
+// keepOriginal writes OriginalAnnotation once. What Flagger had taken over is Flagger's state and not the user's, so it
+// is not kept: there, what Flagger left is all that is known.
+func keepOriginal(t Target, ref Ref, obj *unstructured.Unstructured) error {
+	annotations := obj.GetAnnotations()
+	if _, ok := annotations[OriginalAnnotation]; ok || leftByFlagger(annotations) {
+		return nil
+	}
+	before := original{Canary: t.key(), Labels: obj.GetLabels(), Annotations: map[string]string{}}
+	for key, value := range annotations {
+		if key != lastApplied { // never touched, and as large as the object
+			before.Annotations[key] = value
+		}
+	}
+	before.Spec, _, _ = unstructured.NestedMap(obj.Object, "spec")
+	text, err := json.Marshal(before)
+	if err != nil {
+		return fmt.Errorf("note original of %s: %w", ref, err)
+	}
+	if len(text) > maxOriginal {
+		if !t.Canary.Spec.RevertOnDeletion {
+			return nil
+		}
+		return Refuse(ErrInvalid,
+			"%s has %d bytes, too many to be noted on it and given back: set spec.revertOnDeletion to false, or make it smaller than %d bytes",
+			ref, len(text), maxOriginal)
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[OriginalAnnotation] = string(text)
+	obj.SetAnnotations(annotations)
+	return nil
+}
+
+func leftByFlagger(annotations map[string]string) bool {
+	if _, ok := annotations[flaggerOriginal]; ok {
+		return true
+	}
+	_, applied := annotations[lastApplied]
+	return applied && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
+}
+
+var errNone = errors.New("none")
+
+func originalOf(obj *unstructured.Unstructured) (original, error) {
+	text, ok := obj.GetAnnotations()[OriginalAnnotation]
+	if !ok {
+		return original{}, errNone
+	}
+	var before original
+	if err := utiljson.Unmarshal([]byte(text), &before); err != nil {
+		return original{}, err
+	}
+	return before, nil
+}
+
+// GivenBack is the object as it was before the release took it over, as far as that is known: the fields of the spec
+// that the renderer writes (specKeys) and the metadata that SetApexMetadata writes. Everything else stays as it is.
+//
+// An object that was made for the release is left to garbage collection, or, where it has no owner reference, shall not
+// exist (nil). With ErrNoOriginal the object is unchanged.
+func GivenBack(t Target, ref Ref, existing *unstructured.Unstructured, specKeys ...string) (*unstructured.Unstructured, error) {
+	switch {
+	case existing == nil:
+		return nil, nil
+	case metav1.GetControllerOf(existing) != nil || holderOf(t, existing) != "":
+		return existing.DeepCopy(), nil
+	case made(t, existing):
+		return nil, nil
+	}
+	obj := existing.DeepCopy()
+	if before, err := originalOf(obj); err == nil {
+		resetSpec(obj, before.Spec, specKeys)
+		labels, annotations := apexMetadata(t)
+		annotations[OriginalAnnotation] = ""
+		obj.SetLabels(reset(obj.GetLabels(), before.Labels, labels))
+		obj.SetAnnotations(reset(obj.GetAnnotations(), before.Annotations, annotations))
+		return obj, nil
+	}
+	spec, known := flaggerSpec(obj.GetAnnotations())
+	if known {
+		resetSpec(obj, spec, specKeys)
+		return obj, nil
+	}
+	if obj.GetAnnotations()[fluxReconcile] == disabled { // taken over, not only looked at
+		return obj, Refuse(ErrNoOriginal, "%s does not say how it was before: it stays as it is, correct it by hand", ref)
+	}
+	return obj, nil
+}
+
+// flaggerSpec is what Flagger would restore: what kubectl applied, else what Flagger noted itself.
+func flaggerSpec(annotations map[string]string) (map[string]any, bool) {
+	var applied struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if text, ok := annotations[lastApplied]; ok {
+		if err := utiljson.Unmarshal([]byte(text), &applied); err == nil && applied.Spec != nil {
+			return applied.Spec, true
+		}
+	}
+	var spec map[string]any
+	if text, ok := annotations[flaggerOriginal]; ok {
+		if err := utiljson.Unmarshal([]byte(text), &spec); err == nil && spec != nil {
+			return spec, true
+		}
+	}
+	return nil, false
+}
+
+func resetSpec(obj *unstructured.Unstructured, before map[string]any, keys []string) {
+	spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	Own(spec, before, keys...)
+	obj.Object["spec"] = spec
+}
+
+// reset gives each key of ours its former value, or takes it away; the others stay. Empty becomes nil, which removes
+// the field.
+func reset(live, before, ours map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range live {
+		if _, mine := ours[key]; !mine {
+			out[key] = value
+		}
+	}
+	for key := range ours {
+		if value, had := before[key]; had {
+			out[key] = value
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// SetApexMetadata puts on the object of a route what its users find there: labels and annotations of the apex, the
+// selector label, and the annotations that keep GitOps tools from putting back what a release changes. Keys of others
+// stay.
+func SetApexMetadata(t Target, obj *unstructured.Unstructured) {
+	labels, annotations := apexMetadata(t)
+	if len(labels) > 0 {
+		obj.SetLabels(merged(obj.GetLabels(), labels))
+	}
+	obj.SetAnnotations(merged(obj.GetAnnotations(), annotations))
+}
+
+func apexMetadata(t Target) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	if apex := t.Canary.Spec.Service.Apex; apex != nil {
+		labels = merged(labels, apex.Labels)
+		annotations = merged(annotations, apex.Annotations)
+		if t.SelectorLabel != "" {
+			labels[t.SelectorLabel] = t.Apex
+		}
+	}
+	annotations[fluxReconcile] = disabled
+	annotations[fluxDrift] = disabled
+	return labels, annotations
+}
+
+func merged(into, from map[string]string) map[string]string {
+	if into == nil {
+		into = map[string]string{}
+	}
+	for key, value := range from {
+		into[key] = value
+	}
+	return into
+}
+
+// Own sets the keys in obj to what want has, and removes those that want does not have. Other keys stay.
+func Own(obj, want map[string]any, keys ...string) {
+	for _, key := range keys {
+		if value, ok := want[key]; ok {
+			obj[key] = value
+		} else {
+			delete(obj, key)
+		}
+	}
+}
+
+// Carry keeps in obj what was, but for the keys that the renderer knows: those are as obj has them.
+func Carry(obj, was map[string]any, known ...string) {
+	for key, value := range was {
+		if _, set := obj[key]; !set && !slices.Contains(known, key) {
+			obj[key] = runtime.DeepCopyJSONValue(value)
+		}
+	}
+}
+
+// Maps are the elements of a list that are objects; a list that is absent or something else has none.
+func Maps(list any) []map[string]any {
+	items, _ := list.([]any)
+	out := make([]map[string]any, 0, len(items))
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// List is the value of a list of objects.
+func List(items []map[string]any) []any {
+	out := make([]any, len(items))
+	for i, item := range items {
+		out[i] = item
+	}
+	return out
+}
+
+// Number is a number of an object, whichever way it was decoded. An absent one is 0, as in protocol buffers.
+func Number(v any) (float64, error) {
+	switch n := v.(type) {
+	case nil:
+		return 0, nil
+	case int64:
+		return float64(n), nil
+	case float64:
+		return n, nil
+	default:
+		return 0, fmt.Errorf("%v is no number", v)
+	}
+}
+
+// Value is v as the generic values that unstructured objects are made of, by the names of its JSON.
+func Value(v any) (any, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("convert %T: %w", v, err)
+	}
+	var out any
+	if err := utiljson.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("convert %T: %w", v, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,117 @@
+package traffic_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/kubernetes"
+)
+
+func registry() *traffic.Registry {
+	return traffic.NewRegistry(map[string]traffic.Renderer{
+		"kubernetes":         kubernetes.New(),
+		"istio":              istio.New(),
+		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
+		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
+	})
+}
+
+// TestNormalize has the table of routing.md, A1.
+func TestNormalize(t *testing.T) {
+	for _, tt := range []struct {
+		provider, want string
+		known          bool
+	}{
+		{"istio", "istio", true},
+		{"kubernetes", "kubernetes", true},
+		{"linkerd", "linkerd", true},
+		{"gatewayapi:v1", "gatewayapi:v1", true},
+		{"gatewayapi:v1beta1", "gatewayapi:v1beta1", true},
+		{"gatewayapi:v1beta1:mesh", "gatewayapi:v1beta1", true},
+		{"gatewayapi", "istio", false},
+		{"appmesh", "appmesh", true},
+		{"appmesh:v1beta2", "appmesh:v1beta2", true},
+		{"appmesh:v1beta1", "istio", false},
+		{"gloo-edge", "gloo", true},
+		{"smi:v1alpha1", "smi:v1alpha1", true},
+		{"smi:v1alpha1:istio", "smi:v1alpha1:istio", true},
+		{"smi:v1alpha4", "istio", false},
+		{"kubernetes:service", "istio", false},
+		{"", "istio", false},
+	} {
+		if got, known := traffic.Normalize(tt.provider); got != tt.want || known != tt.known {
+			t.Errorf("Normalize(%q) = %q, %v, want %q, %v", tt.provider, got, known, tt.want, tt.known)
+		}
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	r := registry()
+	want := []string{"gatewayapi:v1", "gatewayapi:v1beta1", "istio", "kubernetes"}
+	if diff := cmp.Diff(want, r.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if rd, ok := r.For("istio"); !ok || rd != istio.New() {
+		t.Errorf("For(istio) = %v, %v", rd, ok)
+	}
+	if _, ok := r.For("nginx"); ok {
+		t.Errorf("For(nginx) found a renderer")
+	}
+
+	smi := traffic.NewRegistry(map[string]traffic.Renderer{"smi:v1alpha1": kubernetes.New()})
+	if _, ok := smi.For("smi:v1alpha1:istio"); !ok {
+		t.Errorf("For(smi:v1alpha1:istio) did not find smi:v1alpha1")
+	}
+	for _, name := range []string{"smi:v1alpha1:", "smi:v1alpha2", "smi"} {
+		if _, ok := smi.For(name); ok {
+			t.Errorf("For(%s) found a renderer", name)
+		}
+	}
+}
+
+func TestFeatureTable(t *testing.T) {
+	datadriven.RunTest(t, "testdata/features.txt", func(*testing.T, *datadriven.TestData) string {
+		return traffic.FeatureTable(registry())
+	})
+}
+
+// TestNoProviderKnowsAnother holds the border that makes a provider one folder.
+func TestNoProviderKnowsAnother(t *testing.T) {
+	var providers []string
+	folders, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if folder.IsDir() && folder.Name() != "testdata" && folder.Name() != "traffictest" {
+			providers = append(providers, folder.Name())
+		}
+	}
+	for _, provider := range providers {
+		files, err := os.ReadDir(provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file.Name(), ".go") {
+				continue
+			}
+			text, err := os.ReadFile(provider + "/" + file.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range providers {
+				if other != provider && strings.Contains(string(text), `internal/traffic/`+other+`"`) {
+					t.Errorf("%s/%s imports its sibling %s", provider, file.Name(), other)
+				}
+			}
+		}
+	}
+}

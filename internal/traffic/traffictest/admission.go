@@ -1,0 +1,117 @@
+package traffictest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Admission does to an object what an API server with the same definitions does: it refuses what the schema does not
+// know or does not allow, and fills in defaults.
+type Admission struct {
+	kinds map[schema.GroupVersionKind]kind
+}
+
+type kind struct {
+	structural *structural.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+// celPerCall bounds the cost of one rule as the API server does.
+const celPerCall = 1000000
+
+// NewAdmission reads definitions from files of a Go module, which the module cache holds for the build anyway.
+func NewAdmission(t *testing.T, module string, files ...string) *Admission {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- a test
+	if err != nil {
+		t.Fatalf("find module %s: %v", module, err)
+	}
+	a := &Admission{kinds: map[schema.GroupVersionKind]kind{}}
+	for _, file := range files {
+		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), file))
+		if err != nil {
+			t.Fatalf("read definitions: %v", err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(f, 4096)
+		for {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			if err := decoder.Decode(crd); err != nil {
+				break // the end
+			}
+			if err := a.add(crd); err != nil {
+				t.Fatalf("definition %s: %v", crd.Name, err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatalf("read definitions: %v", err)
+		}
+	}
+	return a
+}
+
+func (a *Admission) add(crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, version := range crd.Spec.Versions {
+		var internal apiextensions.CustomResourceValidation
+		if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(version.Schema, &internal, nil); err != nil {
+			return err
+		}
+		s, err := structural.NewStructural(internal.OpenAPIV3Schema)
+		if err != nil {
+			return err
+		}
+		validator, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
+		if err != nil {
+			return err
+		}
+		gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+		a.kinds[gvk] = kind{structural: s, schema: validator, rules: cel.NewValidator(s, true, celPerCall)}
+	}
+	return nil
+}
+
+// Complete fills in the defaults, and refuses fields that nobody defined.
+func (a *Admission) Complete(obj *unstructured.Unstructured) error {
+	k, ok := a.kinds[obj.GroupVersionKind()]
+	if !ok {
+		return fmt.Errorf("kind %s is not defined", obj.GroupVersionKind())
+	}
+	unknown := pruning.PruneWithOptions(obj.Object, k.structural, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	if len(unknown) > 0 {
+		return fmt.Errorf("unknown fields %v", unknown)
+	}
+	defaulting.Default(obj.Object, k.structural)
+	return nil
+}
+
+// Validate says why a complete object is refused: schema, and the rules across fields, which take their time.
+func (a *Admission) Validate(obj *unstructured.Unstructured) error {
+	k := a.kinds[obj.GroupVersionKind()]
+	faults := validation.ValidateCustomResource(field.NewPath(""), obj.Object, k.schema)
+	more, _ := k.rules.Validate(context.Background(), field.NewPath(""), k.structural, obj.Object, nil, math.MaxInt64)
+	faults = append(faults, more...)
+	errs := make([]error, len(faults))
+	for i, fault := range faults {
+		errs[i] = fault
+	}
+	return errors.Join(errs...)
+}

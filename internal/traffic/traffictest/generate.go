@@ -1,0 +1,148 @@
+package traffictest
+
+import (
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// canaries draws a Canary with fields that every provider with a mesh can take or has to ignore.
+func canaries(t *rapid.T) *flaggerv1.Canary {
+	c := &flaggerv1.Canary{}
+	c.Name, c.Namespace, c.UID = "cart", "web", "0d3a5fd7-uid"
+	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	s := &c.Spec.Service
+	s.Port = 80
+	s.Name = rapid.SampledFrom([]string{"", "basket"}).Draw(t, "service name")
+	s.Hosts = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"shop.example.com", "cart.example.com"}), 0, 2, rapid.ID[string]).Draw(t, "hosts")
+	s.Match = rapid.SliceOfN(rapid.Custom(serviceMatch), 0, 2).Draw(t, "service match")
+	s.PortDiscovery = rapid.Bool().Draw(t, "port discovery")
+	s.Timeout = rapid.SampledFrom([]string{"", "5s"}).Draw(t, "timeout")
+	if rapid.Bool().Draw(t, "rewrite") {
+		s.Rewrite = &flaggerv1.HTTPRewrite{URI: "/", Authority: rapid.SampledFrom([]string{"", "cart.internal"}).Draw(t, "authority")}
+	}
+	if rapid.Bool().Draw(t, "retries") {
+		s.Retries = &flaggerv1.HTTPRetry{Attempts: 3, PerTryTimeout: "1s", RetryOn: "5xx"}
+	}
+	if rapid.Bool().Draw(t, "headers") {
+		s.Headers = &flaggerv1.Headers{
+			Request:  rapid.Ptr(rapid.Custom(headerOperations), true).Draw(t, "request headers"),
+			Response: rapid.Ptr(rapid.Custom(headerOperations), true).Draw(t, "response headers"),
+		}
+	}
+	if rapid.Bool().Draw(t, "cors") {
+		s.CorsPolicy = &flaggerv1.CorsPolicy{
+			AllowOrigin: []string{"https://example.com"}, AllowMethods: []string{"GET", "POST"},
+			MaxAge:           rapid.SampledFrom([]string{"", "24h", "90s"}).Draw(t, "cors max age"),
+			AllowCredentials: rapid.Ptr(rapid.Bool(), true).Draw(t, "cors credentials"),
+		}
+	}
+	if rapid.Bool().Draw(t, "apex") {
+		s.Apex = &flaggerv1.CustomMetadata{
+			Labels:      map[string]string{"tier": "apex"},
+			Annotations: rapid.SampledFrom([]map[string]string{nil, {"note": "apex"}}).Draw(t, "apex annotations"),
+		}
+	}
+	c.Spec.Analysis = rapid.Ptr(rapid.Custom(analyses), true).Draw(t, "analysis")
+	return c
+}
+
+func serviceMatch(t *rapid.T) flaggerv1.HTTPMatchRequest {
+	var m flaggerv1.HTTPMatchRequest
+	m.URI = rapid.SampledFrom([]*flaggerv1.StringMatch{
+		nil, {Prefix: "/cart"}, {Exact: "/basket"}, {Regex: "/[a-z]+"},
+	}).Draw(t, "uri")
+	m.Method = rapid.SampledFrom([]*flaggerv1.StringMatch{nil, {Exact: "GET"}}).Draw(t, "method")
+	m.Headers = rapid.SampledFrom([]map[string]flaggerv1.StringMatch{
+		nil, {"x-tenant": {Exact: "one"}}, {"x-tenant": {Regex: "o.*"}, "x-b": {Exact: "two"}, "x-a": {Exact: "one"}},
+	}).Draw(t, "headers")
+	m.QueryParams = rapid.SampledFrom([]map[string]flaggerv1.StringMatch{
+		nil, {"v": {Exact: "1"}, "u": {Exact: "2"}},
+	}).Draw(t, "query parameters")
+	m.Port = rapid.SampledFrom([]int32{0, 8080}).Draw(t, "port")
+	return m
+}
+
+func headerOperations(t *rapid.T) flaggerv1.HeaderOperations {
+	headers := rapid.SampledFrom([]map[string]string{nil, {"x-c": "3", "x-a": "1", "x-b": "2"}, {"Set-Cookie": "theme=dark"}})
+	return flaggerv1.HeaderOperations{
+		Add:    headers.Draw(t, "add"),
+		Set:    rapid.SampledFrom([]map[string]string{nil, {"x-served-by": "cart"}}).Draw(t, "set"),
+		Remove: []string{"x-debug"},
+	}
+}
+
+func analyses(t *rapid.T) flaggerv1.CanaryAnalysis {
+	return flaggerv1.CanaryAnalysis{
+		Interval:   "10s",
+		Iterations: rapid.SampledFrom([]int{0, 3}).Draw(t, "iterations"),
+	}
+}
+
+// routes draws a route that the renderer declares to be able to make for the target.
+func routes(t *rapid.T, rd traffic.Renderer, target traffic.Target, label string) release.Route {
+	f := rd.Features(target)
+	iterations := 0
+	if target.Canary.Spec.Analysis != nil {
+		iterations = target.Canary.Spec.Analysis.Iterations
+	}
+	return rapid.Custom(func(t *rapid.T) release.Route {
+		var r release.Route
+		if f.Weights {
+			r.Canary = rapid.OneOf(rapid.SampledFrom([]int{0, 1, 50, 99, 100}), rapid.IntRange(0, 100)).Draw(t, "weight")
+		} else {
+			r.Canary = rapid.SampledFrom([]int{0, 100}).Draw(t, "weight")
+		}
+		if f.Matches && rapid.Bool().Draw(t, "A/B") {
+			r.Matches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) release.Match { return match(t, f) }), 1, 2).Draw(t, "matches")
+			return r
+		}
+		if mirrors := iterations > 0 && f.Mirror || iterations == 0 && f.WeightedMirror; mirrors && rapid.Bool().Draw(t, "mirror") {
+			r.Mirror.On = true
+			if f.MirrorPercent {
+				r.Mirror.Percent = rapid.IntRange(0, 100).Draw(t, "mirror percent")
+			}
+		}
+		if f.Sticky && rapid.Bool().Draw(t, "sticky") {
+			r.Sticky = &release.Sticky{
+				Canary:   rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "cookie"),
+				Previous: rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "previous cookie"),
+			}
+			if f.PrimarySticky {
+				r.Sticky.Primary = rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "primary cookie")
+				r.Sticky.Primary.Name += "-primary"
+				if r.Sticky.Primary.Value == "" {
+					r.Sticky.Primary.Name = ""
+				}
+			}
+		}
+		return r
+	}).Draw(t, label)
+}
+
+func match(t *rapid.T, f traffic.Features) release.Match {
+	m := release.Match{Headers: rapid.SampledFrom([]map[string]release.StringMatch{
+		{"x-canary": {Exact: "insider"}},
+		{"cookie": {Regex: "^(.*?;)?(canary=always)(;.*)?$"}},
+		{"x-b": {Exact: "two"}, "x-a": {Exact: "one"}},
+	}).Draw(t, "match headers")}
+	if f.QueryParams && rapid.Bool().Draw(t, "match query parameters") {
+		m.QueryParams = map[string]release.StringMatch{"canary": {Exact: "yes"}}
+	}
+	if f.SourceLabels && rapid.Bool().Draw(t, "match source labels") {
+		m.SourceLabels = map[string]string{"zone": "a"}
+	}
+	return m
+}
+
+func cookies(t *rapid.T) release.Cookie {
+	return release.Cookie{
+		Name:   rapid.SampledFrom([]string{"ship", "my.ship"}).Draw(t, "cookie name"),
+		Value:  rapid.StringMatching("[a-zA-Z]{10}").Draw(t, "cookie value"),
+		MaxAge: rapid.IntRange(1, 86400).Draw(t, "max age"),
+		Path:   rapid.SampledFrom([]string{"", "/cart"}).Draw(t, "path"),
+		Secure: rapid.Bool().Draw(t, "secure"),
+	}
+}

@@ -1,0 +1,411 @@
+// Package traffictest is what every provider of traffic has to pass: the laws of the contract (Run), golden files of
+// what is rendered (Golden), and routes that Flagger was seen to write (Recorded).
+//
+// It must not know any provider: what differs between them comes in as options.
+package traffictest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// Options are what a provider has of its own.
+type Options struct {
+	// Provider is the normalised name.
+	Provider string
+	// Canary makes a Canary of the common draw one that the provider accepts; nil leaves it as it is.
+	Canary func(*rapid.T, *flaggerv1.Canary)
+	// Admission stands for the API server with the definitions of the provider; nil where a provider has no objects.
+	Admission *Admission
+}
+
+// Run holds a renderer to the contract.
+func Run(t *testing.T, rd traffic.Renderer, o Options) {
+	t.Run("what was rendered reads back", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			route := routes(t, rd, target, "route")
+			seen, err := rd.Read(target, must(rd.Render(target, route, absent(rd, target)))(t))
+			if err != nil {
+				t.Fatalf("read back %s: %v", route, err)
+			}
+			if !seen.Found {
+				t.Fatalf("read back %s: not found", route)
+			}
+			if !rd.Features(target).Weights {
+				return
+			}
+			want := release.Route{Canary: route.Canary, Mirror: route.Mirror}
+			if diff := cmp.Diff(want, seen.Route); diff != "" {
+				t.Fatalf("read back %s (-want +got):\n%s", route, diff)
+			}
+		})
+	})
+
+	t.Run("the definitions of the provider admit what is rendered", func(t *testing.T) {
+		if o.Admission == nil {
+			return // a provider without objects
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			route := routes(t, rd, target, "route")
+			for _, obj := range o.store(t, rd, target, route, absent(rd, target)) {
+				if err := o.Admission.Validate(obj); err != nil {
+					t.Fatalf("%s %s of %s is refused: %v", obj.GetKind(), obj.GetName(), route, err)
+				}
+			}
+		})
+	})
+
+	t.Run("an absent route is not found", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			if len(rd.Refs(target)) == 0 {
+				return
+			}
+			seen, err := rd.Read(target, absent(rd, target))
+			if err != nil || seen.Found {
+				t.Fatalf("read nothing: found %v, error %v", seen.Found, err)
+			}
+		})
+	})
+
+	t.Run("rendering twice changes nothing", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
+			stored := o.store(t, rd, target, first, absent(rd, target))
+			stored = o.store(t, rd, target, second, stored)
+			again := must(rd.Render(target, second, stored))(t)
+			if diff := difference(stored, again); diff != "" {
+				t.Fatalf("%s again (-stored +rendered):\n%s", second, diff)
+			}
+		})
+	})
+
+	t.Run("the way to a route leaves no trace", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
+			direct := o.store(t, rd, target, second, absent(rd, target))
+			around := o.store(t, rd, target, second, o.store(t, rd, target, first, absent(rd, target)))
+			if diff := difference(direct, around); diff != "" {
+				t.Fatalf("%s by way of %s (-direct +around):\n%s", second, first, diff)
+			}
+		})
+	})
+
+	t.Run("the input is untouched", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
+			existing := o.adoptable(t, rd, target, first)
+			canary, before := target.Canary.DeepCopy(), copies(existing)
+			must(rd.Render(target, second, existing))(t)
+			if _, err := rd.Read(target, existing); err != nil {
+				t.Fatalf("read: %v", err)
+			}
+			if _, err := rd.Restore(target, existing); err != nil && !errors.Is(err, traffic.ErrNoOriginal) {
+				t.Fatalf("restore: %v", err)
+			}
+			if diff := cmp.Diff(before, existing) + cmp.Diff(canary, target.Canary); diff != "" {
+				t.Fatalf("changed its input (-before +after):\n%s", diff)
+			}
+		})
+	})
+
+	t.Run("unknown fields survive", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			existing := o.store(t, rd, target, routes(t, rd, target, "first"), absent(rd, target))
+			for _, obj := range existing {
+				addUnknown(obj)
+			}
+			rendered := must(rd.Render(target, routes(t, rd, target, "second"), existing))(t)
+			for _, obj := range rendered {
+				for _, path := range unknown {
+					if value, _, _ := unstructured.NestedString(obj.Object, path...); value != "kept" {
+						t.Fatalf("%s %s lost %v", obj.GetKind(), obj.GetName(), path)
+					}
+				}
+			}
+		})
+	})
+
+	t.Run("an object of somebody else is refused", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			route := routes(t, rd, target, "route")
+			existing := o.store(t, rd, target, route, absent(rd, target))
+			if len(existing) == 0 {
+				return
+			}
+			theirs := existing[rapid.IntRange(0, len(existing)-1).Draw(t, "object")]
+			owner := rapid.SampledFrom(strangers).Draw(t, "stranger")
+			theirs.SetOwnerReferences(owner.references)
+			theirs.SetAnnotations(owner.annotations)
+			if got, err := rd.Render(target, route, existing); !errors.Is(err, traffic.ErrForeign) {
+				t.Fatalf("%s controlled by %s: got %v, error %v, want ErrForeign", theirs.GetName(), owner.name, got, err)
+			}
+			before := copies(existing)
+			restored, err := rd.Restore(target, existing)
+			if err != nil {
+				t.Fatalf("restore: %v", err)
+			}
+			for i := range existing {
+				if existing[i] == theirs && !cmp.Equal(restored[i], before[i]) {
+					t.Fatalf("restore changed what belongs to %s:\n%s", owner.name, cmp.Diff(before[i], restored[i]))
+				}
+			}
+		})
+	})
+
+	t.Run("restore gives the user's own back", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			users := o.adoptable(t, rd, target, routes(t, rd, target, "before"))
+			stored := users
+			for i := range rapid.IntRange(1, 3).Draw(t, "changes") {
+				stored = o.store(t, rd, target, routes(t, rd, target, fmt.Sprint("route ", i)), stored)
+			}
+			restored, err := rd.Restore(target, stored)
+			if err != nil {
+				t.Fatalf("restore: %v", err)
+			}
+			if diff := difference(users, restored); diff != "" {
+				t.Fatalf("restored (-user's +got):\n%s", diff)
+			}
+		})
+	})
+
+	t.Run("restore leaves what was made for the release", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			stored := o.store(t, rd, target, routes(t, rd, target, "route"), absent(rd, target))
+			restored, err := rd.Restore(target, stored)
+			if err != nil {
+				t.Fatalf("restore: %v", err)
+			}
+			if diff := difference(stored, restored); diff != "" {
+				t.Fatalf("restored (-stored +got):\n%s", diff)
+			}
+		})
+	})
+
+	t.Run("what is not declared is refused", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			declared := rd.Features(target)
+			for _, x := range demands {
+				if x.declared(declared) {
+					continue
+				}
+				demanding := target
+				demanding.Canary = target.Canary.DeepCopy()
+				route := release.Route{}
+				x.demand(demanding.Canary, &route)
+				if got, err := rd.Render(demanding, route, absent(rd, demanding)); !errors.Is(err, traffic.ErrUnsupported) {
+					t.Fatalf("%s: got %v, error %v, want ErrUnsupported", x.name, got, err)
+				}
+			}
+		})
+	})
+
+	t.Run("weights beyond the total are refused", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			for _, weight := range []int{-1, 101} {
+				if _, err := rd.Render(target, release.Route{Canary: weight}, absent(rd, target)); err == nil {
+					t.Fatalf("accepted a weight of %d", weight)
+				}
+			}
+		})
+	})
+}
+
+// target draws a Canary for the provider.
+func (o Options) target(t *rapid.T) traffic.Target {
+	c := canaries(t)
+	c.Spec.Provider = o.Provider
+	if o.Canary != nil {
+		o.Canary(t, c)
+	}
+	return traffic.TargetOf(c, o.Provider, rapid.SampledFrom([]string{"", "app"}).Draw(t, "selector label"))
+}
+
+// store renders over what exists, and stands for the applier and the API server.
+func (o Options) store(t *rapid.T, rd traffic.Renderer, target traffic.Target, route release.Route, existing []*unstructured.Unstructured) []*unstructured.Unstructured {
+	rendered := must(rd.Render(target, route, existing))(t)
+	out := copies(rendered)
+	for i, obj := range out {
+		if existing[i] == nil {
+			obj.SetOwnerReferences(controlledBy(target.Canary))
+		}
+		if o.Admission == nil {
+			continue
+		}
+		if err := o.Admission.Complete(obj); err != nil {
+			t.Fatalf("%s %s of %s: %v", obj.GetKind(), obj.GetName(), route, err)
+		}
+	}
+	return out
+}
+
+// adoptable are objects of the names that the release needs and that a user made. What they look like is taken from
+// another release, for want of a user.
+func (o Options) adoptable(t *rapid.T, rd traffic.Renderer, target traffic.Target, route release.Route) []*unstructured.Unstructured {
+	out := o.store(t, rd, target, route, absent(rd, target))
+	for _, obj := range out {
+		obj.SetOwnerReferences(nil)
+		obj.SetAnnotations(rapid.SampledFrom([]map[string]string{
+			nil, {"note": "mine"}, {"kustomize.toolkit.fluxcd.io/reconcile": "enabled"},
+		}).Draw(t, "annotations"))
+		obj.SetLabels(rapid.SampledFrom([]map[string]string{nil, {"mine": "yes", "tier": "old"}}).Draw(t, "labels"))
+		spec, _ := obj.Object["spec"].(map[string]any)
+		for _, key := range rapid.SampledFrom([][]string{nil, {"hosts", "hostnames"}, {"trafficPolicy"}}).Draw(t, "without") {
+			delete(spec, key)
+		}
+	}
+	return out
+}
+
+func absent(rd traffic.Renderer, target traffic.Target) []*unstructured.Unstructured {
+	return make([]*unstructured.Unstructured, len(rd.Refs(target)))
+}
+
+func copies(objs []*unstructured.Unstructured) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(objs))
+	for i, obj := range objs {
+		if obj != nil {
+			out[i] = obj.DeepCopy()
+		}
+	}
+	return out
+}
+
+// difference of objects. Not to have any is the same in all forms of a list.
+func difference(want, got []*unstructured.Unstructured) string {
+	if len(want) == 0 && len(got) == 0 {
+		return ""
+	}
+	return cmp.Diff(want, got)
+}
+
+// must takes the results of Render, in one expression.
+func must(objs []*unstructured.Unstructured, err error) func(*rapid.T) []*unstructured.Unstructured {
+	return func(t *rapid.T) []*unstructured.Unstructured {
+		if err != nil {
+			t.Fatalf("render: %v", err)
+		}
+		return objs
+	}
+}
+
+func controlledBy(c *flaggerv1.Canary) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: flaggerv1.SchemeGroupVersion.String(), Kind: flaggerv1.CanaryKind, Name: c.Name, UID: c.UID,
+		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}
+}
+
+// unknown are places where others write.
+var unknown = [][]string{
+	{"metadata", "labels", "theirs"},
+	{"metadata", "annotations", "example.com/theirs"},
+	{"spec", "someField"},
+	{"status", "someField"},
+	{"someField"},
+}
+
+func addUnknown(obj *unstructured.Unstructured) {
+	for _, path := range unknown {
+		if err := unstructured.SetNestedField(obj.Object, "kept", path...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+type stranger struct {
+	name        string
+	references  []metav1.OwnerReference
+	annotations map[string]string
+}
+
+// strangers are those who may have an object that a release needs.
+var strangers = []stranger{
+	{name: "another Canary", references: []metav1.OwnerReference{{
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: ptr.To(true),
+	}}},
+	{name: "an earlier Canary", references: []metav1.OwnerReference{{
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "earlier", Controller: ptr.To(true),
+	}}},
+	{name: "another controller", references: []metav1.OwnerReference{{
+		APIVersion: "example.com/v1", Kind: "Mesh", Name: "cart", UID: "mesh", Controller: ptr.To(true),
+	}}},
+	{name: "a Canary without owner references", annotations: map[string]string{traffic.CanaryAnnotation: "web/basket"}},
+	{name: "a Canary that took it over", annotations: map[string]string{traffic.OriginalAnnotation: `{"canary":"web/basket"}`}},
+}
+
+// demand is a route that needs one feature more than nothing.
+type demand struct {
+	name     string
+	declared func(traffic.Features) bool
+	demand   func(*flaggerv1.Canary, *release.Route)
+}
+
+var demands = []demand{
+	{"weights", func(f traffic.Features) bool { return f.Weights }, func(_ *flaggerv1.Canary, r *release.Route) { r.Canary = 20 }},
+	{"matches", func(f traffic.Features) bool { return f.Matches }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Matches = []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}}
+	}},
+	{"query parameters", func(f traffic.Features) bool { return f.QueryParams }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Matches = []release.Match{{QueryParams: map[string]release.StringMatch{"user": {Exact: "insider"}}}}
+	}},
+	{"source labels", func(f traffic.Features) bool { return f.SourceLabels }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Matches = []release.Match{{SourceLabels: map[string]string{"zone": "a"}}}
+	}},
+	{"mirror in blue/green", func(f traffic.Features) bool { return f.Mirror }, func(c *flaggerv1.Canary, r *release.Route) {
+		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true}
+		r.Mirror.On = true
+	}},
+	{"mirror before weights", func(f traffic.Features) bool { return f.WeightedMirror }, func(c *flaggerv1.Canary, r *release.Route) {
+		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{StepWeight: 20, Mirror: true}
+		r.Mirror.On = true
+	}},
+	{"mirror a share", func(f traffic.Features) bool { return f.MirrorPercent }, func(c *flaggerv1.Canary, r *release.Route) {
+		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true, MirrorWeight: 30}
+		r.Mirror = release.Mirror{On: true, Percent: 30}
+	}},
+	{"session affinity", func(f traffic.Features) bool { return f.Sticky }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Sticky = &release.Sticky{Canary: release.Cookie{Name: "ship", Value: "abc", MaxAge: 60}}
+	}},
+	{"session affinity of the primary", func(f traffic.Features) bool { return f.PrimarySticky }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Sticky = &release.Sticky{Primary: release.Cookie{Name: "anchor", Value: "abc", MaxAge: 60}}
+	}},
+	{"experiments", func(f traffic.Features) bool { return f.Others }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.Others = []release.Destination{{Service: "cart-exp", Weight: 5}}
+	}},
+	{"max weight", func(f traffic.Features) bool { return f.MaxWeight }, func(_ *flaggerv1.Canary, r *release.Route) { r.Total = 1000 }},
+	{"header routes", func(f traffic.Features) bool { return f.HeaderRoutes }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.HeaderRoutes = []release.HeaderRoute{{Name: "testers"}}
+	}},
+	{"mirror routes", func(f traffic.Features) bool { return f.MirrorRoutes }, func(_ *flaggerv1.Canary, r *release.Route) {
+		r.MirrorRoutes = []release.MirrorRoute{{Name: "shadow"}}
+	}},
+	{"A/B and mirror together", func(traffic.Features) bool { return false }, func(c *flaggerv1.Canary, r *release.Route) {
+		c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Iterations: 3}
+		r.Mirror.On = true
+		r.Matches = []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}}
+	}},
+}
