@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -145,6 +146,9 @@ func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Uns
 
 // difference is the merge patch that makes desired of existing, for that resourceVersion only; nil when there is none.
 func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
+	if reflect.DeepEqual(existing.Object, desired.Object) { // the rule for a release at rest, and cheap
+		return nil, nil
+	}
 	from, err := json.Marshal(existing.Object)
 	if err != nil {
 		return nil, err

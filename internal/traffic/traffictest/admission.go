@@ -104,10 +104,10 @@ func (a *Admission) Complete(obj *unstructured.Unstructured) error {
 }
 
 // Validate says why a complete object is refused: schema, and the rules across fields, which take their time.
-func (a *Admission) Validate(obj *unstructured.Unstructured) error {
+func (a *Admission) Validate(ctx context.Context, obj *unstructured.Unstructured) error {
 	k := a.kinds[obj.GroupVersionKind()]
 	faults := validation.ValidateCustomResource(field.NewPath(""), obj.Object, k.schema)
-	more, _ := k.rules.Validate(context.Background(), field.NewPath(""), k.structural, obj.Object, nil, math.MaxInt64)
+	more, _ := k.rules.Validate(ctx, field.NewPath(""), k.structural, obj.Object, nil, math.MaxInt64)
 	faults = append(faults, more...)
 	errs := make([]error, len(faults))
 	for i, fault := range faults {

@@ -61,7 +61,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 			target := o.target(t)
 			route := routes(t, rd, target, "route")
 			for _, obj := range o.store(t, rd, target, route, absent(rd, target)) {
-				if err := o.Admission.Validate(obj); err != nil {
+				if err := o.Admission.Validate(t.Context(), obj); err != nil {
 					t.Fatalf("%s %s of %s is refused: %v", obj.GetKind(), obj.GetName(), route, err)
 				}
 			}
