@@ -1,0 +1,183 @@
+package hook_test
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// impatientClock notes what it is asked to wait for and waits for nothing.
+type impatientClock struct {
+	clock.Clock
+	waits []time.Duration
+}
+
+func (c *impatientClock) NewTimer(d time.Duration) clock.Timer {
+	c.waits = append(c.waits, d)
+	fake := clocktesting.NewFakeClock(time.Time{})
+	timer := fake.NewTimer(time.Nanosecond)
+	fake.Step(time.Second)
+	return timer
+}
+
+func newCaller(t *testing.T, policy outbound.Policy) (*hook.Caller, *impatientClock) {
+	t.Helper()
+	client := outbound.New(policy)
+	t.Cleanup(client.Close)
+	clk := &impatientClock{Clock: clocktesting.NewFakeClock(time.Time{})}
+	return hook.New(client, clk), clk
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestWhatCountsAsApproval(t *testing.T) {
+	s := time.Second
+	for _, c := range []struct {
+		name    string
+		codes   []int // the last one stays
+		body    string
+		retries int
+		ok      bool
+		text    string // URL stands for the address
+		waits   []time.Duration
+	}{
+		{"200", []int{200}, "OK", 0, true, "", nil},
+		{"202", []int{202}, "", 0, true, "", nil},
+		{"204", []int{204}, "", 0, true, "", nil},
+		{"299", []int{299}, "", 0, true, "", nil},
+		{"a closed gate says why", []int{403}, "closed until Monday\n", 3, false, "closed until Monday", nil},
+		{"or nothing", []int{403}, "", 0, false, "answered 403 Forbidden", nil},
+		{"304", []int{304}, "", 0, false, "answered 304 Not Modified", nil},
+		{"501 is final", []int{501}, "no such task", 3, false, "no such task", nil},
+		{"500", []int{500}, "", 0, false, "POST URL/gate giving up after 1 attempt(s)", nil},
+		{"500 says why", []int{500}, "no disk", 2, false, "POST URL/gate giving up after 3 attempt(s): no disk", []time.Duration{s, 2 * s}},
+		{"429", []int{429}, "", 1, false, "POST URL/gate giving up after 2 attempt(s)", []time.Duration{s}},
+		{"recovers", []int{502, 200}, "", 3, true, "", []time.Duration{s}},
+		{"then refuses", []int{502, 403}, "no", 3, false, "no", []time.Duration{s}},
+		{"a long answer", []int{403}, strings.Repeat("x", 100_000), 0, false, strings.Repeat("x", 256), nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calls := 0
+			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.codes[min(calls, len(c.codes)-1)])
+				calls++
+				_, _ = io.WriteString(w, c.body)
+			})
+			caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
+			ok, text := caller.Do(t.Context(), hook.Call{URL: address + "/gate?key=hunter2", Timeout: time.Minute, Retries: c.retries})
+			if want := strings.ReplaceAll(c.text, "URL", address); ok != c.ok || text != want {
+				t.Errorf("got %t %q, want %t %q", ok, text, c.ok, want)
+			}
+			if diff := cmp.Diff(c.waits, clk.waits); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACallIsAPostOfItsBody(t *testing.T) {
+	var seen *http.Request
+	var body []byte
+	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		seen = r
+		body, _ = io.ReadAll(r.Body)
+	})
+	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
+	if ok, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"name":"cart"}`), Timeout: time.Minute, Key: "k1"}); !ok {
+		t.Fatal(text)
+	}
+	if seen.Method != "POST" || seen.Header.Get("Content-Type") != "application/json" || seen.Header.Get("Serin-Key") != "k1" || string(body) != `{"name":"cart"}` {
+		t.Errorf("got %s %v %s", seen.Method, seen.Header, body)
+	}
+	caller.Do(t.Context(), hook.Call{URL: address, Timeout: time.Minute})
+	if _, ok := seen.Header["Serin-Key"]; ok {
+		t.Error("an empty key is sent")
+	}
+}
+
+func TestWhoDoesNotAnswerRefuses(t *testing.T) {
+	hang := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
+		<-r.Context().Done()
+	})
+	server := httptest.NewServer(http.NotFoundHandler())
+	gone := server.URL
+	server.Close()
+	for _, c := range []struct {
+		name, url, want string
+		policy          outbound.Policy
+		attempts        int
+	}{
+		{"hangs", hang + "/?key=hunter2", `^POST http://127\.0\.0\.1:\d+/ giving up after 2 attempt\(s\): no answer within 20ms$`, outbound.Policy{AllowLoopback: true}, 2},
+		{"nobody there", gone + "/x?key=hunter2", `^POST http://127\.0\.0\.1:\d+/x giving up after 2 attempt\(s\): dial tcp .* connection refused$`, outbound.Policy{AllowLoopback: true}, 2},
+		{"may not be called", "http://169.254.169.254/latest", `^POST http://169\.254\.169\.254/latest giving up after 1 attempt\(s\): .*link-local.*$`, outbound.Policy{}, 1},
+		{"no URL", "gate?key=hunter2", `^POST \(not a URL\) giving up after 1 attempt\(s\): the address must begin with http`, outbound.Policy{}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			caller, clk := newCaller(t, c.policy)
+			ok, text := caller.Do(t.Context(), hook.Call{URL: c.url, Timeout: 20 * time.Millisecond, Retries: 1})
+			if ok || !regexp.MustCompile(c.want).MatchString(text) || strings.Contains(text, "hunter2") {
+				t.Errorf("got %t %q, want %s", ok, text, c.want)
+			}
+			if len(clk.waits) != c.attempts-1 {
+				t.Errorf("waited %v", clk.waits)
+			}
+		})
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	followed := false
+	other := serve(t, func(http.ResponseWriter, *http.Request) { followed = true })
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
+		caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
+		if ok, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"token":"x"}`), Timeout: time.Minute}); ok || followed {
+			t.Errorf("%d: approved %t, followed %t: %s", code, ok, followed, text)
+		}
+	}
+}
+
+func TestDisableTLSSkipsVerification(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the client that hangs up
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
+	for _, skip := range []bool{true, false} {
+		if ok, text := caller.Do(t.Context(), hook.Call{URL: server.URL, Timeout: time.Minute, DisableTLS: skip}); ok != skip {
+			t.Errorf("disableTLS %t: approved %t %s", skip, ok, text)
+		}
+	}
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
+	if ok, _ := caller.Do(ctx, hook.Call{URL: address, Timeout: time.Hour, Retries: 9}); ok || len(clk.waits) > 0 {
+		t.Errorf("approved %t after waiting %v", ok, clk.waits)
+	}
+}

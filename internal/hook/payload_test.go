@@ -1,0 +1,74 @@
+package hook_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/hook"
+)
+
+func TestPayloadsAreThoseOfTheAPI(t *testing.T) {
+	p := hook.Payload{Name: "cart", Namespace: "shop", Phase: "Progressing", Checksum: "c1"}
+	with := p
+	with.Metadata = map[string]string{"suite": "smoke", "level": "1"}
+	for want, payload := range map[string]hook.Payload{
+		`{"name":"cart","namespace":"shop","phase":"Progressing","checksum":"c1"}`:                                          p,
+		`{"name":"cart","namespace":"shop","phase":"Progressing","checksum":"c1","metadata":{"level":"1","suite":"smoke"}}`: with,
+	} {
+		got, err := payload.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestAnEventCannotBeOverwrittenByMetadata(t *testing.T) {
+	p := hook.Payload{
+		Name: "cart", Namespace: "shop", Phase: "Failed", Checksum: "c1",
+		Metadata: map[string]string{"cluster": "lab", "eventMessage": "mine", "timestamp": "1"},
+	}
+	got, err := hook.EventPayload(p, "Canary failed! Scaling down cart.shop", "Warning", "1767323045000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"cart","namespace":"shop","phase":"Failed","checksum":"c1","metadata":{"cluster":"lab",` +
+		`"eventMessage":"Canary failed! Scaling down cart.shop","eventType":"Warning","timestamp":"1767323045000"}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	if p.Metadata["eventMessage"] != "mine" {
+		t.Error("the payload given was changed")
+	}
+	if _, err := hook.EventPayload(hook.Payload{}, "m", "Normal", "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChecksumTellsRevisionsApart(t *testing.T) {
+	same := hook.Checksum(map[string]string{"configmap/a": "1", "secret/b": "2"}, "rev1")
+	if again := hook.Checksum(map[string]string{"secret/b": "2", "configmap/a": "1"}, "rev1"); again != same {
+		t.Errorf("%s and %s for one revision", same, again)
+	}
+	if nothing := hook.Checksum(nil, "rev1"); nothing != hook.Checksum(map[string]string{}, "rev1") {
+		t.Error("no configs and none differ")
+	}
+	for name, other := range map[string]string{
+		"another revision":          hook.Checksum(map[string]string{"configmap/a": "1", "secret/b": "2"}, "rev2"),
+		"another config":            hook.Checksum(map[string]string{"configmap/a": "3", "secret/b": "2"}, "rev1"),
+		"fewer configs":             hook.Checksum(map[string]string{"configmap/a": "1"}, "rev1"),
+		"names and values exchange": hook.Checksum(map[string]string{"configmap/a": "2", "secret/b": "1"}, "rev1"),
+		"nothing":                   hook.Checksum(nil, ""),
+	} {
+		if other == same {
+			t.Errorf("%s has the same checksum %s", name, same)
+		}
+		if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{1,10}$`).MatchString(other) {
+			t.Errorf("%s is no short name without vowels", other)
+		}
+	}
+}
