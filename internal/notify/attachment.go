@@ -1,0 +1,93 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// colours by severity, in the spelling of a chat. Amber for a warning tells it from good news.
+type colours struct{ info, warn, failed string }
+
+func (c colours) of(s release.Severity) string {
+	switch s {
+	case release.Error:
+		return c.failed
+	case release.Warn:
+		return c.warn
+	default: // info
+		return c.info
+	}
+}
+
+// slackMessage is the form that Slack made and that Discord and Rocket.Chat read too. The order of fields is that of the
+// recorded messages.
+type slackMessage struct {
+	Channel     string            `json:"channel"`
+	Username    string            `json:"username"`
+	IconURL     string            `json:"icon_url"`
+	IconEmoji   string            `json:"icon_emoji"`
+	Attachments []slackAttachment `json:"attachments"`
+}
+
+type slackAttachment struct {
+	Color      string       `json:"color"`
+	AuthorName string       `json:"author_name"`
+	Text       string       `json:"text"`
+	Markdown   []string     `json:"mrkdwn_in"`
+	Fields     []slackField `json:"fields"`
+}
+
+type slackField struct {
+	Title string `json:"title"`
+	Value string `json:"value"`
+	Short bool   `json:"short"`
+}
+
+func attachment(o Options, colours colours) func(Message) any {
+	return func(m Message) any {
+		fields := make([]slackField, len(m.Fields)) // [] and not null
+		for i, f := range m.Fields {
+			fields[i] = slackField{Title: f.Name, Value: f.Value}
+		}
+		return slackMessage{
+			Channel: o.Channel, Username: o.Username, IconEmoji: ":rocket:",
+			Attachments: []slackAttachment{{
+				Color: colours.of(m.Severity), AuthorName: m.Canary, Text: m.Text, Markdown: []string{"text"}, Fields: fields,
+			}},
+		}
+	}
+}
+
+// slackCompatible is the address at which Discord reads such messages. The path decides, not the whole address: behind
+// it may be a query that names a thread.
+func slackCompatible(address *url.URL) string {
+	out := *address
+	if path := strings.TrimSuffix(out.Path, "/"); !strings.HasSuffix(path, "/slack") {
+		out = *out.JoinPath("slack")
+	}
+	return out.String()
+}
+
+// slackCode is what Slack's codes look like; nothing else of an answer is shown.
+var slackCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// slackAccepted reads the answer of Slack's API, which refuses with a status of 200. Incoming webhooks answer "ok".
+func slackAccepted(body []byte) error {
+	var answer struct {
+		OK    *bool  `json:"ok"`
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.OK == nil || *answer.OK {
+		return nil
+	}
+	code := ""
+	if slackCode.MatchString(answer.Error) {
+		code = " (" + answer.Error + ")"
+	}
+	return fmt.Errorf("the chat did not take the message%s: check channel and token", code)
+}

@@ -1,0 +1,141 @@
+package notify
+
+import "strings"
+
+// card is Teams' older form, for the addresses of its connectors.
+type card struct {
+	Type       string        `json:"@type"`
+	Context    string        `json:"@context"`
+	ThemeColor string        `json:"themeColor"`
+	Summary    string        `json:"summary"`
+	Sections   []cardSection `json:"sections"`
+}
+
+type cardSection struct {
+	Title    string     `json:"activityTitle"`
+	Subtitle string     `json:"activitySubtitle"`
+	Facts    []cardFact `json:"facts"`
+}
+
+type cardFact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func messageCard(m Message) any {
+	facts := make([]cardFact, len(m.Fields)) // [] and not null
+	for i, f := range m.Fields {
+		facts[i] = cardFact(f)
+	}
+	return card{
+		Type: "MessageCard", Context: "http://schema.org/extensions",
+		ThemeColor: colours{info: "0076D7", warn: "FFBF00", failed: "FF0000"}.of(m.Severity),
+		Summary:    m.Canary,
+		Sections:   []cardSection{{Title: m.Text, Subtitle: m.Canary, Facts: facts}},
+	}
+}
+
+// wantsAdaptiveCard: the addresses of Teams' workflows take no message cards.
+func wantsAdaptiveCard(host string) bool {
+	host = strings.ToLower(host)
+	return strings.HasSuffix(host, ".logic.azure.com") || strings.HasSuffix(host, ".powerplatform.com")
+}
+
+type adaptiveMessage struct {
+	Type        string               `json:"type"`
+	Attachments []adaptiveAttachment `json:"attachments"`
+}
+
+type adaptiveAttachment struct {
+	ContentType string  `json:"contentType"`
+	Content     content `json:"content"`
+}
+
+type content struct {
+	Schema  string    `json:"$schema"`
+	Type    string    `json:"type"`
+	Version string    `json:"version"`
+	Body    []element `json:"body"`
+}
+
+type element struct {
+	Type   string `json:"type"`
+	Text   string `json:"text,omitempty"`
+	Weight string `json:"weight,omitempty"`
+	Color  string `json:"color,omitempty"`
+	Subtle bool   `json:"isSubtle,omitempty"`
+	Wrap   bool   `json:"wrap,omitempty"`
+	Facts  []fact `json:"facts,omitempty"`
+}
+
+type fact struct {
+	Title string `json:"title"`
+	Value string `json:"value"`
+}
+
+func adaptiveCard(m Message) any {
+	body := []element{
+		{Type: "TextBlock", Text: m.Text, Weight: "Bolder", Wrap: true, Color: colours{info: "Accent", warn: "Warning", failed: "Attention"}.of(m.Severity)},
+		{Type: "TextBlock", Text: m.Canary, Subtle: true, Wrap: true},
+	}
+	if len(m.Fields) > 0 {
+		facts := make([]fact, len(m.Fields))
+		for i, f := range m.Fields {
+			facts[i] = fact{Title: f.Name, Value: f.Value}
+		}
+		body = append(body, element{Type: "FactSet", Facts: facts})
+	}
+	return adaptiveMessage{
+		Type: "message",
+		Attachments: []adaptiveAttachment{{
+			ContentType: "application/vnd.microsoft.card.adaptive",
+			Content:     content{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4", Body: body},
+		}},
+	}
+}
+
+// chatMessage is Google Chat's form.
+type chatMessage struct {
+	Cards []chatCard `json:"cards"`
+}
+
+type chatCard struct {
+	Header   chatHeader    `json:"header"`
+	Sections []chatSection `json:"sections"`
+}
+
+type chatHeader struct {
+	Title    string `json:"title"`
+	Subtitle string `json:"subtitle"`
+	ImageURL string `json:"imageUrl"`
+}
+
+type chatSection struct {
+	Widgets []chatWidget `json:"widgets"`
+}
+
+type chatWidget struct {
+	Paragraph chatText `json:"textParagraph"`
+}
+
+type chatText struct {
+	Text string `json:"text"`
+}
+
+// googleCard has one section for the text and one for each field. The form has no colour that could tell a severity:
+// all its texts are grey, as recorded.
+func googleCard(m Message) any {
+	paragraph := func(before, text string) chatSection {
+		return chatSection{Widgets: []chatWidget{{Paragraph: chatText{
+			Text: before + "<font color=#848484><strong>" + text + "</strong></font>",
+		}}}}
+	}
+	sections := []chatSection{paragraph("", m.Text)}
+	for _, f := range m.Fields {
+		sections = append(sections, paragraph(f.Name+"<br>", f.Value))
+	}
+	return chatMessage{Cards: []chatCard{{
+		Header:   chatHeader{Title: "Flagger", Subtitle: m.Canary, ImageURL: "https://flagger.app/favicon.png"},
+		Sections: sections,
+	}}}
+}

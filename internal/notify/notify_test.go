@@ -1,0 +1,288 @@
+package notify_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// chat is a server that notes what it is sent.
+type chat struct {
+	url    string
+	code   int
+	answer string
+	seen   *http.Request
+	body   []byte
+}
+
+func newChat(t *testing.T) *chat {
+	t.Helper()
+	c := &chat{code: 200, answer: "ok"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.seen = r
+		c.body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(c.code)
+		_, _ = io.WriteString(w, c.answer)
+	}))
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func client(t *testing.T) *outbound.Client {
+	t.Helper()
+	out := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(out.Close)
+	return out
+}
+
+func notifier(t *testing.T, chat string, o notify.Options) notify.Notifier {
+	t.Helper()
+	n, err := notify.New(client(t), chat, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+var fields = []notify.Field{
+	{Name: "Target", Value: "Deployment/cart.shop"},
+	{Name: "Failed checks threshold", Value: "2"},
+	{Name: "Progress deadline", Value: "600s"},
+	{Name: "Traffic routing", Value: "Weight step: 50 max: 50"},
+}
+
+// The payloads are recorded ones of Flagger 1.44, in the order of fields in which it writes them, but for the colour of
+// a warning.
+func TestPayloads(t *testing.T) {
+	slack := func(colour, text, fields string) string {
+		return `{"channel":"releases","username":"flagger","icon_url":"","icon_emoji":":rocket:","attachments":[{"color":"` + colour +
+			`","author_name":"cart.shop","text":"` + text + `","mrkdwn_in":["text"],"fields":[` + fields + `]}]}`
+	}
+	const four = `{"title":"Target","value":"Deployment/cart.shop","short":false},{"title":"Failed checks threshold","value":"2","short":false},` +
+		`{"title":"Progress deadline","value":"600s","short":false},{"title":"Traffic routing","value":"Weight step: 50 max: 50","short":false}`
+	teams := func(colour, text, facts string) string {
+		return `{"@type":"MessageCard","@context":"http://schema.org/extensions","themeColor":"` + colour +
+			`","summary":"cart.shop","sections":[{"activityTitle":"` + text + `","activitySubtitle":"cart.shop","facts":[` + facts + `]}]}`
+	}
+	google := func(texts ...string) string {
+		out := `{"cards":[{"header":{"title":"Flagger","subtitle":"cart.shop","imageUrl":"https://flagger.app/favicon.png"},"sections":[`
+		for i, text := range texts {
+			if i > 0 {
+				out += ","
+			}
+			out += `{"widgets":[{"textParagraph":{"text":"` + text + `"}}]}`
+		}
+		return out + `]}]}`
+	}
+	const initialized = "New Deployment detected, initialization completed."
+	for _, c := range []struct {
+		chat     string
+		severity release.Severity
+		text     string
+		fields   []notify.Field
+		want     string
+	}{
+		{"slack", release.Info, initialized, fields, slack("good", initialized, four)},
+		{"slack", release.Info, "Done.", nil, slack("good", "Done.", "")},
+		{"slack", release.Warn, "Done.", nil, slack("warning", "Done.", "")},
+		{"slack", release.Error, "Done.", nil, slack("danger", "Done.", "")},
+		{"discord", release.Error, "Done.", nil, slack("danger", "Done.", "")},
+		{"rocket", release.Info, "Done.", nil, slack("#0076D7", "Done.", "")},
+		{"rocket", release.Warn, "Done.", nil, slack("#FFBF00", "Done.", "")},
+		{"rocket", release.Error, "Done.", nil, slack("#FF0000", "Done.", "")},
+		{"msteams", release.Info, "Done.", fields[:1], teams("0076D7", "Done.", `{"name":"Target","value":"Deployment/cart.shop"}`)},
+		{"msteams", release.Warn, "Canary is waiting for approval.", nil, teams("FFBF00", "Canary is waiting for approval.", "")},
+		{"msteams", release.Error, "Done.", nil, teams("FF0000", "Done.", "")},
+		{"gchat", release.Error, "Done.", fields[:1], google(
+			`\u003cfont color=#848484\u003e\u003cstrong\u003eDone.\u003c/strong\u003e\u003c/font\u003e`,
+			`Target\u003cbr\u003e\u003cfont color=#848484\u003e\u003cstrong\u003eDeployment/cart.shop\u003c/strong\u003e\u003c/font\u003e`)},
+		{"gchat", release.Warn, "Done.", nil, google(`\u003cfont color=#848484\u003e\u003cstrong\u003eDone.\u003c/strong\u003e\u003c/font\u003e`)},
+	} {
+		t.Run(c.chat+"/"+string(c.severity), func(t *testing.T) {
+			server := newChat(t)
+			err := notifier(t, c.chat, notify.Options{URL: server.url, Channel: "releases"}).
+				Post(t.Context(), notify.Message{Canary: "cart.shop", Text: c.text, Severity: c.severity, Fields: c.fields})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, string(server.body)); diff != "" {
+				t.Error(diff)
+			}
+			if server.seen.Method != "POST" || server.seen.Header.Get("Content-Type") != "application/json" || server.seen.Header.Get("Authorization") != "" {
+				t.Errorf("sent %s %v", server.seen.Method, server.seen.Header)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfUserAndChannel(t *testing.T) {
+	server := newChat(t)
+	if err := notifier(t, "slack", notify.Options{URL: server.url}).Post(t.Context(), notify.Message{}); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(server.body, []byte(`{"channel":"general","username":"flagger",`)) {
+		t.Errorf("sent %s", server.body)
+	}
+}
+
+func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
+	server := newChat(t) // as a proxy: the address decides about the form
+	for host, adaptive := range map[string]bool{
+		"prod-1.westeurope.logic.azure.com":            true,
+		"DEFAULT.12.Environment.API.PowerPlatform.com": true,
+		"shop.webhook.office.com":                      false,
+		"logic.azure.com.example":                      false,
+	} {
+		n := notifier(t, "msteams", notify.Options{URL: "http://" + host + "/hook", Proxy: server.url})
+		if err := n.Post(t.Context(), notify.Message{Canary: "cart.shop", Text: "Done.", Severity: release.Warn, Fields: fields[:1]}); err != nil {
+			t.Fatal(err)
+		}
+		want := `{"type":"message","attachments":[{"contentType":"application/vnd.microsoft.card.adaptive","content":{` +
+			`"$schema":"http://adaptivecards.io/schemas/adaptive-card.json","type":"AdaptiveCard","version":"1.4","body":[` +
+			`{"type":"TextBlock","text":"Done.","weight":"Bolder","color":"Warning","wrap":true},` +
+			`{"type":"TextBlock","text":"cart.shop","isSubtle":true,"wrap":true},` +
+			`{"type":"FactSet","facts":[{"title":"Target","value":"Deployment/cart.shop"}]}]}}]}`
+		if got := string(server.body); adaptive && got != want {
+			t.Error(cmp.Diff(want, got))
+		} else if !adaptive && !strings.Contains(got, "MessageCard") {
+			t.Errorf("%s got %s", host, got)
+		}
+		if !json.Valid(server.body) {
+			t.Error("no JSON")
+		}
+	}
+}
+
+func TestDiscordIsAskedInSlacksForm(t *testing.T) {
+	for in, want := range map[string]string{
+		"/api/webhooks/1/t":                   "/api/webhooks/1/t/slack",
+		"/api/webhooks/1/t/slack":             "/api/webhooks/1/t/slack",
+		"/api/webhooks/1/t?thread_id=7":       "/api/webhooks/1/t/slack?thread_id=7",
+		"/api/webhooks/1/t/slack?thread_id=7": "/api/webhooks/1/t/slack?thread_id=7",
+		"/api/webhooks/1/a%2Fb":               "/api/webhooks/1/a%2Fb/slack",
+	} {
+		server := newChat(t)
+		server.code = http.StatusNoContent
+		if err := notifier(t, "discord", notify.Options{URL: server.url + in, Token: "ignored"}).Post(t.Context(), notify.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if server.seen.RequestURI != want || server.seen.Header.Get("Authorization") != "" {
+			t.Errorf("%s: called %s", in, server.seen.RequestURI)
+		}
+	}
+}
+
+func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
+	server := newChat(t)
+	n := notifier(t, "slack", notify.Options{URL: server.url, Token: "xoxb-1"})
+	for answer, want := range map[string]string{
+		`ok`:            "",
+		``:              "",
+		`{"ok":true}`:   "",
+		`{"other":"x"}`: "",
+		`{"ok":false,"error":"channel_not_found"}`:  "the chat did not take the message (channel_not_found): check channel and token",
+		`{"ok":false,"error":"see https://x/?t=1"}`: "the chat did not take the message: check channel and token",
+		`{"ok":false}`: "the chat did not take the message: check channel and token",
+	} {
+		server.answer = answer
+		got := ""
+		if err := n.Post(t.Context(), notify.Message{}); err != nil {
+			got = err.Error()
+			if notify.Transient(err) {
+				t.Errorf("%s would be tried again", answer)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", answer, got, want)
+		}
+	}
+	if server.seen.Header.Get("Authorization") != "Bearer xoxb-1" {
+		t.Errorf("sent %v", server.seen.Header)
+	}
+}
+
+func TestFailuresTellNoSecret(t *testing.T) {
+	server := newChat(t)
+	server.answer = "page of hunter2"
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, c := range []struct {
+		code      int
+		url       string
+		want      string
+		transient bool
+	}{
+		{404, server.url, "the chat answered 404 Not Found", false},
+		{302, server.url, "the chat answered 302 Found", false},
+		{429, server.url, "the chat answered 429 Too Many Requests", true},
+		{500, server.url, "the chat answered 500 Internal Server Error", true},
+		{501, server.url, "the chat answered 501 Not Implemented", false},
+		{200, gone.URL, "post message: ", true},
+		{200, "http://169.254.169.254", "post message: ", false},
+	} {
+		server.code = c.code
+		for _, chat := range notify.Types() {
+			err := notifier(t, chat, notify.Options{URL: c.url + "/x?key=hunter2"}).Post(t.Context(), notify.Message{})
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || notify.Transient(err) != c.transient {
+				t.Errorf("%s, %d of %s: got %v, transient %t", chat, c.code, c.url, err, notify.Transient(err))
+			}
+		}
+	}
+	if notify.Transient(nil) || notify.Transient(errors.New("x")) {
+		t.Error("everything would be tried again")
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for _, c := range []struct{ chat, url, want string }{
+		{"slack", "", "invalid Slack webhook URL: "},
+		{"gchat", "ftp://chat", "invalid Google Chat webhook URL: "},
+		{"msteams", "http://u:hunter2", "invalid MS Teams webhook URL: "},
+		{"rocket", "/path", "invalid Rocket webhook URL: "},
+		{"discord", "http://", "invalid Discord webhook URL: "},
+		{"irc", "http://chat", `alert provider type "irc" is not supported`},
+	} {
+		_, err := notify.New(client(t), c.chat, notify.Options{URL: c.url})
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s %s: got %v", c.chat, c.url, err)
+		}
+	}
+}
+
+func TestAProxyIsUsed(t *testing.T) {
+	server := newChat(t)
+	n := notifier(t, "rocket", notify.Options{URL: "http://chat.example/hook", Proxy: server.url})
+	if err := n.Post(t.Context(), notify.Message{}); err != nil || server.seen.RequestURI != "http://chat.example/hook" {
+		t.Errorf("got %v after %s", err, server.seen.RequestURI)
+	}
+}
+
+func TestWants(t *testing.T) {
+	for _, c := range []struct {
+		entry             string
+		info, warn, error bool
+	}{
+		{"", true, true, true},
+		{"info", true, true, true},
+		{"warn", false, true, true},
+		{"error", false, false, true},
+	} {
+		for s, want := range map[release.Severity]bool{release.Info: c.info, release.Warn: c.warn, release.Error: c.error} {
+			if got := notify.Wants(c.entry, s); got != want {
+				t.Errorf("an entry %q wants %s: %t, want %t", c.entry, s, got, want)
+			}
+		}
+	}
+}
