@@ -1,3 +1,227 @@
+// Package peerhash reckons the hash that Flagger 1.44 gives a pod template, so that what Serin leaves in a status is what
+// that peer would have written, and the way back to it starts no release.
+//
+// It must not know the Go structs of the linked Kubernetes library: the peer hashes a dump of its structs, every field of
+// them included, so each version of that library has other hashes. Here the fields stand in a frozen list. Nothing that
+// Serin decides rests on this hash; its own revision is in the package above.
 package peerhash
 
-func Of(template map[string]any) string { return "" }
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// alphabet has no vowels, so that no hash is a word. Digits of the hash are mapped by their code point.
+const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+
+// Of is the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Fields that
+// the frozen list does not have do not count, as they do not for the peer.
+func Of(template map[string]any) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write(dump(template)) // a hash never fails
+	text := []byte(strconv.FormatUint(uint64(sum.Sum32()), 10))
+	for i, digit := range text {
+		text[i] = alphabet[int(digit)%len(alphabet)]
+	}
+	return string(text)
+}
+
+// dump is a template as the peer's dumper writes its structs: each value behind its type, but for the elements of lists
+// and maps; structs as {Name:value Name:value}, the keys of maps sorted, nothing quoted.
+func dump(template map[string]any) []byte {
+	known := types()
+	d := dumper{known: known}
+	d.value(known.of(root), template, named)
+	return d.out.Bytes()
+}
+
+// naming says whether the type of a value is written before it.
+type naming bool
+
+const (
+	named   naming = true
+	unnamed naming = false
+)
+
+type dumper struct {
+	known *typeTable
+	out   bytes.Buffer
+}
+
+func (d *dumper) write(texts ...string) {
+	for _, text := range texts {
+		d.out.WriteString(text)
+	}
+}
+
+// value writes a JSON value as a value of the type; nil is the zero value.
+func (d *dumper) value(t *goType, value any, by naming) {
+	if t.kind == pointer {
+		d.pointer(t, value, by)
+		return
+	}
+	if by == named {
+		d.write("(", t.name, ")")
+	}
+	switch t.kind {
+	case structure:
+		d.structure(t, value)
+	case list:
+		d.list(t, value)
+	case table:
+		d.table(t, value)
+	case special:
+		d.special(t, value)
+	default:
+		d.scalar(t, value)
+	}
+}
+
+// pointer writes what is pointed to. The type of a pointer has one asterisk either way: from the type where it is nil,
+// from the indirection where it is not.
+func (d *dumper) pointer(t *goType, value any, by naming) {
+	switch {
+	case value == nil && by == named:
+		d.write("(", t.name, ")<nil>")
+	case value == nil:
+		d.write("<nil>")
+	case by == named:
+		d.write("(", t.name, ")")
+		d.value(t.elem, value, unnamed)
+	default:
+		d.write("<*>")
+		d.value(t.elem, value, unnamed)
+	}
+}
+
+func (d *dumper) structure(t *goType, value any) {
+	object, _ := value.(map[string]any)
+	d.write("{")
+	for i, field := range t.fields {
+		if i > 0 {
+			d.write(" ")
+		}
+		d.write(field.name, ":")
+		if field.json == embedded {
+			d.value(d.known.of(field.typeName), value, named)
+			continue
+		}
+		d.value(d.known.of(field.typeName), object[field.json], named)
+	}
+	d.write("}")
+}
+
+func (d *dumper) list(t *goType, value any) {
+	if text, ok := value.(string); ok && t.elem.kind == scalar && t.elem.name == "uint8" {
+		d.bytes(text)
+		return
+	}
+	items, ok := value.([]any)
+	if !ok {
+		d.write("<nil>")
+		return
+	}
+	d.write("[")
+	for i, item := range items {
+		if i > 0 {
+			d.write(" ")
+		}
+		d.value(t.elem, item, unnamed)
+	}
+	d.write("]")
+}
+
+// bytes are base64 in JSON and a list of numbers in the dump.
+func (d *dumper) bytes(text string) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		d.write("<nil>")
+		return
+	}
+	d.numbers(raw)
+}
+
+func (d *dumper) numbers(raw []byte) {
+	d.write("[")
+	for i, b := range raw {
+		if i > 0 {
+			d.write(" ")
+		}
+		d.write(strconv.Itoa(int(b)))
+	}
+	d.write("]")
+}
+
+func (d *dumper) table(t *goType, value any) {
+	entries, ok := value.(map[string]any)
+	if !ok {
+		d.write("<nil>")
+		return
+	}
+	d.write("map[")
+	for i, key := range slices.Sorted(maps.Keys(entries)) {
+		if i > 0 {
+			d.write(" ")
+		}
+		d.write(key, ":")
+		d.value(t.elem, entries[key], unnamed)
+	}
+	d.write("]")
+}
+
+func (d *dumper) scalar(t *goType, value any) {
+	switch t.base {
+	case "string":
+		text, _ := value.(string)
+		d.write(text)
+	case "bool":
+		yes, _ := value.(bool)
+		d.write(strconv.FormatBool(yes))
+	default: // the whole numbers
+		d.write(strconv.FormatInt(whole(value), 10))
+	}
+}
+
+func whole(value any) int64 {
+	switch number := value.(type) {
+	case int64:
+		return number
+	case float64: // a decoder that knows only floats
+		return int64(number)
+	case json.Number:
+		n, _ := number.Int64() // not a whole number: zero, as for what is absent
+		return n
+	default:
+		return 0
+	}
+}
+
+// special are the types that read JSON in their own way.
+func (d *dumper) special(t *goType, value any) {
+	switch t.name {
+	case "v1.Time":
+		// The API server stores no times in a pod template: creationTimestamp is null there.
+		d.write("{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}")
+	case "v1.FieldsV1":
+		d.write("{Raw:([]uint8)")
+		if text, err := json.Marshal(value); err == nil && value != nil {
+			d.numbers(text)
+		} else {
+			d.write("<nil>")
+		}
+		d.write("}")
+	case "intstr.IntOrString":
+		if text, ok := value.(string); ok {
+			d.write("{Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string)", text, "}")
+			return
+		}
+		d.write("{Type:(intstr.Type)0 IntVal:(int32)", strconv.FormatInt(whole(value), 10), " StrVal:(string)}")
+	case "resource.Quantity":
+		d.write(quantity(value))
+	}
+}

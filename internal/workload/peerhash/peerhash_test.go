@@ -1,0 +1,46 @@
+package peerhash
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	kjson "sigs.k8s.io/json"
+)
+
+// testdata/templates was made with the peer's own library and dumper: k8s.io/api v0.36.3 and go-spew. It is never
+// rewritten: a difference is a mistake here.
+func TestHashesAreThePeers(t *testing.T) {
+	seen := 0
+	datadriven.RunTest(t, "testdata/templates", func(t *testing.T, data *datadriven.TestData) string {
+		seen++
+		var template map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(data.Input), &template); err != nil {
+			t.Fatal(err)
+		}
+		return Of(template) + "\n"
+	})
+	if seen < 30 {
+		t.Errorf("got %d templates", seen)
+	}
+}
+
+func TestDump(t *testing.T) {
+	got := string(dump(map[string]any{"metadata": map[string]any{"labels": map[string]any{"b": "2", "a": "1"}}}))
+	const want = "(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) GenerateName:(string) Namespace:(string) SelfLink:(string) " +
+		"UID:(types.UID) ResourceVersion:(string) Generation:(int64)0 " +
+		"CreationTimestamp:(v1.Time){Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}} " +
+		"DeletionTimestamp:(*v1.Time)<nil> DeletionGracePeriodSeconds:(*int64)<nil> " +
+		"Labels:(map[string]string)map[a:1 b:2] Annotations:(map[string]string)<nil> " +
+		"OwnerReferences:([]v1.OwnerReference)<nil> Finalizers:([]string)<nil> ManagedFields:([]v1.ManagedFieldsEntry)<nil>} " +
+		"Spec:(v1.PodSpec){Volumes:([]v1.Volume)<nil> "
+	if len(got) < len(want) || got[:len(want)] != want {
+		t.Errorf("got  %.*s\nwant %s", len(want), got, want)
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}}}}
+	for b.Loop() {
+		Of(template)
+	}
+}
