@@ -107,6 +107,10 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 	if diff := cmp.Diff(want, o.PeerConfigs); diff != "" {
 		t.Error(diff)
 	}
+	sources := []ConfigRef{{Kind: "ConfigMap", Name: "env"}, {Kind: "Secret", Name: "creds", Optional: true}}
+	if diff := cmp.Diff(sources, o.Sources); diff != "" {
+		t.Error(diff)
+	}
 	w.quiet("a second look", func() {
 		if diff := cmp.Diff(o, w.observe()); diff != "" {
 			t.Error(diff)
@@ -185,9 +189,12 @@ func TestProblemsOfATarget(t *testing.T) {
 			if got := w.observe().Problem; got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false); test.want != "" && (err == nil || err.Error() != test.want) {
-				t.Errorf("EnsurePrimary: got %v", err)
+			err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)
+			if test.want == "" {
+				must(t, err)
+				return
 			}
+			refused(t, err, ErrUnusable, test.want)
 		})
 	}
 }

@@ -199,7 +199,7 @@ func (d *Deployments) contentOf(ctx context.Context, c *flaggerv1.Canary, ref Co
 	return &read, nil
 }
 
-// empty is a new object of the same kind, with the content and under the name given.
+// renamed is a new object of the same kind and content, under another name.
 func (from *content) renamed(namespace, name string) *content {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if from.secret != nil {
@@ -276,12 +276,9 @@ func orEmpty[V any](data map[string]V) map[string]V {
 	return data
 }
 
-// checksum is the beginning of the SHA-256 of the JSON of a value, in hex. Maps of strings and bytes always have one.
+// checksum is the beginning of the SHA-256 of the JSON of a value, in hex.
 func checksum(value any, bytes int) string {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("workload: JSON of a map of strings: %v", err)) // impossible: invalid UTF-8 is replaced
-	}
+	text, _ := json.Marshal(value) // maps of strings and bytes always have JSON
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:bytes])
 }

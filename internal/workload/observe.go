@@ -38,6 +38,9 @@ type Observation struct {
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; PeerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, PeerConfigs map[string]string
+	// Sources are all ConfigMaps and Secrets that the target's template names: those that are tracked, and those that may
+	// become so (optional ones that are not there, ones that opt out). Empty when tracking is off.
+	Sources []ConfigRef
 	// NewestReplicaSet is when the target's newest ReplicaSet was made: when its template last became a new one. Zero
 	// when there is none, and when it was not asked for.
 	NewestReplicaSet time.Time
@@ -92,6 +95,9 @@ func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...
 		return o, nil
 	}
 	o.Target = stateOf(seen.target, canaryThreshold)
+	if d.Options.ConfigTracking {
+		o.Sources = Sources(templateOf(seen.target))
+	}
 	if o.Target.Revision, err = revisionOf(templateOf(seen.target), o.Configs); err != nil {
 		return Observation{}, err
 	}

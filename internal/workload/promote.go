@@ -3,7 +3,6 @@ package workload
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +29,7 @@ func (d *Deployments) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id
 	}
 	if seen.primary == nil {
 		if seen.problem != "" {
-			return errors.New(seen.problem)
+			return unusable(seen.problem)
 		}
 		if _, err := d.ensureCopies(ctx, c, seen.configs, ""); err != nil {
 			return fmt.Errorf("createPrimaryDeployment failed: CreatePrimaryConfigs failed: %w", err)
@@ -39,7 +38,7 @@ func (d *Deployments) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id
 		return d.createPrimary(ctx, c, newPrimary(c, seen.target, seen.pair, d.Options, template))
 	}
 	if seen.target == nil {
-		return errors.New(seen.problem)
+		return unusable(seen.problem)
 	}
 	if err := d.adoptPrimary(ctx, c, seen.primary); err != nil {
 		return err
@@ -48,7 +47,7 @@ func (d *Deployments) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id
 		return nil
 	}
 	if seen.problem != "" {
-		return errors.New(seen.problem)
+		return unusable(seen.problem)
 	}
 	changed, err := d.ensureCopies(ctx, c, seen.configs, "")
 	if err != nil {
@@ -74,7 +73,7 @@ func (d *Deployments) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, rev
 		return nil
 	}
 	if seen.problem != "" {
-		return errors.New(seen.problem)
+		return unusable(seen.problem)
 	}
 	if seen.primary == nil {
 		return fmt.Errorf("deployment %s.%s is not there to be promoted", seen.pair.primary(), c.Namespace)
@@ -192,7 +191,7 @@ func (d *Deployments) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, 
 		return d.adoptPrimary(ctx, c, seen.primary)
 	}
 	if seen.pair.label == "" {
-		return errors.New(seen.problem)
+		return unusable(seen.problem)
 	}
 	selector := labels.SelectorFromSet(labels.Set{seen.pair.label: seen.pair.primaryValue()})
 	history, err := d.history(ctx, c, selector, func(set *unstructured.Unstructured) bool {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +17,7 @@ func (d *Deployments) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
 		return err
 	}
 	if target == nil {
-		return errors.New(missing(c))
+		return unusable(missing(c))
 	}
 	if integer(target.Object, 1, "spec", "replicas") > 0 {
 		return nil
@@ -31,7 +30,7 @@ func (d *Deployments) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
 			return err
 		}
 		if problem != "" {
-			return errors.New(problem)
+			return unusable(problem)
 		}
 		replicas = integer(scaler.Object, 1, "spec", "minReplicas")
 	case primary != nil:
@@ -47,7 +46,7 @@ func (d *Deployments) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) erro
 		return err
 	}
 	if target == nil {
-		return errors.New(missing(c))
+		return unusable(missing(c))
 	}
 	if primary == nil {
 		return d.UpFromZero(ctx, c)

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +22,7 @@ func (d *Deployments) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, upd
 		return err
 	}
 	if problem != "" {
-		return errors.New(problem)
+		return unusable(problem)
 	}
 	name := source.GetName() + suffix
 	existing, err := d.read(ctx, c, scalerKind, name)

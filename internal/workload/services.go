@@ -64,11 +64,11 @@ func (d *Deployments) EnsureServices(ctx context.Context, c *flaggerv1.Canary, a
 		return err
 	}
 	if target == nil {
-		return errors.New(missing(c))
+		return unusable(missing(c))
 	}
 	p, problem := pairOf(target, d.Options.selectorLabels())
 	if problem != "" {
-		return errors.New(problem)
+		return unusable(problem)
 	}
 	ports := servicePorts(c, templateOf(target))
 	var partly []string

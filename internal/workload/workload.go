@@ -72,6 +72,9 @@ var (
 	ErrGone = errors.New("the history is gone")
 	// ErrForeign: an object with the name of one of ours belongs to somebody else. A person has to sort that out.
 	ErrForeign = errors.New("the object belongs to somebody else")
+	// ErrUnusable: the target or its autoscaler cannot be used as it is, for the reason that an observation gives too.
+	// Nothing was touched. A person has to mend it.
+	ErrUnusable = errors.New("the target cannot be used")
 	// ErrBehind: the cache has not seen our own last write yet. Its watch event brings the release back.
 	ErrBehind = errors.New("the cache is behind our own last write")
 )
@@ -134,6 +137,8 @@ func (r refusal) Unwrap() error { return r.kind }
 func refuse(kind error, format string, args ...any) error {
 	return refusal{kind: kind, text: fmt.Sprintf(format, args...)}
 }
+
+func unusable(problem string) error { return refusal{kind: ErrUnusable, text: problem} }
 
 // foreign says whose an object is that we would have made.
 func foreign(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
