@@ -1,0 +1,143 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// apply makes the effects true, in order, up to the first that fails. What could be done only in part comes back as
+// warnings: it holds nothing up.
+func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (warnings []release.Event, err error) {
+	for _, effect := range d.Effects {
+		err := r.one(ctx, s, effect, d.Status)
+		var partly *workload.PartlyError
+		switch {
+		case errors.As(err, &partly):
+			for _, text := range partly.Texts {
+				warnings = append(warnings, release.Event{Type: release.Warning, Message: text, Standing: true})
+			}
+		case err != nil:
+			return warnings, err
+		}
+	}
+	return warnings, nil
+}
+
+// one makes one effect true. status is the one that will be written: it names the cookies of the run.
+func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
+	c := s.object
+	switch e := effect.(type) {
+	case canary.HasFinalizer:
+		return r.holdFinalizer(ctx, c, e.Held)
+	case canary.ServicesExist:
+		return r.Deployments.EnsureServices(ctx, c, e.Apex)
+	case canary.PrimaryExists:
+		return r.Deployments.EnsurePrimary(ctx, c, e.ID, e.Follow)
+	case canary.ScalerExists:
+		return r.Deployments.EnsureScaler(ctx, c, e.Update)
+	case canary.ScalerPaused:
+		if e.Paused {
+			return r.Deployments.PauseScaler(ctx, c)
+		}
+		return r.Deployments.ResumeScaler(ctx, c)
+	case canary.UpFromZero:
+		if e.Like {
+			return r.Deployments.UpToPrimary(ctx, c)
+		}
+		return r.Deployments.UpFromZero(ctx, c)
+	case canary.DownToZero:
+		return r.Deployments.DownToZero(ctx, c)
+	case canary.CopyTemplate:
+		return r.Deployments.CopyTemplate(ctx, c, e.Revision, e.ID)
+	case canary.RestoreTemplate:
+		return r.Deployments.RestoreTemplate(ctx, c, e.ID)
+	case canary.ConfigsCollected:
+		return r.Deployments.CollectConfigs(ctx, c)
+	case canary.RouteStands:
+		return r.setRoute(ctx, s, status, e.Canary, e.Mirror, "")
+	case canary.RouteIs:
+		return r.setRoute(ctx, s, status, e.Canary, e.Mirror, e.Provider)
+	case canary.GivenBack:
+		return r.giveBack(ctx, s)
+	default:
+		return fmt.Errorf("effect %T is unknown", effect)
+	}
+}
+
+// setRoute makes the route of the plan carry these weights.
+func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, weight int, mirror bool, provider string) error {
+	renderer, target := s.renderer, s.target
+	if provider != "" {
+		var ok bool
+		if renderer, ok = r.Routers.For(provider); !ok {
+			return nil // it went with an older Serin, and its route with it
+		}
+		target = traffic.TargetOf(s.object, provider, s.selector)
+	}
+	if renderer == nil {
+		return nil
+	}
+	c := s.object.DeepCopy()
+	c.Status = status
+	route := release.Route{Canary: weight, Sticky: traffic.Sticky(c, status)}
+	if mirror {
+		route.Mirror = release.Mirror{On: true, Percent: mirrorPercent(s.object)}
+	}
+	if s.snapshot.Plan.Strategy == canary.ABTesting {
+		route.Matches = traffic.Matches(s.object)
+	}
+	_, err := r.Applier.Apply(ctx, renderer, target, route)
+	return err
+}
+
+func mirrorPercent(c *flaggerv1.Canary) int {
+	if c.Spec.Analysis != nil {
+		return c.Spec.Analysis.MirrorWeight
+	}
+	return 0
+}
+
+func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
+	if err := r.Deployments.GiveBackServices(ctx, s.object); err != nil {
+		return err
+	}
+	if s.renderer == nil {
+		return nil
+	}
+	err := r.Applier.Restore(ctx, s.renderer, s.target)
+	if errors.Is(err, traffic.ErrNoOriginal) {
+		return &workload.PartlyError{Texts: []string{err.Error()}}
+	}
+	return err
+}
+
+// holdFinalizer sets or removes our finalizer. The patch names the version that was read.
+func (r *Reconciler) holdFinalizer(ctx context.Context, c *flaggerv1.Canary, held bool) error {
+	if slices.Contains(c.Finalizers, finalizer) == held {
+		return nil
+	}
+	before := c.DeepCopy()
+	if held {
+		c.Finalizers = append(c.Finalizers, finalizer)
+	} else {
+		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(name string) bool { return name == finalizer })
+	}
+	status := c.Status
+	err := r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		c.Finalizers = before.Finalizers
+		return fmt.Errorf("set the finalizer of Canary %s.%s: %w", c.Name, c.Namespace, err)
+	}
+	c.Status = status
+	return nil
+}

@@ -1,0 +1,287 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// No data right after a step is often data that was not scraped yet: it is asked for again before it counts.
+const (
+	noDataRetries = 3
+	noDataPause   = 3 * time.Second
+)
+
+// hookTimeout is the default of spec.analysis.webhooks[].timeout.
+const hookTimeout = 10 * time.Second
+
+// Asker puts the questions of Canaries to webhooks and metrics providers. It runs beside the reconcile workers.
+type Asker struct {
+	// Client reads from caches.
+	Client client.Client
+	// Reader reads Secrets, live and by name.
+	Reader client.Reader
+	Clock  clock.Clock
+	Hooks  *hook.Caller
+	// Metrics makes the providers that namespaced objects name; Trusted those that whoever runs Serin names.
+	Metrics, Trusted *metric.Registry
+	// MetricsServer is the address of the default Prometheus.
+	MetricsServer string
+	// Provider is the default provider of the process, which names the dialect of builtin metrics.
+	Provider string
+	// NoCrossNamespace forbids templates of other namespaces.
+	NoCrossNamespace bool
+	Telemetry        *telemetry.Metrics
+}
+
+// Ask puts one question.
+func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Probe) release.Answer {
+	began := a.Clock.Now()
+	kind := telemetry.HookProbe
+	c := &flaggerv1.Canary{}
+	if err := a.Client.Get(ctx, key.NamespacedName, c); err != nil {
+		return release.Answer{Outcome: release.Unreachable, Text: fmt.Sprintf("get Canary %s: %v", key.NamespacedName, err)}
+	}
+	var answer release.Answer
+	switch q := p.Question.(type) {
+	case canary.HookQuestion:
+		answer = a.hook(ctx, c, q)
+	case canary.MetricQuestion:
+		kind = telemetry.MetricProbe
+		answer = a.measure(ctx, c, q.Check)
+	case canary.SourcesQuestion:
+		kind = telemetry.MetricProbe
+		answer = a.sources(ctx, c, q.Checks)
+	default:
+		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
+	}
+	a.Telemetry.Probed(kind, answer.Outcome, a.Clock.Since(began))
+	return answer
+}
+
+func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuestion) release.Answer {
+	timeout := hookTimeout
+	if len(q.Hook.Timeout) >= 2 {
+		parsed, err := time.ParseDuration(q.Hook.Timeout)
+		if err != nil {
+			return release.Answer{Outcome: release.No, Text: fmt.Sprintf("timeout %q is no duration: write it like 10s", q.Hook.Timeout)}
+		}
+		timeout = parsed
+	}
+	payload := hook.Payload{
+		Name: c.Name, Namespace: c.Namespace, Phase: string(q.Phase),
+		Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: q.Hook.Metadata,
+	}
+	body, err := payload.JSON()
+	if err != nil {
+		return release.Answer{Outcome: release.No, Text: err.Error()}
+	}
+	approved, text := a.Hooks.Do(ctx, hook.Call{
+		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: q.Hook.Retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
+	})
+	if approved {
+		return release.Answer{Outcome: release.Yes, Text: text}
+	}
+	return release.Answer{Outcome: release.No, Text: text}
+}
+
+// measure asks for one value, and again where there is none yet.
+func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.Check) release.Answer {
+	provider, query, broken := a.resolve(ctx, c, check)
+	if broken != nil {
+		return *broken
+	}
+	var err error
+	var value float64
+	for attempt := 0; ; attempt++ {
+		query.Now = a.Clock.Now()
+		value, err = provider.Measure(ctx, query)
+		if metric.OutcomeOf(err) != release.NoData || attempt == noDataRetries {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return release.Answer{Outcome: release.Unreachable, Text: context.Cause(ctx).Error(), Query: query.Text}
+		case <-a.Clock.After(noDataPause):
+		}
+	}
+	if check.Source == canary.Builtin {
+		value *= metric.Scale(metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical)
+	}
+	answer := release.Answer{Outcome: metric.OutcomeOf(err), Value: value, Query: query.Text}
+	if err != nil {
+		answer.Text = err.Error()
+		return answer
+	}
+	shown := value
+	if check.Canonical == canary.Duration {
+		shown = value / 1000 // the gauge has always been in seconds
+	}
+	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, check.Metric.Name, shown)
+	return answer
+}
+
+// resolve finds whom to ask and what. What cannot be asked as it stands comes back as an answer.
+func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Provider, metric.Query, *release.Answer) {
+	broken := func(text string) (metric.Provider, metric.Query, *release.Answer) {
+		return nil, metric.Query{}, &release.Answer{Outcome: release.Broken, Text: text}
+	}
+	vars := a.vars(c, check)
+	interval, _ := time.ParseDuration(check.Interval)
+	query := metric.Query{Interval: interval}
+	if check.Source == canary.Template {
+		return a.template(ctx, c, check, vars, query)
+	}
+	provider, err := a.prometheus(c)
+	if err != nil {
+		return broken(fmt.Sprintf("Error building Prometheus client for %s: %v", outbound.Redact(c.Spec.MetricsServer), err))
+	}
+	if check.Source == canary.Inline {
+		query.Text, err = metric.Render(check.Metric.Query, vars)
+	} else {
+		query.Text, err = metric.Builtin(metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
+	}
+	if err != nil {
+		return broken(err.Error())
+	}
+	return provider, query, nil
+}
+
+func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
+	if c.Spec.MetricsServer != "" {
+		return a.Metrics.New(flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
+	}
+	return a.Trusted.New(flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
+}
+
+// template resolves a metric template. The Secret is read in the template's own namespace, never in one that the Canary
+// names.
+func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.Check, vars metric.Vars, query metric.Query) (metric.Provider, metric.Query, *release.Answer) {
+	key := templateKey(c.Namespace, *check.Metric.TemplateRef)
+	outcome := func(o release.Outcome, text string) (metric.Provider, metric.Query, *release.Answer) {
+		return nil, query, &release.Answer{Outcome: o, Text: text}
+	}
+	if a.NoCrossNamespace && key.Namespace != c.Namespace {
+		return outcome(release.Broken, fmt.Sprintf("can't access metric template %s.%s, cross-namespace references are blocked", key.Name, key.Namespace))
+	}
+	template := &flaggerv1.MetricTemplate{}
+	switch err := a.Client.Get(ctx, key, template); {
+	case apierrors.IsNotFound(err):
+		return outcome(release.Broken, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
+	case err != nil:
+		return outcome(release.Unreachable, metric.TemplateMissing(key.Name, key.Namespace, err))
+	}
+	credentials, text := a.credentials(ctx, template)
+	if text != "" {
+		return outcome(release.Broken, text)
+	}
+	provider, err := a.Metrics.New(*template.Spec.Provider.DeepCopy(), credentials)
+	if err != nil {
+		return outcome(release.Broken, metric.ProviderRefused(key.Name, key.Namespace, template.Spec.Provider.Type, err))
+	}
+	query.Text, err = metric.Render(template.Spec.Query, vars)
+	if err != nil {
+		return outcome(release.Broken, metric.RenderFailed(key.Name, key.Namespace, err))
+	}
+	return provider, query, nil
+}
+
+// templateGone is the error that the API promises for a missing template; that of a cache names the kind otherwise.
+func templateGone(name string) error {
+	return apierrors.NewNotFound(flaggerv1.Resource("metrictemplate"), name)
+}
+
+func (a *Asker) credentials(ctx context.Context, template *flaggerv1.MetricTemplate) (map[string][]byte, string) {
+	ref := template.Spec.Provider.SecretRef
+	if ref == nil {
+		return nil, ""
+	}
+	secret := &corev1.Secret{}
+	if err := a.Reader.Get(ctx, types.NamespacedName{Namespace: template.Namespace, Name: ref.Name}, secret); err != nil {
+		return nil, metric.SecretMissing(template.Name, template.Namespace, ref.Name, err)
+	}
+	return secret.Data, ""
+}
+
+func (a *Asker) vars(c *flaggerv1.Canary, check canary.Check) metric.Vars {
+	v := metric.Vars{
+		Name: c.Name, Namespace: c.Namespace,
+		Target: c.Spec.TargetRef.Name, TargetKind: c.Spec.TargetRef.Kind,
+		Service: c.Spec.Service.Name, Ingress: c.Spec.TargetRef.Name, Route: c.Spec.TargetRef.Name,
+		Interval: check.Interval, Variables: check.Metric.TemplateVariables,
+	}
+	if v.Service == "" {
+		v.Service = v.Target
+	}
+	if c.Spec.IngressRef != nil {
+		v.Ingress = c.Spec.IngressRef.Name
+	}
+	if c.Spec.RouteRef != nil {
+		v.Route = c.Spec.RouteRef.Name
+	}
+	return v
+}
+
+// sources asks whether everything that will be measured can be had. Inline queries share the default server with the
+// builtin metrics, and are asked with them.
+func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canary.Check) release.Answer {
+	var problems []string
+	prometheusAsked := false
+	for _, check := range checks {
+		if check.Source != canary.Template {
+			if prometheusAsked || check.Source == canary.Inline {
+				continue
+			}
+			prometheusAsked = true
+			provider, err := a.prometheus(c)
+			if err == nil {
+				err = provider.Online(ctx)
+			}
+			if err != nil {
+				problems = append(problems, fmt.Sprintf("prometheus not avaiable: %v", err)) // sic: the text is promised by the API
+			}
+			continue
+		}
+		key := templateKey(c.Namespace, *check.Metric.TemplateRef)
+		provider, _, broken := a.template(ctx, c, check, a.vars(c, check), metric.Query{})
+		if broken != nil {
+			problems = append(problems, lowerFirst(broken.Text))
+			continue
+		}
+		if err := provider.Online(ctx); err != nil {
+			template := &flaggerv1.MetricTemplate{}
+			kind := ""
+			if a.Client.Get(ctx, key, template) == nil {
+				kind = template.Spec.Provider.Type
+			}
+			problems = append(problems, fmt.Sprintf("%s in metric template %s.%s not avaiable: %v", kind, key.Name, key.Namespace, err))
+		}
+	}
+	if len(problems) > 0 {
+		return release.Answer{Outcome: release.No, Text: strings.Join(problems, "; ")}
+	}
+	return release.Answer{Outcome: release.Yes}
+}
+
+func lowerFirst(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
+}

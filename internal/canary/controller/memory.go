@@ -1,0 +1,235 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// explainAfter is for how long something may wait before the status says why, although nothing else is to be written.
+const explainAfter = 30 * time.Second
+
+// Bounds of what the status says about gates.
+const (
+	maxGates       = 20
+	maxGateMessage = 200
+)
+
+// memory is what the shell remembers of releases between passes. All of it may be lost: it makes explanations better
+// and saves requests, and decides nothing.
+type memory struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*remembered
+	// prunes is true since a status write came back without our part. It belongs to the stored definition, not to one
+	// release.
+	prunes bool
+}
+
+type remembered struct {
+	target string
+	// since is when each gate got the verdict that it has.
+	since map[string]held
+	wake  time.Time
+	pods  map[bool]*stuckPods // by whether it is the primary
+}
+
+type held struct {
+	verdict release.Verdict
+	at      time.Time
+}
+
+type stuckPods struct {
+	since   time.Time
+	looked  bool
+	problem string
+}
+
+func newMemory() *memory { return &memory{of: map[types.NamespacedName]*remembered{}} }
+
+func (m *memory) entry(key types.NamespacedName) *remembered {
+	if m.of[key] == nil {
+		m.of[key] = &remembered{since: map[string]held{}, pods: map[bool]*stuckPods{}}
+	}
+	return m.of[key]
+}
+
+func (m *memory) forget(key types.NamespacedName) (target string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.of[key]; e != nil {
+		target = e.target
+	}
+	delete(m.of, key)
+	return target
+}
+
+func (m *memory) pruned(types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.prunes
+}
+
+// noticePruning compares what was written with what came back, and is true when pruning has just begun to show.
+func (m *memory) noticePruning(_ types.NamespacedName, written, stored *flaggerv1.SerinStatus) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lost := written != nil && stored == nil
+	kept := stored != nil
+	switch {
+	case lost && !m.prunes:
+		m.prunes = true
+		return true
+	case kept:
+		m.prunes = false
+	}
+	return false
+}
+
+// late is how long after the moment it was meant for this pass happens; zero for a pass that an event brought.
+func (m *memory) late(key types.NamespacedName, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	if e.wake.IsZero() || now.Before(e.wake) {
+		return 0
+	}
+	by := now.Sub(e.wake)
+	e.wake = time.Time{}
+	return by
+}
+
+func (m *memory) wakes(key types.NamespacedName, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).wake = at
+}
+
+func (m *memory) since(key types.NamespacedName, gate string) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry(key).since[gate].at
+}
+
+// gates are what the status shall say about the gates of a decision: with every write that is due anyway, and once more
+// when something has waited for half a minute that no clock opens. explain is when that will be; zero: no such wait.
+func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) (status []flaggerv1.GateStatus, explain time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	e.target = s.Plan.Target
+	said := map[string]flaggerv1.GateStatus{}
+	if s.Status.Serin != nil {
+		for _, gate := range s.Status.Serin.Gates {
+			said[gate.Name] = gate
+		}
+	}
+	now = now.Truncate(time.Microsecond)
+	since := map[string]held{}
+	due := false
+	for _, gate := range d.Gates {
+		at := now
+		if old, ok := e.since[gate.Name]; ok && old.verdict == gate.Verdict {
+			at = old.at
+		} else if old, ok := said[gate.Name]; ok && old.Since != nil && old.Verdict == string(gate.Verdict) {
+			at = old.Since.Time
+		}
+		since[gate.Name] = held{gate.Verdict, at}
+		if gate.Verdict == release.Pass || gate.Opener == release.ByTime || said[gate.Name].Verdict == string(gate.Verdict) {
+			continue
+		}
+		if written := at.Add(explainAfter); !now.Before(written) {
+			due = true
+		} else if explain.IsZero() || written.Before(explain) {
+			explain = written
+		}
+	}
+	e.since = since
+	moved := !sameStatus(d.Status, s.Status)
+	if !due && !moved {
+		return nil, explain
+	}
+	status = []flaggerv1.GateStatus{}
+	for _, gate := range d.Gates {
+		if len(status) == maxGates {
+			break
+		}
+		status = append(status, gateStatus(gate, since[gate.Name].at))
+	}
+	return status, time.Time{}
+}
+
+// sameStatus compares everything but what is said about gates.
+func sameStatus(a, b flaggerv1.CanaryStatus) bool {
+	return equality.Semantic.DeepEqual(withoutGates(a), withoutGates(b))
+}
+
+func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
+	serin := flaggerv1.SerinStatus{}
+	if status.Serin != nil {
+		serin = *status.Serin
+	}
+	serin.Gates = nil
+	status.Serin = &serin
+	return status
+}
+
+func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
+	g := flaggerv1.GateStatus{
+		Name: gate.Name, Verdict: string(gate.Verdict), Message: clip(gate.Message, maxGateMessage), Opener: string(gate.Opener),
+		Value: gate.Value, Limit: gate.Limit, Query: gate.Query,
+	}
+	at := metav1.NewMicroTime(since)
+	g.Since = &at
+	if !gate.Until.IsZero() {
+		until := metav1.NewMicroTime(gate.Until)
+		g.Until = &until
+	}
+	return g
+}
+
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	runes := []rune(text)
+	for len(string(runes)) > most-3 {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
+}
+
+// stuck follows for how long a workload has been unready. at is when it is time to look at its pods: now or earlier asks
+// for that look, zero says that there is nothing to look at or that it was done. problem is what the look said.
+func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time.Time) (at time.Time, problem string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	if !unready {
+		delete(e.pods, primary)
+		return time.Time{}, ""
+	}
+	p := e.pods[primary]
+	if p == nil {
+		p = &stuckPods{since: now}
+		e.pods[primary] = p
+	}
+	if p.looked {
+		return time.Time{}, p.problem
+	}
+	return p.since.Add(stuckLook), ""
+}
+
+func (m *memory) podProblem(key types.NamespacedName, primary bool, problem string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.entry(key).pods[primary]; p != nil {
+		p.looked, p.problem = true, problem
+	}
+}

@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// Annotation by which people command a release: <verb>@<run>.
+const commandAnnotation = "serin.dev/command"
+
+// finalizer is the one that the API documents.
+const finalizer = "finalizer.flagger.app"
+
+// Observer makes snapshots. It reads caches, and is also what the commands of a person use, with that person's rights.
+type Observer struct {
+	Client client.Client
+	// Deployments are targets of that kind.
+	Deployments workload.Kind
+	Routers     *traffic.Registry
+	Applier     *traffic.Applier
+	Settings    canary.Settings
+}
+
+// seen is a Canary, what is around it, and the snapshot that was made of both.
+type seen struct {
+	object   *flaggerv1.Canary
+	snapshot canary.Snapshot
+	renderer traffic.Renderer
+	target   traffic.Target
+	selector string
+	refs     []traffic.Ref
+	things   []thing
+}
+
+// Snapshot is what is known of a Canary now, without answers.
+func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
+	s, err := o.observe(ctx, object, now)
+	if err != nil {
+		return canary.Snapshot{}, err
+	}
+	return s.snapshot, nil
+}
+
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time) (*seen, error) {
+	settings := o.Settings
+	settings.Features = func(provider string) canary.Features { return o.features(object, provider) }
+	plan := canary.NewPlan(object, settings)
+	s := &seen{object: object}
+	s.snapshot = canary.Snapshot{
+		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
+		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
+		Command: object.Annotations[commandAnnotation],
+	}
+	s.things = o.things(object)
+	if err := o.rival(ctx, s); err != nil {
+		return nil, err
+	}
+	if object.Spec.TargetRef.Kind != "Deployment" {
+		return s, nil // the plan says that this cannot be released
+	}
+	var asks []workload.Ask
+	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
+		asks = append(asks, workload.AskReplicaSets) // a status that another controller left
+	}
+	observed, err := o.Deployments.Observe(ctx, object, asks...)
+	if err != nil {
+		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
+	}
+	s.snapshot.Workload = workloadOf(observed)
+	s.selector = observed.SelectorLabel
+	for _, source := range observed.Sources {
+		config := schema.GroupKind{Kind: source.Kind}
+		s.things = append(s.things, thing{config, object.Namespace, source.Name}, thing{config, object.Namespace, source.Name + "-primary"})
+	}
+	if err := o.route(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, o.missing(ctx, s)
+}
+
+// things are the objects whose change may move this Canary, found or not. Configuration and routes are added when they
+// are known.
+func (o *Observer) things(c *flaggerv1.Canary) []thing {
+	apex := c.Spec.Service.Name
+	if apex == "" {
+		apex = c.Spec.TargetRef.Name
+	}
+	target := schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}
+	things := []thing{
+		{target, c.Namespace, c.Spec.TargetRef.Name},
+		{target, c.Namespace, c.Spec.TargetRef.Name + "-primary"},
+	}
+	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
+		things = append(things, thing{schema.GroupKind{Kind: "Service"}, c.Namespace, name})
+	}
+	if ref := c.Spec.AutoscalerRef; ref != nil && ref.Kind == "HorizontalPodAutoscaler" {
+		scaler := schema.GroupKind{Group: "autoscaling", Kind: ref.Kind}
+		things = append(things, thing{scaler, c.Namespace, ref.Name}, thing{scaler, c.Namespace, ref.Name + "-primary"})
+	}
+	for _, key := range templates(c) {
+		things = append(things, thing{schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, key.Namespace, key.Name})
+	}
+	return things
+}
+
+// templates are the metric templates that a Canary refers to.
+func templates(c *flaggerv1.Canary) []types.NamespacedName {
+	analysis := c.Spec.Analysis
+	if analysis == nil {
+		analysis = c.Spec.CanaryAnalysis
+	}
+	if analysis == nil {
+		return nil
+	}
+	var out []types.NamespacedName
+	for _, metric := range analysis.Metrics {
+		if ref := metric.TemplateRef; ref != nil {
+			out = append(out, templateKey(c.Namespace, *ref))
+		}
+	}
+	return out
+}
+
+func templateKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference) types.NamespacedName {
+	if ref.Namespace != "" {
+		namespace = ref.Namespace
+	}
+	return types.NamespacedName{Namespace: namespace, Name: ref.Name}
+}
+
+// byTarget is the index of Canaries by their target.
+const byTarget = "target"
+
+func targetIndex(object client.Object) []string {
+	c, ok := object.(*flaggerv1.Canary)
+	if !ok {
+		return nil
+	}
+	return []string{c.Spec.TargetRef.Kind + "/" + c.Spec.TargetRef.Name}
+}
+
+// rivals are the Canaries with the same target, this one included.
+func (o *Observer) rivals(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1.Canary, error) {
+	var all flaggerv1.CanaryList
+	if err := o.Client.List(ctx, &all, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the Canaries of %s: %w", c.Namespace, err)
+	}
+	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool {
+		return targetIndex(&other)[0] != targetIndex(c)[0]
+	}), nil
+}
+
+// rival finds the Canary that owns the target, where that is another one: the older of the two.
+func (o *Observer) rival(ctx context.Context, s *seen) error {
+	others, err := o.rivals(ctx, s.object)
+	if err != nil {
+		return err
+	}
+	for i := range others {
+		if other := &others[i]; other.UID != s.object.UID && older(other, s.object) {
+			s.snapshot.Obstacle = fmt.Sprintf("Canary %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
+				other.Name, s.object.Spec.TargetRef.Kind, s.object.Spec.TargetRef.Name, s.object.Name)
+			return nil
+		}
+	}
+	return nil
+}
+
+func older(a, b *flaggerv1.Canary) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+func workloadOf(o workload.Observation) canary.Workload {
+	return canary.Workload{
+		Problem: o.Problem, ScalerProblem: o.ScalerProblem, Same: o.Same,
+		Configs: o.Configs, PeerConfigs: o.PeerConfigs, NewestReplicaSet: o.NewestReplicaSet,
+		Target: copyOf(o.Target), Primary: copyOf(o.Primary),
+	}
+}
+
+func copyOf(s workload.State) canary.Copy {
+	return canary.Copy{
+		Found: s.Found, Revision: s.Revision, PeerHash: s.PeerHash, ID: s.ID,
+		Replicas: s.Replicas, Total: s.Total, Available: s.Available,
+		Ready: s.Readiness.Ready, Exceeded: s.Readiness.Exceeded, Message: s.Readiness.Message,
+	}
+}
+
+// features translates what a router declares into what a plan asks for.
+func (o *Observer) features(c *flaggerv1.Canary, provider string) canary.Features {
+	if provider == canary.ProviderKubernetes {
+		return canary.Features{Known: true}
+	}
+	renderer, ok := o.Routers.For(provider)
+	if !ok {
+		return canary.Features{}
+	}
+	f := renderer.Features(traffic.TargetOf(c, provider, ""))
+	return canary.Features{
+		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
+	}
+}
+
+// route reads the traffic. A route that cannot be read is part of what is known; only errors of the moment end a pass.
+func (o *Observer) route(ctx context.Context, s *seen) error {
+	provider := s.snapshot.Plan.Provider
+	renderer, ok := o.Routers.For(provider)
+	if !ok || !s.snapshot.Plan.Routed {
+		return nil
+	}
+	s.renderer, s.target = renderer, traffic.TargetOf(s.object, provider, s.selector)
+	s.refs = renderer.Refs(s.target)
+	for _, ref := range s.refs {
+		s.things = append(s.things, thing{ref.GVK.GroupKind(), ref.Namespace, ref.Name})
+	}
+	observed, err := o.Applier.Observe(ctx, renderer, s.target)
+	switch {
+	case isSentence(err):
+		s.snapshot.Route = canary.Route{Problem: err.Error()}
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
+	}
+	s.snapshot.Route = canary.Route{
+		Found: observed.Found, Canary: observed.Route.Canary, Mirrored: observed.Route.Mirror.On,
+		Confirmation: canary.Confirmation(observed.Confirmed), Reason: observed.Reason,
+	}
+	return nil
+}
+
+// isSentence is true for errors that a person must act on, and whose text tells how.
+func isSentence(err error) bool {
+	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
+		errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, workload.ErrForeign) || errors.Is(err, workload.ErrGone) ||
+		errors.Is(err, workload.ErrUnusable) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+}
+
+// missing finds references that lead nowhere.
+func (o *Observer) missing(ctx context.Context, s *seen) error {
+	for _, key := range templates(s.object) {
+		var template flaggerv1.MetricTemplate
+		err := o.Client.Get(ctx, key, &template)
+		switch {
+		case apierrors.IsNotFound(err):
+			s.snapshot.Missing = append(s.snapshot.Missing, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
+		case err != nil:
+			return fmt.Errorf("get metric template %s: %w", key, err)
+		}
+	}
+	return nil
+}

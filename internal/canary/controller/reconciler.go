@@ -1,0 +1,252 @@
+// Package controller is the shell of package canary: it observes, applies what the machine decided, writes the status,
+// tells people, and hands out probes.
+//
+// It must not decide anything about a release: an if on a phase belongs into the machine. It must not wait for the
+// outside either; questions leave through the prober and their answers bring the release back.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// soon is when a pass is repeated that lost a race: the object it depended on was just changed.
+const soon = 20 * time.Millisecond
+
+// stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
+// running.
+const stuckLook = 10 * time.Second
+
+// Reconciler is one pass over one Canary, and everything that such a pass needs.
+type Reconciler struct {
+	Observer
+	Clock    clock.Clock
+	Prober   *prober.Prober
+	Reporter *Reporter
+	Metrics  *telemetry.Metrics
+
+	// watch makes sure that changes of a kind of route bring its releases back. Set by Add.
+	watch func(ctx context.Context, refs []traffic.Ref) error
+
+	dependents *dependents
+	memory     *memory
+}
+
+// Reconcile is one pass over one Canary: observe, decide, apply, write, tell, ask.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := req.NamespacedName
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("canary", key.Name+"."+key.Namespace))
+	object := &flaggerv1.Canary{}
+	switch err := r.Client.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		r.forget(key)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get Canary %s: %w", key, err)
+	}
+	began := r.Clock.Now()
+	s, err := r.observe(ctx, object, began)
+	if err != nil {
+		return later(ctx, err)
+	}
+	r.dependents.set(key, s.things)
+	if err := r.watch(ctx, s.refs); err != nil {
+		return reconcile.Result{}, fmt.Errorf("watch the route of Canary %s: %w", key, err)
+	}
+	asking := prober.Key{NamespacedName: key, UID: object.UID}
+	s.snapshot.Answers = r.Prober.Answers(asking)
+	s.snapshot.Pruned = r.memory.pruned(key)
+	look, err := r.lookAtPods(ctx, key, s)
+	if err != nil {
+		return later(ctx, err)
+	}
+	r.Metrics.Late(flaggerv1.CanaryKind, r.memory.late(key, began))
+
+	decision := canary.Next(s.snapshot)
+	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(began))
+	warnings, failed := r.apply(ctx, s, decision)
+	decision.Events = append(decision.Events, warnings...)
+	if isSentence(failed) {
+		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
+	} else if failed != nil {
+		return later(ctx, failed)
+	}
+	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
+	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
+	if err := r.writeStatus(ctx, key, s, &decision, gates); err != nil {
+		return later(ctx, err)
+	}
+	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, decision)
+	r.show(s, decision)
+	r.Prober.Ask(asking, decision.Probes)
+
+	r.memory.wakes(key, decision.Wake)
+	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
+}
+
+// later tells errors that go away by themselves, at once, from those that need patience.
+func later(ctx context.Context, err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, workload.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
+		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
+		return reconcile.Result{RequeueAfter: soon}, nil
+	case apierrors.IsNotFound(err):
+		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
+		return reconcile.Result{RequeueAfter: soon}, nil
+	default:
+		return reconcile.Result{}, err
+	}
+}
+
+// earliest of moments; zero moments do not count.
+func earliest(moments ...time.Time) time.Time {
+	var first time.Time
+	for _, at := range moments {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// wakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
+func wakeIn(now, wake time.Time) time.Duration {
+	if wake.IsZero() {
+		return 0
+	}
+	return max(wake.Sub(now), 1)
+}
+
+// writeStatus persists the decision, if it says anything new. The patch names the version that the decision was made
+// on and holds the difference only, so that fields of a newer Serin stay.
+func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, gates []flaggerv1.GateStatus) error {
+	if gates == nil {
+		return nil // neither has the release moved, nor is there anything to explain
+	}
+	status := d.Status.DeepCopy()
+	if status.Serin == nil {
+		status.Serin = &flaggerv1.SerinStatus{}
+	}
+	status.Serin.Gates = gates
+	old := s.object.DeepCopy()
+	wanted := old.DeepCopy()
+	wanted.Status = *status
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, wanted, patch); err != nil {
+		return fmt.Errorf("write the status of Canary %s: %w", key, err)
+	}
+	s.object = wanted
+	if r.memory.noticePruning(key, status.Serin, wanted.Status.Serin) {
+		r.Reporter.Pruned(ctx, wanted)
+	}
+	return nil
+}
+
+// show puts what is known into the metrics.
+func (r *Reconciler) show(s *seen, d canary.Decision) {
+	plan := s.snapshot.Plan
+	shown := telemetry.Canary{
+		Namespace: plan.Namespace, Name: plan.Name, Target: plan.Target,
+		Phase: string(d.Status.Phase), Strategy: string(plan.Strategy),
+	}
+	weight := -1
+	for _, effect := range d.Effects {
+		if route, ok := effect.(canary.RouteIs); ok {
+			weight = route.Canary
+		}
+	}
+	switch {
+	case weight >= 0:
+	case plan.Routed && s.snapshot.Route.Found && s.snapshot.Route.Problem == "":
+		weight = s.snapshot.Route.Canary
+	case !plan.Routed && d.Status.Iterations > 0:
+		weight = release.Total
+	case !plan.Routed:
+		weight = 0
+	}
+	if weight >= 0 {
+		shown.Weights = &telemetry.Weights{Primary: release.Total - weight, Canary: weight}
+	}
+	if s.snapshot.Obstacle != "" {
+		return // the series have the target's name, and another Canary shows it
+	}
+	r.Metrics.Canary(shown)
+	waiting := d.Gates.First()
+	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
+	if waiting != nil {
+		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, waiting.Name, r.memory.since(key, waiting.Name))
+	} else {
+		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
+	}
+	before, now := s.snapshot.Status.Phase, d.Status.Phase
+	switch {
+	case before == now:
+	case now == flaggerv1.CanaryPhaseFailed:
+		r.Metrics.Failed(plan.Namespace, plan.Target, string(plan.Strategy))
+	case now == flaggerv1.CanaryPhaseSucceeded && before == flaggerv1.CanaryPhaseFinalising:
+		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisCompleted)
+	case now == flaggerv1.CanaryPhaseSucceeded && plan.Skip:
+		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisSkipped)
+	}
+}
+
+// lookAtPods names what keeps pods from running, with one LIST for a workload that has been unready for a while. It
+// returns when the next such look is due, zero for never.
+func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s *seen) (time.Time, error) {
+	w := &s.snapshot.Workload
+	var next time.Time
+	for _, of := range []struct {
+		copy    *canary.Copy
+		primary bool
+	}{{&w.Target, false}, {&w.Primary, true}} {
+		unready := of.copy.Found && !of.copy.Ready && of.copy.Replicas > 0
+		at, problem := r.memory.stuck(key, of.primary, unready, s.snapshot.Now)
+		if !at.IsZero() && !at.After(s.snapshot.Now) {
+			var err error
+			if problem, err = r.Deployments.PodProblem(ctx, s.object, of.primary); err != nil {
+				return next, fmt.Errorf("look at the pods of %s: %w", key, err)
+			}
+			r.memory.podProblem(key, of.primary, problem)
+			at = time.Time{}
+		}
+		of.copy.PodProblem = problem
+		next = earliest(next, at)
+	}
+	return next, nil
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.Prober.Forget(key)
+	r.Deployments.Forget(key)
+	r.dependents.forget(key)
+	r.Reporter.Forget(key)
+	if target := r.memory.forget(key); target != "" {
+		r.Metrics.Forget(key.Namespace, key.Name, target)
+	}
+}
+
+// sentence is what an error says to a person.
+func sentence(err error) string {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return status.ErrStatus.Message
+	}
+	return err.Error()
+}

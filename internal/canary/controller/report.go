@@ -1,0 +1,233 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// Reporter tells people what happened: as Kubernetes events, to event hooks, and as alerts. Per release it is one
+// queue, in the order of the events; nothing of a release waits for it.
+type Reporter struct {
+	// Client reads from caches, Reader reads Secrets live.
+	Client   client.Client
+	Reader   client.Reader
+	Clock    clock.PassiveClock
+	Recorder *telemetry.Recorder
+	Outbox   *telemetry.Outbox
+	Standing *telemetry.Standing
+	Hooks    *hook.Caller
+	// EventHook is called, through EventHooks, for the events of Canaries without an event hook of their own; empty:
+	// nobody.
+	EventHook  string
+	EventHooks *hook.Caller
+	// Notifier gets the alerts of Canaries without alerts of their own; nil: nobody.
+	Notifier notify.Notifier
+	// Notifiers makes the notifier of an AlertProvider.
+	Notifiers func(providerType string, options notify.Options) (notify.Notifier, error)
+	// Cluster is a field of every alert; empty: none.
+	Cluster string
+	// NoCrossNamespace forbids alert providers of other namespaces.
+	NoCrossNamespace bool
+}
+
+// Report tells the events of a decision whose status was written.
+func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, d canary.Decision) {
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+	for _, event := range r.Standing.News(key, d.Events) {
+		if event.Phase == "" {
+			event.Phase = string(c.Status.Phase)
+		}
+		r.Recorder.Event(ctx, reference(c), event)
+		r.callEventHooks(key, c, event)
+		if event.Alert != nil {
+			r.alert(ctx, key, c, plan, *event.Alert)
+		}
+	}
+}
+
+// Pruned says once that the stored definition of the resource drops our part of the status.
+func (r *Reporter) Pruned(ctx context.Context, c *flaggerv1.Canary) {
+	r.Recorder.Event(ctx, reference(c), release.Event{
+		Type:    release.Warning,
+		Message: "The installed definition of canaries.flagger.app drops status.serin: releases work, with less precision after a restart; apply Serin's definitions with: serin crds | kubectl apply --server-side -f -",
+	})
+}
+
+// Forget drops what is queued and remembered of a release that is gone, once what was said last has left.
+func (r *Reporter) Forget(key types.NamespacedName) {
+	r.Standing.Forget(key)
+	r.Recorder.Forget(key)
+}
+
+func reference(c *flaggerv1.Canary) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: flaggerv1.SchemeGroupVersion.String(), Kind: flaggerv1.CanaryKind,
+		Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+	}
+}
+
+// callEventHooks queues one call per event hook. The Canary's own replace the one of the process.
+func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, event release.Event) {
+	if event.Silent {
+		return
+	}
+	var calls []hook.Call
+	caller := r.Hooks
+	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
+	call := func(url string, timeout time.Duration, retries int, disableTLS bool, metadata map[string]string) {
+		body, err := hook.EventPayload(hook.Payload{
+			Name: c.Name, Namespace: c.Namespace, Phase: event.Phase,
+			Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: metadata,
+		}, event.Message, string(event.Type), at)
+		if err == nil {
+			calls = append(calls, hook.Call{URL: url, Body: body, Timeout: timeout, Retries: retries, DisableTLS: disableTLS})
+		}
+	}
+	for _, h := range analysisOf(c).Webhooks {
+		if h.Type != flaggerv1.EventHook {
+			continue
+		}
+		timeout, err := time.ParseDuration(h.Timeout)
+		if err != nil {
+			timeout = hookTimeout
+		}
+		call(h.URL, timeout, h.Retries, h.DisableTLS, h.Metadata)
+	}
+	if len(calls) == 0 && r.EventHook != "" {
+		caller = r.EventHooks
+		call(r.EventHook, hookTimeout, 0, false, nil)
+	}
+	for _, each := range calls {
+		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {
+			if ok, text := caller.Do(ctx, each); !ok {
+				return fmt.Errorf("event hook refused: %s", text)
+			}
+			return nil
+		})
+	}
+}
+
+func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
+	switch {
+	case c.Spec.Analysis != nil:
+		return *c.Spec.Analysis
+	case c.Spec.CanaryAnalysis != nil:
+		return *c.Spec.CanaryAnalysis
+	default:
+		return flaggerv1.CanaryAnalysis{}
+	}
+}
+
+// alert queues one message to everybody who wants it.
+func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
+	message := notify.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.fields(c, plan, alert)}
+	entries := analysisOf(c).Alerts
+	if len(entries) == 0 {
+		if r.Notifier != nil {
+			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return again(r.Notifier.Post(ctx, message)) })
+		}
+		return
+	}
+	for _, entry := range entries {
+		if !notify.Wants(string(entry.Severity), alert.Severity) {
+			continue
+		}
+		provider := templateKey(c.Namespace, entry.ProviderRef)
+		if r.NoCrossNamespace && provider.Namespace != c.Namespace {
+			log.FromContext(ctx).Info("Refused alert provider of another namespace", "object", provider.String())
+			continue
+		}
+		r.Outbox.Post(key, "alert of "+entry.Name, func(ctx context.Context) error {
+			notifier, err := r.notifier(ctx, provider)
+			if err != nil {
+				return err
+			}
+			if err := notifier.Post(ctx, message); err != nil {
+				return again(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
+			}
+			return nil
+		})
+	}
+}
+
+// again marks an error that may be gone when the message is sent once more.
+func again(err error) error {
+	if notify.Transient(err) {
+		return telemetry.Transient(err)
+	}
+	return err
+}
+
+// notifier reads an alert provider and its Secret, which lives in the provider's own namespace.
+func (r *Reporter) notifier(ctx context.Context, key types.NamespacedName) (notify.Notifier, error) {
+	provider := &flaggerv1.AlertProvider{}
+	if err := r.Client.Get(ctx, key, provider); err != nil {
+		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
+	}
+	options := notify.Options{URL: provider.Spec.Address, Username: provider.Spec.Username, Channel: provider.Spec.Channel, Proxy: provider.Spec.Proxy}
+	if ref := provider.Spec.SecretRef; ref != nil {
+		secret := &corev1.Secret{}
+		if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret); err != nil {
+			return nil, fmt.Errorf("alert provider %s.%s secretRef error: %w", key.Name, key.Namespace, err)
+		}
+		address, ok := secret.Data["address"]
+		if !ok {
+			return nil, fmt.Errorf("alert provider %s.%s secret does not contain an address", key.Name, key.Namespace)
+		}
+		options.URL, options.Token = string(address), string(secret.Data["token"])
+	}
+	notifier, err := r.Notifiers(string(provider.Spec.Type), options)
+	if err != nil {
+		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
+	}
+	return notifier, nil
+}
+
+// fields describe the plan, where the alert asks for it.
+func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []notify.Field {
+	var fields []notify.Field
+	if r.Cluster != "" {
+		fields = append(fields, notify.Field{Name: "Cluster", Value: r.Cluster})
+	}
+	if !alert.Metadata {
+		return fields
+	}
+	analysis := analysisOf(c)
+	fields = append(fields,
+		notify.Field{Name: "Target", Value: fmt.Sprintf("%s/%s.%s", plan.Kind, plan.Target, plan.Namespace)},
+		notify.Field{Name: "Failed checks threshold", Value: strconv.Itoa(plan.Threshold)},
+		notify.Field{Name: "Progress deadline", Value: fmt.Sprintf("%ds", int(plan.Deadline.Seconds()))},
+	)
+	routing := ""
+	switch {
+	case len(analysis.Match) > 0 && analysis.Iterations > 0:
+		routing = "A/B Testing"
+	case analysis.Iterations > 0:
+		routing = "Blue/Green"
+	case analysis.StepWeight > 0:
+		routing = fmt.Sprintf("Weight step: %d max: %d", analysis.StepWeight, analysis.MaxWeight)
+	case len(analysis.StepWeights) > 0:
+		routing = fmt.Sprintf("Weight steps: %s max: %d", strings.Trim(strings.ReplaceAll(fmt.Sprint(analysis.StepWeights), " ", ","), "[]"), analysis.MaxWeight)
+	}
+	if routing != "" {
+		fields = append(fields, notify.Field{Name: "Traffic routing", Value: routing})
+	}
+	return fields
+}

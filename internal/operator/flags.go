@@ -1,0 +1,149 @@
+package operator
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags are what whoever runs Serin decides. Names, defaults and meanings of Flagger's flags are kept.
+type Flags struct {
+	Kubeconfig, Master            string
+	QPS                           float32
+	Burst                         int
+	KubeconfigServiceMesh         string
+	MetricsServer                 string
+	ControlLoopInterval           time.Duration
+	LogLevel, LogEncoding         string
+	ReplaceGlobals                bool
+	Port                          string
+	SlackURL, SlackToken          string
+	SlackProxyURL                 string
+	SlackUser, SlackChannel       string
+	MSTeamsURL, MSTeamsProxyURL   string
+	EventWebhook                  string
+	IncludeLabelPrefix            string
+	Threadiness                   int
+	Namespace                     string
+	MeshProvider                  string
+	SelectorLabels                string
+	IngressAnnotationsPrefix      string
+	IngressClass                  string
+	EnableLeaderElection          bool
+	LeaderElectionNamespace       string
+	EnableConfigTracking          bool
+	ClusterName                   string
+	NoCrossNamespaceRefs, Version bool
+
+	// MinAnalysisInterval is the floor of spec.analysis.interval.
+	MinAnalysisInterval time.Duration
+	// DrainDelay is how long pods that lost their traffic keep running.
+	DrainDelay time.Duration
+	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
+	AllowLoopbackHooks bool
+	// ProfilingAddress serves profiles; it must be a loopback address. Empty: none.
+	ProfilingAddress string
+}
+
+// Register declares the flags.
+func (f *Flags) Register(set *pflag.FlagSet) {
+	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "path to a kubeconfig; empty: the one of the pod")
+	set.StringVar(&f.Master, "master", "", "URL of the API server, overrides the kubeconfig")
+	set.Float32Var(&f.QPS, "kubeconfig-qps", 100, "requests a second to the API server")
+	set.IntVar(&f.Burst, "kubeconfig-burst", 250, "requests to the API server at once")
+	set.StringVar(&f.KubeconfigServiceMesh, "kubeconfig-service-mesh", "", "path to the kubeconfig of the cluster that has the routes; empty: the same cluster")
+	set.StringVar(&f.MetricsServer, "metrics-server", "http://prometheus:9090", "URL of the default Prometheus")
+	set.DurationVar(&f.ControlLoopInterval, "control-loop-interval", 10*time.Second, "accepted for compatibility: Serin reacts to events and has no control loop")
+	set.StringVar(&f.LogLevel, "log-level", "debug", "debug, info, warn, error")
+	set.StringVar(&f.Port, "port", "8080", "port of health and metrics")
+	set.StringVar(&f.SlackURL, "slack-url", "", "hook URL of Slack")
+	set.StringVar(&f.SlackToken, "slack-token", "", "bearer token of Slack")
+	set.StringVar(&f.SlackProxyURL, "slack-proxy-url", "", "proxy on the way to Slack")
+	set.StringVar(&f.SlackUser, "slack-user", "flagger", "user name shown in Slack")
+	set.StringVar(&f.SlackChannel, "slack-channel", "", "channel in Slack")
+	set.StringVar(&f.MSTeamsURL, "msteams-url", "", "hook URL of Microsoft Teams")
+	set.StringVar(&f.MSTeamsProxyURL, "msteams-proxy-url", "", "proxy on the way to Microsoft Teams")
+	set.StringVar(&f.EventWebhook, "event-webhook", "", "URL that is told every event")
+	set.StringVar(&f.IncludeLabelPrefix, "include-label-prefix", "", "comma separated prefixes of labels that go to primaries; * is all")
+	set.IntVar(&f.Threadiness, "threadiness", 10, "passes over releases at once")
+	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility")
+	set.StringVar(&f.LogEncoding, "zap-encoding", "json", "json or console")
+	set.StringVar(&f.Namespace, "namespace", "", "the only namespace that is watched; empty: all")
+	set.StringVar(&f.MeshProvider, "mesh-provider", "istio", "provider of Canaries that name none")
+	set.StringVar(&f.SelectorLabels, "selector-labels", "app,name,app.kubernetes.io/name", "comma separated labels that tell pods of a target, in order of preference")
+	set.StringVar(&f.IngressAnnotationsPrefix, "ingress-annotations-prefix", "nginx.ingress.kubernetes.io", "prefix of the annotations of the ingress controller")
+	set.StringVar(&f.IngressClass, "ingress-class", "", "class of generated ingress objects")
+	set.BoolVar(&f.EnableLeaderElection, "enable-leader-election", false, "act only while holding the lease")
+	set.StringVar(&f.LeaderElectionNamespace, "leader-election-namespace", "kube-system", "namespace of the lease; -namespace overrides it")
+	set.BoolVar(&f.EnableConfigTracking, "enable-config-tracking", true, "treat ConfigMaps and Secrets as part of a revision")
+	set.StringVar(&f.ClusterName, "cluster-name", "", "shown in alerts")
+	set.BoolVar(&f.NoCrossNamespaceRefs, "no-cross-namespace-refs", false, "refuse references into other namespaces")
+	set.BoolVar(&f.Version, "version", false, "print the version and exit")
+	set.DurationVar(&f.MinAnalysisInterval, "min-analysis-interval", 10*time.Second, "floor of spec.analysis.interval")
+	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
+	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
+	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
+}
+
+// FromEnvironment lets the documented variables override their flags, so that secrets need not stand on a command line.
+func (f *Flags) FromEnvironment(lookup func(string) string) {
+	for name, target := range map[string]*string{
+		"SLACK_URL": &f.SlackURL, "SLACK_TOKEN": &f.SlackToken, "SLACK_PROXY_URL": &f.SlackProxyURL,
+		"MSTEAMS_URL": &f.MSTeamsURL, "MSTEAMS_PROXY_URL": &f.MSTeamsProxyURL, "EVENT_WEBHOOK": &f.EventWebhook,
+	} {
+		if value := lookup(name); value != "" {
+			*target = value
+		}
+	}
+}
+
+// Validate says what is wrong with the flags, and what to do.
+func (f *Flags) Validate() error {
+	switch {
+	case f.DrainDelay < 0:
+		return fmt.Errorf("-drain-delay is %s: a delay cannot be negative", f.DrainDelay)
+	case f.MinAnalysisInterval < 0:
+		return fmt.Errorf("-min-analysis-interval is %s: an interval cannot be negative", f.MinAnalysisInterval)
+	case f.Kubeconfig != "" && missing(f.Kubeconfig):
+		return fmt.Errorf("-kubeconfig names %s, which cannot be read: correct the path", f.Kubeconfig)
+	default:
+		return nil
+	}
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return err != nil
+}
+
+// Normalise rewrites arguments with one dash that name a long flag (-namespace, -version=false) to two dashes, which is
+// what the flag library reads. Everything else stays as it is.
+func Normalise(set *pflag.FlagSet, args []string) []string {
+	out := make([]string, 0, len(args))
+	for i, arg := range args {
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if name, ok := strings.CutPrefix(arg, "-"); ok && !strings.HasPrefix(name, "-") {
+			name, _, _ = strings.Cut(name, "=")
+			if len(name) > 1 && set.Lookup(name) != nil {
+				arg = "-" + arg
+			}
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
+func list(text string) []string {
+	var out []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}

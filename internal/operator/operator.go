@@ -1,0 +1,301 @@
+// Package operator wires the process: flags, manager, caches, leader election, health.
+//
+// It makes every part and decides nothing: it must not know phases, routes or metrics beyond the names of their
+// packages.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/datadog"
+	"github.com/serin-dev/serin/internal/metric/dynatrace"
+	"github.com/serin-dev/serin/internal/metric/graphite"
+	"github.com/serin-dev/serin/internal/metric/influxdb"
+	"github.com/serin-dev/serin/internal/metric/newrelic"
+	"github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/kubernetes"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// inFlight bounds the questions that are out at once, for all releases together.
+const inFlight = 256
+
+// Lease times, those that Kubernetes' own controllers use.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// Scheme knows every type that the controller and the commands read or write.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, flaggerv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of one name: a mistake in the program
+		}
+	}
+	return scheme
+}
+
+// Routers are the providers of traffic that this binary has.
+func Routers() *traffic.Registry {
+	return traffic.NewRegistry(map[string]traffic.Renderer{
+		"kubernetes":         kubernetes.New(),
+		"gatewayapi:v1":      gatewayapi.New("v1"),
+		"gatewayapi:v1beta1": gatewayapi.New("v1beta1"),
+		"istio":              istio.New(),
+	})
+}
+
+// Run is the controller, until ctx is done.
+func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	logger, err := telemetry.Logger(f.LogLevel, f.LogEncoding, stderr)
+	if err != nil {
+		return err
+	}
+	log.SetLogger(logger)
+	shown := telemetry.New(metrics.Registry)
+	shown.Info(version, f.MeshProvider)
+	restConfig, err := f.restConfig(shown)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(restConfig, f, logger)
+	if err != nil {
+		return err
+	}
+	if err := registered(ctx, mgr.GetAPIReader()); err != nil {
+		return err
+	}
+	health, err := newHealth(f, mgr)
+	if err != nil {
+		return err
+	}
+	if err := wire(mgr, f, shown, logger); err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere{health.Run}); err != nil {
+		return fmt.Errorf("add the health server: %w", err)
+	}
+	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
+	return mgr.Start(ctx)
+}
+
+func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
+	var cfg *rest.Config
+	var err error
+	if f.Kubeconfig == "" && f.Master == "" {
+		cfg, err = ctrl.GetConfig()
+	} else {
+		cfg, err = clientcmd.BuildConfigFromFlags(f.Master, f.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	cfg.QPS, cfg.Burst = f.QPS, f.Burst
+	cfg.UserAgent = "serin"
+	cfg.Wrap(shown.CountRequests)
+	return cfg, nil
+}
+
+func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager, error) {
+	options := manager.Options{
+		Scheme: Scheme(),
+		Logger: logger,
+		// Health and metrics have a mux of their own; see telemetry.Server.
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0",
+		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{
+			Unstructured: true,
+			// Every pass sees what the pass before it wrote; without that a lagging cache would make it apply the previous
+			// route once more.
+			EnableReadYourWritesConsistency: ptr.To(true),
+		}},
+		LeaderElection:                f.EnableLeaderElection,
+		LeaderElectionID:              "serin",
+		LeaderElectionNamespace:       f.LeaderElectionNamespace,
+		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+	if f.Namespace != "" {
+		options.LeaderElectionNamespace = f.Namespace
+		options.Cache.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
+	}
+	mgr, err := manager.New(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return mgr, nil
+}
+
+// registered stops a process that could do nothing: without the definitions there is nothing to watch.
+func registered(ctx context.Context, reader client.Reader) error {
+	for kind, list := range map[string]client.ObjectList{
+		flaggerv1.CanaryKind: &flaggerv1.CanaryList{}, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplateList{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProviderList{},
+	} {
+		if err := reader.List(ctx, list, client.Limit(1)); err != nil {
+			return fmt.Errorf("%s CRD is not registered (%w): install the definitions with: serin crds | kubectl apply --server-side -f -", kind, err)
+		}
+	}
+	return nil
+}
+
+func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
+	var synced atomic.Bool
+	err := mgr.Add(everywhere{func(ctx context.Context) error {
+		synced.Store(mgr.GetCache().WaitForCacheSync(ctx))
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the caches: %w", err)
+	}
+	return telemetry.NewServer(telemetry.ServerOptions{
+		Address: net.JoinHostPort("", f.Port), ProfilingAddress: f.ProfilingAddress, Gatherer: metrics.Registry,
+		Ready: func() error {
+			if !synced.Load() {
+				return errors.New("the caches are not synchronised yet")
+			}
+			return nil
+		},
+	})
+}
+
+// wire makes the parts of the controller and gives them to each other.
+func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Logger) error {
+	clk := clock.RealClock{}
+	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
+	named := outbound.New(policy)
+	// What stands on the command line was chosen by whoever runs Serin, who may well run a server beside it.
+	trusted := outbound.New(outbound.Policy{AllowLoopback: true})
+	settings := canary.Settings{
+		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
+	}
+	deployments := &workload.Deployments{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
+		Options: workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking},
+	}
+	hooks := hook.New(named, clk)
+	asker := &controller.Asker{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
+		Metrics: providers(named), Trusted: providers(trusted),
+		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
+	}
+	queue := &controller.Queue{}
+	asking := prober.New(clk, inFlight, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	outbox := telemetry.NewOutbox(clk, logger)
+	notifier, err := f.notifier(trusted)
+	if err != nil {
+		return err
+	}
+	reporter := &controller.Reporter{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
+		Recorder: telemetry.NewRecorder(mgr.GetClient(), outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
+		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), Notifier: notifier, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
+		Notifiers: func(providerType string, options notify.Options) (notify.Notifier, error) {
+			return notify.New(named, providerType, options)
+		},
+	}
+	reconciler := &controller.Reconciler{
+		Observer: controller.Observer{
+			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
+			Applier: &traffic.Applier{Client: mgr.GetClient()}, Settings: settings,
+		},
+		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
+	}
+	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness}); err != nil {
+		return err
+	}
+	for _, part := range []everywhere{{asking.Run}, {outbox.Run}} {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("add a part of the controller: %w", err)
+		}
+	}
+	return nil
+}
+
+// provider is the default provider. Strings that the original accepted and did not know meant Istio to it.
+func (f *Flags) provider(logger logr.Logger) string {
+	name, known := traffic.Normalize(f.MeshProvider)
+	if !known {
+		logger.Info("Took an unknown mesh provider for istio", "provider", f.MeshProvider)
+	}
+	return name
+}
+
+func providers(c *outbound.Client) *metric.Registry {
+	return metric.NewRegistry(c, prometheus.Factory(), graphite.Factory(), newrelic.Factory(), datadog.Factory(), dynatrace.Factory(), influxdb.Factory())
+}
+
+// notifier is the one of the process: Microsoft Teams if it is configured, else Slack, else nobody.
+func (f *Flags) notifier(c *outbound.Client) (notify.Notifier, error) {
+	switch {
+	case f.MSTeamsURL != "":
+		return notify.New(c, "msteams", notify.Options{URL: f.MSTeamsURL, Proxy: f.MSTeamsProxyURL})
+	case f.SlackURL != "" && f.SlackChannel != "":
+		return notify.New(c, "slack", notify.Options{
+			URL: f.SlackURL, Token: f.SlackToken, Proxy: f.SlackProxyURL, Username: f.SlackUser, Channel: f.SlackChannel,
+		})
+	case f.SlackURL != "":
+		return nil, errors.New("-slack-url is set but -slack-channel is empty, so no alert could be sent: set the channel")
+	default:
+		return nil, nil
+	}
+}
+
+// everywhere is a part that runs on every replica, leader or not.
+type everywhere struct {
+	run func(context.Context) error
+}
+
+func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
+func (everywhere) NeedLeaderElection() bool          { return false }
+
+// Version prints what was built. Flagger's flag prints a line of this form.
+func Version(w io.Writer, version, revision string) {
+	_, _ = fmt.Fprintf(w, "Serin version %s revision %s\n", version, revision)
+}
