@@ -54,7 +54,7 @@ around=()
 if [ "$(id -u)" != 0 ]; then
 	around=(unshare --user --map-root-user)
 fi
-# KUBECONFIG, {prometheus} and {flags} are for the player to fill in.
+# KUBECONFIG, {prometheus} and {flags} are for the player to fill in; its hooks answer on loopback.
 "${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" \
-	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} {flags}" \
+	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} -allow-loopback-hooks {flags}" \
 	"${differences[@]}" "$@" "${cases[@]}"

@@ -1,0 +1,149 @@
+package borders
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+)
+
+var (
+	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	target    = regexp.MustCompile(`(?m)^([a-z-]+):( .*)?$`)
+)
+
+// documents are the pages for people.
+func documents(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(files(t), func(name string) bool {
+		return path.Ext(name) != ".md" || path.Dir(name) != "." && !within(name, "docs")
+	})
+}
+
+// examples are the manifests in docs/examples, by what they say.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, name := range files(t) {
+		if within(name, "docs/examples") && path.Ext(name) == ".yaml" {
+			found[read(t, name)] = name
+		}
+	}
+	return found
+}
+
+// TestWhatAReaderCopiesIsAnExampleFile: examples are applied by tests as files, so that what a page shows is what was
+// tried. Pages may also show a few lines out of a manifest; the README shows whole ones only.
+func TestWhatAReaderCopiesIsAnExampleFile(t *testing.T) {
+	files := examples(t)
+	shown := map[string]bool{}
+	for _, page := range documents(t) {
+		for _, block := range yamlBlock.FindAllStringSubmatch(read(t, page), -1) {
+			name, ok := files[block[1]]
+			switch {
+			case ok:
+				shown[name] = true
+			case page == "README.md" || strings.Contains(block[1], "apiVersion: "):
+				t.Errorf("%s shows a manifest that is no file in docs/examples:\n%s", page, block[1])
+			}
+		}
+	}
+	for _, name := range files {
+		if !shown[name] {
+			t.Errorf("no page shows %s", name)
+		}
+	}
+}
+
+// TestExamplesCanWork: every field of the examples is one of the API, and what they plan leads to a release.
+func TestExamplesCanWork(t *testing.T) {
+	everything := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
+	settings := canary.Settings{Features: func(string) canary.Features { return everything }}
+	for text, name := range examples(t) {
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			var kind metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if kind.APIVersion != flaggerv1.SchemeGroupVersion.String() {
+				continue
+			}
+			release := &flaggerv1.Canary{}
+			known := map[string]any{
+				flaggerv1.CanaryKind: release, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplate{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProvider{},
+			}
+			if err := yaml.UnmarshalStrict([]byte(document), known[kind.Kind]); err != nil {
+				t.Errorf("%s: %s: %v", name, kind.Kind, err)
+			}
+			if kind.Kind != flaggerv1.CanaryKind {
+				continue
+			}
+			if plan := canary.NewPlan(release, settings); len(plan.Blocks) > 0 || plan.Skip {
+				t.Errorf("%s: Canary %s cannot work: %q", name, release.Name, plan.Blocks)
+			}
+		}
+	}
+}
+
+func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+	for _, page := range documents(t) {
+		for _, found := range link.FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(found[1], "#")
+			name := page
+			if file != "" {
+				name = path.Join(path.Dir(page), file)
+			}
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("%s links to %s, which is not there", page, found[1])
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(t, name), anchor) {
+				t.Errorf("%s links to %s, where no heading is called so", page, found[1])
+			}
+		}
+	}
+}
+
+// anchors are the names of the headings of a page, as forges make them.
+func anchors(t *testing.T, page string) []string {
+	t.Helper()
+	var names []string
+	for _, found := range heading.FindAllStringSubmatch(read(t, page), -1) {
+		name := strings.ToLower(found[1])
+		name = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(name, "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
+func TestMakeHelpListsEveryTarget(t *testing.T) {
+	for _, found := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		if !strings.Contains(found[2], "## ") {
+			t.Errorf("target %s of the Makefile has no sentence after ##, so make help does not list it", found[1])
+		}
+	}
+}
+
+func TestCIRunsTheTestCommandOfTheREADME(t *testing.T) {
+	const command = "make test"
+	if !strings.Contains(read(t, "README.md"), "\n"+command) {
+		t.Errorf("README.md does not say %s on a line of its own", command)
+	}
+	if !strings.HasSuffix(read(t, ".ci/run"), "\nexec "+command+"\n") {
+		t.Errorf(".ci/run does not end with exec %s", command)
+	}
+}

@@ -1,0 +1,172 @@
+package borders
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// decisions are the packages that decide. They link no client, and so they can run in a simulation, and in the head of
+// a reader.
+var decisions = []string{"internal/release", "internal/canary", "internal/rollout", "internal/analysis"}
+
+// layers lists the rooms of the house, from the bottom. A package links packages of its own line and of the lines above
+// it in this list, never of those below. A folder stands for what is below it, unless that is named itself.
+var layers = [][]string{
+	{"api", "config", "internal/release"},
+	{"internal/canary", "internal/rollout", "internal/analysis", "internal/outbound", "internal/prober"},
+	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/telemetry"},
+	{"internal/canary/controller", "internal/rollout/controller"},
+	{"internal/operator", "internal/cli", "internal/dashboard", "internal/loadtester"},
+	{"cmd"},
+}
+
+// apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
+// decided it.
+var apart = []string{
+	"internal/outbound", "internal/prober", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
+	"internal/telemetry", "internal/loadtester",
+}
+
+// layerOf is the line of a package in layers, by the longest folder that holds it.
+func layerOf(name string) (layer int, room string, found bool) {
+	for i, rooms := range layers {
+		for _, candidate := range rooms {
+			if within(name, candidate) && len(candidate) > len(room) {
+				layer, room, found = i, candidate, true
+			}
+		}
+	}
+	return layer, room, found
+}
+
+func within(name, folder string) bool {
+	return name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name, ok := p.ours()
+		if !ok || !within(name, "internal") && !within(name, "api") && !within(name, "cmd") && !within(name, "config") {
+			continue
+		}
+		own, _, found := layerOf(name)
+		if !found {
+			t.Errorf("%s has no place in the list of layers: give it one, or move it", name)
+			continue
+		}
+		for _, dep := range p.Imports {
+			other, ok := strings.CutPrefix(dep, module+"/")
+			if !ok {
+				continue
+			}
+			if layer, _, found := layerOf(other); !found || layer > own {
+				t.Errorf("%s imports %s, which is above it", name, other)
+			}
+		}
+	}
+}
+
+func TestWhatActsDoesNotKnowWhoDecides(t *testing.T) {
+	for _, p := range listPackages(t) {
+		name, ok := p.ours()
+		if !ok || !slices.ContainsFunc(apart, func(room string) bool { return within(name, room) }) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			other, ok := strings.CutPrefix(dep, module+"/")
+			if ok && (within(other, "internal/canary") || within(other, "internal/rollout") || within(other, "internal/analysis")) {
+				t.Errorf("%s links %s: it may know package release only", name, other)
+			}
+		}
+	}
+}
+
+func TestReleaseImportsNothingOfOurs(t *testing.T) {
+	for _, dep := range listPackages(t)[module+"/internal/release"].Deps {
+		if strings.HasPrefix(dep, module) {
+			t.Errorf("internal/release links %s: it is the vocabulary of all and imports none", dep)
+		}
+	}
+}
+
+func TestDecisionsLinkNoClient(t *testing.T) {
+	for _, name := range decisions {
+		p, ok := listPackages(t)[module+"/"+name]
+		if !ok {
+			continue // not built yet
+		}
+		for _, dep := range p.Deps {
+			if within(dep, "k8s.io/client-go") || within(dep, "sigs.k8s.io/controller-runtime") {
+				t.Errorf("%s links %s: return an Effect or a Probe instead", name, dep)
+			}
+			if other, ok := strings.CutPrefix(dep, module+"/"); ok && !within(other, "api") && other != "internal/release" {
+				t.Errorf("%s links %s: of ours, a machine knows package release and the API only", name, other)
+			}
+		}
+		for _, banned := range []string{"context", "net", "net/http", "os", "os/exec", "math/rand", "math/rand/v2", "crypto/rand", "log", "log/slog"} {
+			if slices.Contains(p.Imports, banned) {
+				t.Errorf("%s imports %s: what it needs to know comes in through the snapshot", name, banned)
+			}
+		}
+	}
+}
+
+// TestDecisionsReachTheNetworkThroughApimachineryOnly: the API types bring apimachinery along, which brings net/http.
+// Nothing else may.
+func TestDecisionsReachTheNetworkThroughApimachineryOnly(t *testing.T) {
+	all := listPackages(t)
+	tolerated := map[string]bool{"net/http": true}
+	var tolerate func(name string)
+	tolerate = func(name string) {
+		if tolerated[name] || all[name].Standard {
+			return
+		}
+		tolerated[name] = true
+		for _, dep := range all[name].Imports {
+			tolerate(dep)
+		}
+	}
+	for name := range all {
+		if within(name, "k8s.io/apimachinery") {
+			tolerate(name)
+		}
+	}
+	for _, name := range decisions {
+		for _, dep := range all[module+"/"+name].Deps {
+			if p := all[dep]; !p.Standard && !tolerated[dep] && slices.Contains(p.Imports, "net/http") {
+				t.Errorf("%s links %s, which imports net/http", name, dep)
+			}
+		}
+	}
+}
+
+func TestNoProviderLinksASibling(t *testing.T) {
+	for _, contract := range []string{"internal/traffic", "internal/metric", "internal/notify", "internal/hook"} {
+		for _, p := range listPackages(t) {
+			name, ok := p.ours()
+			if !ok || path.Dir(name) != contract || strings.HasSuffix(name, "test") {
+				continue
+			}
+			for _, dep := range p.Deps {
+				other, ok := strings.CutPrefix(dep, module+"/")
+				if ok && strings.HasPrefix(other, contract+"/") && !within(other, name) {
+					t.Errorf("%s links %s: a provider knows its contract and none of its siblings", name, other)
+				}
+			}
+		}
+	}
+}
+
+// TestPlaygroundStaysOutside: it needs replace lines that must not reach those who install Serin.
+func TestPlaygroundStaysOutside(t *testing.T) {
+	for _, p := range listPackages(t) {
+		if within(p.ImportPath, module+"/playground") || within(p.ImportPath, "k8s.io/kubernetes") {
+			t.Errorf("the root module links %s", p.ImportPath)
+		}
+	}
+	if strings.Contains(read(t, "go.mod"), "\nreplace ") {
+		t.Error("go.mod has replace lines, with which nobody can go install Serin")
+	}
+}

@@ -1,0 +1,103 @@
+package borders
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/serin-dev/serin"
+
+// root is the folder of the repository, seen from this package.
+const root = "../.."
+
+// listed is what go list says about a package.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+// ours says where in the repository the package is, as design documents name it: internal/canary, cmd/serin.
+func (p listed) ours() (string, bool) {
+	return strings.CutPrefix(p.ImportPath, module+"/")
+}
+
+// packages are those of the root module and all that they link, by import path. Test files do not count.
+var packages = sync.OnceValues(func() (map[string]listed, error) {
+	// With -e, so that a package that does not build, which its own tests say, hides nothing else.
+	command := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
+	command.Dir = root
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, stderr.String())
+	}
+	all := map[string]listed{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read what go list says: %w", err)
+		}
+		all[p.ImportPath] = p
+	}
+})
+
+func listPackages(t *testing.T) map[string]listed {
+	t.Helper()
+	all, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// files are all files of the repository that a person wrote or committed, by their path from the root.
+func files(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		switch {
+		case entry.IsDir() && (name == ".git" || name == "bin"):
+			return filepath.SkipDir
+		case path.Ext(name) == ".test", path.Ext(name) == ".out": // what go test leaves; see .gitignore
+		case entry.Type().IsRegular():
+			all = append(all, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
