@@ -27,17 +27,19 @@ done
 
 # The routers that Serin has, and the targets that it can release.
 routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1'
-others='bad-daemonset-strategy core-service-target daemonset keda'
-few='gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
-  istio-ab-header-cookie istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
-  kubernetes-blue-green-rollback metric-fail-rollback'
+others=(bad-daemonset-strategy core-service-target daemonset keda)
+few=(
+	gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
+	istio-ab-header-cookie istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
+	kubernetes-blue-green-rollback metric-fail-rollback
+)
 
 cases=()
 for file in "$recordings"/flagger/*/case.yaml; do
 	folder=$(dirname "$file") name=$(basename "$(dirname "$file")")
 	grep -qxE "provider: \"?($routers)\"?" "$file" || continue
-	[[ " $others " != *" $name "* ]] || continue
-	[ $sample = no ] || [[ " ${few//$'\n'/ } " == *" $name "* ]] || continue
+	[[ " ${others[*]} " != *" $name "* ]] || continue
+	[ $sample = no ] || [[ " ${few[*]} " == *" $name "* ]] || continue
 	cases+=("$folder")
 done
 
