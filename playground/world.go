@@ -192,6 +192,9 @@ func settle(doors string) (*World, error) {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
+	if err := network.StartLoopback(); err != nil {
+		return nil, err
+	}
 	if err := useOwnResolver(); err != nil {
 		return nil, err
 	}

@@ -372,7 +372,7 @@ func (c *Cluster) startPrometheus(ctx, life context.Context) error {
 	if err := c.startPart("prometheus", nil, append([]string{c.programs.prometheus}, args...)...); err != nil {
 		return err
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(metrics.Port))
+	address := net.JoinHostPort(network.Node.String(), strconv.Itoa(metrics.Port))
 	outside, err := c.options.World.Expose(life, address)
 	if err != nil {
 		return err

@@ -45,6 +45,18 @@ func ResolvConf(namespace string) string {
 	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", Node, search)
 }
 
+// StartLoopback gives the current network namespace 127.0.0.1, which a new one does not have.
+func StartLoopback() error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find the loopback device: %w", err)
+	}
+	if err := netlink.LinkSetUp(loopback); err != nil {
+		return fmt.Errorf("start the loopback device: %w", err)
+	}
+	return nil
+}
+
 // Network is the bridge and the addresses in use.
 type Network struct {
 	bridge netlink.Link
@@ -61,13 +73,6 @@ func New() (*Network, error) {
 		if err := os.WriteFile("/proc/sys/"+path, []byte(value), 0o644); err != nil {
 			return nil, fmt.Errorf("forward packets between pods and services: %w", err)
 		}
-	}
-	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		return nil, fmt.Errorf("find the loopback device: %w", err)
-	}
-	if err := netlink.LinkSetUp(loopback); err != nil {
-		return nil, fmt.Errorf("start the loopback device: %w", err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = bridgeName
@@ -173,15 +178,16 @@ func (ns *Namespace) connect() error {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
 	ns.link = veth
+	// A pod that calls a service may be answered by itself; where the kernel filters bridged packets too, that packet
+	// leaves the bridge where it came in.
+	if err := netlink.LinkSetHairpin(veth, true); err != nil {
+		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
+	}
 	if err := netlink.LinkSetUp(veth); err != nil {
 		return fmt.Errorf("connect the pod at %s: %w", ns.Address, err)
 	}
 	err := ns.do(func() error {
-		loopback, err := netlink.LinkByName("lo")
-		if err != nil {
-			return err
-		}
-		if err := netlink.LinkSetUp(loopback); err != nil {
+		if err := StartLoopback(); err != nil {
 			return err
 		}
 		eth, err := netlink.LinkByName("eth0")

@@ -29,7 +29,7 @@ func main() {
 		Use: "playground", Short: "A real Kubernetes cluster on a Linux machine that has only Go",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), buildCommand(), pathCommand(), kubectlCommand())
+	root.AddCommand(demoCommand(), upCommand(), buildCommand(), pathCommand(), kubectlCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -81,9 +81,7 @@ func up(ctx context.Context, out io.Writer, options cluster.Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n"+
-		"  export KUBECONFIG=%s\n  gateway     %s\n  Prometheus  %s\n  logs        %s\n",
-		time.Since(began).Seconds(), c.OutsideKubeconfig, c.OutsideGatewayURL, c.OutsidePrometheusURL, filepath.Join(c.Folder, "logs"))
+	fmt.Fprintf(out, "The cluster runs, started in %.1f s. Press Ctrl-C to end it.\n\n%s", time.Since(began).Seconds(), whereToLook(c))
 	select {
 	case <-ctx.Done():
 	case <-c.Done():

@@ -1,0 +1,186 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/serin-dev/serin/playground/app"
+)
+
+func get(t *testing.T, s http.Handler, path string) *http.Response {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	s.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	return recorder.Result()
+}
+
+func TestErrorsAreSpreadEvenly(t *testing.T) {
+	for _, c := range []struct {
+		percent float64
+		want    string // of 20 answers, x is an error
+	}{
+		{0, "...................."},
+		{10, ".........x.........x"},
+		{25, "...x...x...x...x...x"},
+		{50, ".x.x.x.x.x.x.x.x.x.x"},
+		{100, "xxxxxxxxxxxxxxxxxxxx"},
+	} {
+		s := app.New(app.Config{Version: "v1", ErrorPercent: c.percent}, clock.RealClock{})
+		got := ""
+		for range 20 {
+			switch status := get(t, s, "/").StatusCode; status {
+			case http.StatusOK:
+				got += "."
+			case http.StatusInternalServerError:
+				got += "x"
+			default:
+				t.Fatalf("status %d", status)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%v per cent: got %s, want %s", c.percent, got, c.want)
+		}
+	}
+}
+
+func TestAnswerNamesVersionPodAndMessage(t *testing.T) {
+	s := app.New(app.Config{Version: "v7", Pod: "cart-1", Message: "hello"}, clock.RealClock{})
+	response := get(t, s, "/anything")
+	got := [3]string{response.Header.Get("X-Version"), response.Header.Get("X-Pod"), response.Header.Get("X-Message")}
+	if want := [3]string{"v7", "cart-1", "hello"}; got != want {
+		t.Errorf("headers are %v, want %v", got, want)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(body), "version v7\n") {
+		t.Errorf("the body does not name the version: %s", body)
+	}
+}
+
+func TestMetricsCountAnswersByStatusAndNothingElse(t *testing.T) {
+	s := app.New(app.Config{Version: "v1", ErrorPercent: 50}, clock.RealClock{})
+	for range 4 {
+		get(t, s, "/")
+	}
+	get(t, s, "/readyz")
+	get(t, s, "/metrics")
+	body, err := io.ReadAll(get(t, s, "/metrics").Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, line := range strings.Split(string(body), "\n") {
+		if strings.HasPrefix(line, "http_request_duration_seconds_count") {
+			got = append(got, line)
+		}
+	}
+	want := []string{`http_request_duration_seconds_count{status="200"} 2`, `http_request_duration_seconds_count{status="500"} 2`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadyAfterTheDelay(t *testing.T) {
+	c := clocktesting.NewFakeClock(time.Unix(0, 0))
+	s := app.New(app.Config{ReadyAfter: time.Minute}, c)
+	if got := get(t, s, "/readyz").StatusCode; got != http.StatusServiceUnavailable {
+		t.Errorf("before the delay: %d", got)
+	}
+	c.Step(time.Minute)
+	if got := get(t, s, "/readyz").StatusCode; got != http.StatusOK {
+		t.Errorf("after the delay: %d", got)
+	}
+}
+
+func TestDrainAnswersWhileNotReady(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clocktesting.NewFakeClock(time.Unix(0, 0))
+	s := app.New(app.Config{Version: "v1", Drain: time.Minute, CrashAfter: -1}, c)
+	ctx, terminate := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	status := func(path string) (int, bool) {
+		response, err := http.Get("http://" + listener.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode, response.Close
+	}
+	if got, _ := status("/readyz"); got != http.StatusOK {
+		t.Errorf("before: %d", got)
+	}
+	terminate()
+	for !c.HasWaiters() { // the drain has begun
+		if ctx.Err() == nil {
+			t.Fatal("not terminated")
+		}
+	}
+	if got, _ := status("/readyz"); got != http.StatusServiceUnavailable {
+		t.Errorf("readiness while draining: %d", got)
+	}
+	if got, closes := status("/"); got != http.StatusOK || !closes {
+		t.Errorf("answer while draining: %d, closes the connection: %v", got, closes)
+	}
+	c.Step(time.Minute)
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestCrash(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := app.New(app.Config{CrashAfter: 0}, clock.RealClock{})
+	if err := s.Serve(t.Context(), listener); !errors.Is(err, app.ErrCrash) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigFromEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "message")
+	if err := os.WriteFile(file, []byte("from a file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"VERSION": "v2", "HOSTNAME": "p", "PORT": "1", "ERROR_PERCENT": "2.5", "LATENCY": "3ms", "READY_AFTER": "4s",
+		"CRASH_AFTER": "5s", "DRAIN": "6s", "MESSAGE": "hidden", "MESSAGE_FILE": file,
+	}
+	got, err := app.FromEnvironment(func(name string) string { return env[name] }, []string{"--port=9898", "--level=info"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := app.Config{
+		Version: "v2", Pod: "p", Port: 9898, Message: "from a file", ErrorPercent: 2.5, Latency: 3 * time.Millisecond,
+		ReadyAfter: 4 * time.Second, CrashAfter: 5 * time.Second, Drain: 6 * time.Second,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+	for name, value := range map[string]string{"PORT": "x", "ERROR_PERCENT": "101", "LATENCY": "5", "MESSAGE_FILE": "/missing"} {
+		_, err := app.FromEnvironment(func(n string) string { return map[string]string{name: value}[n] }, nil)
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s=%s: got error %v, want one that names the variable", name, value, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package build_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/playground/build"
+)
+
+func TestSourcesAreFoundFromAnywhereInTheRepository(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository := filepath.Join(here, "..", "..")
+	t.Setenv(build.CacheVariable, t.TempDir())
+	for _, folder := range []string{".", "..", "../..", "../modules/traefik"} {
+		t.Chdir(filepath.Join(here, folder))
+		b, err := build.New(nil)
+		if err != nil {
+			t.Errorf("in %s: %v", folder, err)
+			continue
+		}
+		if b.Repository() != repository {
+			t.Errorf("in %s: repository is %s, want %s", folder, b.Repository(), repository)
+		}
+	}
+	t.Chdir(t.TempDir())
+	if _, err := build.New(nil); err == nil || !strings.Contains(err.Error(), "start it inside Serin's repository") {
+		t.Errorf("elsewhere: %v", err)
+	}
+}
+
+func TestProgramsAreBuiltAndReplacedInOneStep(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv(build.CacheVariable, cache)
+	b, err := build.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module example.com/hello\n\ngo 1.26.0\n")
+	write("main.go", `package main; import "fmt"; func main() { fmt.Print("one") }`)
+	for _, want := range []string{"one", "two"} {
+		write("main.go", `package main; import "fmt"; func main() { fmt.Print("`+want+`") }`)
+		file, err := b.Static(t.Context(), "hello", module, ".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := exec.Command(file).Output()
+		if err != nil || string(got) != want {
+			t.Errorf("the program says %q, %v, want %q", got, err, want)
+		}
+	}
+	write("main.go", "package main; func main() { mistake }")
+	if _, err := b.Static(t.Context(), "hello", module, "."); err == nil || !strings.Contains(err.Error(), "mistake") {
+		t.Errorf("a mistake is told as %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(cache, "hello")); err != nil {
+		t.Errorf("the last good program is gone: %v", err)
+	}
+}
+
+func TestGatewayDefinitionsAreFound(t *testing.T) {
+	t.Setenv(build.CacheVariable, t.TempDir())
+	b, err := build.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := b.GatewayCRDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "gateway.networking.k8s.io_httproutes.yaml")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/demo"
+)
+
+func demoCommand() *cobra.Command {
+	var keep, asJSON bool
+	var folder string
+	command := &cobra.Command{
+		Use: "demo", Short: "Ship a good, a failing and a slow version on real traffic",
+		Long: "Starts a cluster, hands an application over to Serin and plays three acts under steady load: a good version is\n" +
+			"promoted, a version that fails 10 % of its requests is rolled back, a slow version is rolled back. The exit code is\n" +
+			"0 only when all acts ended as they must and no request was lost.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: logger(false)}
+			var serin string
+			buildSerin := func(ctx context.Context, b *build.Builder) (err error) {
+				serin, err = b.Serin(ctx)
+				return err
+			}
+			if err := cluster.Enter(&options, say, func(ctx context.Context, b *build.Builder) error {
+				say("building Serin ...")
+				return buildSerin(ctx, b)
+			}); err != nil {
+				return err
+			}
+			if folder == "" {
+				options.Folder = options.Builder.Folder("cluster")
+			}
+			ctx, stop := untilInterrupted()
+			defer stop()
+			if err := buildSerin(ctx, options.Builder); err != nil {
+				return err
+			}
+			err := playDemo(ctx, options, serin, keep, asJSON)
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				return errors.New("interrupted: the cluster is gone")
+			}
+			return err
+		},
+	}
+	command.Flags().BoolVar(&keep, "keep", false, "keep the cluster after the last act, until Ctrl-C")
+	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per act and nothing else to stdout")
+	command.Flags().StringVar(&folder, "folder", "", "where logs and data go (default: cluster in the playground's cache folder)")
+	return command
+}
+
+func playDemo(ctx context.Context, options cluster.Options, serin string, keep, asJSON bool) (err error) {
+	say("starting the control plane, the gateway and Prometheus ...")
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		say("stopping the cluster ...")
+		err = errors.Join(err, c.Stop())
+	}()
+	say(whereToLook(c))
+	err = demo.Play(ctx, demo.Options{
+		Cluster: c, Serin: serin, CRDs: filepath.Join(options.Builder.Repository(), "config", "crd"),
+		Viewer: viewer(os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	if err == nil {
+		say("all acts ended as they must, no request was lost")
+	}
+	if keep {
+		if err != nil {
+			say(err.Error())
+		}
+		say("\nthe cluster is kept until Ctrl-C\n\n" + whereToLook(c))
+		select {
+		case <-ctx.Done():
+		case <-c.Done():
+			err = errors.Join(err, c.Err())
+		}
+	}
+	return err
+}
+
+func whereToLook(c *cluster.Cluster) string {
+	return fmt.Sprintf("  export KUBECONFIG=%s\n  gateway     %s\n  Prometheus  %s\n  logs        %s\n",
+		c.OutsideKubeconfig, c.OutsideGatewayURL, c.OutsidePrometheusURL, filepath.Join(c.Folder, "logs"))
+}
+
+// viewer chooses by what is asked for and where the output goes.
+func viewer(out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
+	switch {
+	case asJSON:
+		return demo.JSON{Out: io.Writer(out)}
+	case term.IsTerminal(int(out.Fd())):
+		view := exec.Command(serin, demo.WatchArgs()...)
+		view.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
+		return &demo.Stage{Terminal: out, View: view}
+	default:
+		return &demo.Plain{Out: out}
+	}
+}

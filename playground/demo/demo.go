@@ -1,0 +1,315 @@
+//go:build linux
+
+// Package demo plays three acts on a cluster: a good version is promoted, a
+// failing and a slow one are rolled back, under steady load.
+//
+// It drives Serin as a user does, by a Deployment and a Canary, and judges by
+// what the clients saw. It must not know how Serin works inside.
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/load"
+	"github.com/serin-dev/serin/playground/process"
+)
+
+//go:embed cart.yaml
+var manifests string
+
+// Names in cart.yaml.
+const (
+	namespace = "shop"
+	name      = "cart"
+	host      = "cart.example.com"
+	image     = cluster.DemoImage
+)
+
+// rate is the number of requests a second: enough for a check to see one failure in ten within a window of 5 s at 20 %.
+const rate = 100
+
+// patience bounds everything that the demo waits for; an act takes some 25 s.
+const patience = 3 * time.Minute
+
+var canaries = schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
+
+// Result is what became of an act.
+type Result struct {
+	Act     string  `json:"act"`
+	Outcome Outcome `json:"outcome"`
+	// Steps is the number of weights that the version reached, Windows the number of times it was observed.
+	Steps   int `json:"steps"`
+	Windows int `json:"windows"`
+	// Requests were sent by clients during the act; FailedRequests had no answer or one with an error.
+	Requests       int     `json:"requests"`
+	FailedRequests int     `json:"failedRequests"`
+	Seconds        float64 `json:"seconds"`
+
+	// Counts are the requests in detail.
+	Counts load.Counts `json:"-"`
+}
+
+// Viewer shows the demo to somebody. Its methods are called by one goroutine.
+type Viewer interface {
+	// Say tells what is being done.
+	Say(text string)
+	// Begin opens the stage; everything works from now on.
+	Begin() error
+	// Act announces the next act, number of all.
+	Act(number, all int, act Act)
+	// Progress shows a change of the release, or the counts after some time without one.
+	Progress(change bool, release string, counts load.Counts)
+	// Result ends an act; err says what was not as it must.
+	Result(act Act, result Result, err error)
+	// End closes the stage.
+	End()
+}
+
+// Options say what is played where. All fields are needed.
+type Options struct {
+	Cluster *cluster.Cluster
+	// Serin is the program, CRDs the folder with the definitions of its resources.
+	Serin, CRDs string
+	Viewer      Viewer
+	Clock       clock.WithTicker
+}
+
+type player struct {
+	Options
+	serin    *process.Process
+	statuses chan status
+	load     *load.Load
+}
+
+// serinName is how the controller's process and log are called.
+const serinName = "serin"
+
+// Play plays all acts. The error says what was not as it must, for all acts together; what could not even begin ends
+// the demo.
+func Play(ctx context.Context, o Options) error {
+	p := &player{Options: o, statuses: make(chan status, 1000)}
+	if err := p.raise(ctx); err != nil {
+		return err
+	}
+	defer p.load.Stop()
+	if err := o.Viewer.Begin(); err != nil {
+		return err
+	}
+	defer o.Viewer.End()
+	var errs []error
+	acts := Acts()
+	for i, act := range acts {
+		o.Viewer.Act(i+1, len(acts), act)
+		result, err := p.play(ctx, act)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o.Viewer.Result(act, result, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("act %s: %w", act.Name, err))
+		}
+		if result.Outcome == Stuck {
+			break // the next act would only show the same
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// raise starts Serin and the application, and the load as soon as the application can be reached.
+func (p *player) raise(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it took more than %s", patience))
+	defer cancel()
+	c := p.Cluster
+	p.Viewer.Say("starting Serin")
+	if err := c.ApplyFolder(ctx, p.CRDs); err != nil {
+		return err
+	}
+	var err error
+	p.serin, err = c.StartProcess(serinName, []string{
+		p.Serin, "controller", "-kubeconfig", c.Kubeconfig, "-metrics-server", c.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
+		"-min-analysis-interval", "2s", "-drain-delay", "2s", "-log-level", "info",
+	}, nil)
+	if err != nil {
+		return err
+	}
+	p.Viewer.Say("handing Deployment cart over to Serin, by a Canary")
+	if err := c.Apply(ctx, manifests); err != nil {
+		return err
+	}
+	p.watch(context.WithoutCancel(ctx))
+	if err := p.until(ctx, func(s status) bool { return s.phase == "Initialized" || s.phase == "Succeeded" }); err != nil {
+		return fmt.Errorf("wait for Canary %s to be initialized: %w", name, err)
+	}
+	p.Viewer.Say(fmt.Sprintf("sending %d requests a second through the gateway", rate))
+	if err := p.answer(ctx); err != nil {
+		return err
+	}
+	p.load, err = load.Start(context.WithoutCancel(ctx), load.Options{URL: c.GatewayURL, Host: host, Rate: rate, Clock: p.Clock})
+	return err
+}
+
+// answer waits until the gateway has taken up the route.
+func (p *player) answer(ctx context.Context) error {
+	first, err := load.Start(ctx, load.Options{URL: p.Cluster.GatewayURL, Host: host, Rate: rate / 10, Clock: p.Clock})
+	if err != nil {
+		return err
+	}
+	defer first.Stop()
+	return first.WaitFor(ctx, func(c load.Counts) bool { return c.Requests > c.Failed() })
+}
+
+// watch fills statuses until the cluster ends.
+func (p *player) watch(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		<-p.Cluster.Done()
+		cancel()
+	}()
+	tell := func(object any) {
+		canary, ok := object.(*unstructured.Unstructured)
+		if !ok {
+			return
+		}
+		select {
+		case p.statuses <- statusOf(canary):
+		case <-ctx.Done():
+		}
+	}
+	informer := dynamicinformer.NewFilteredDynamicInformer(p.Cluster.Dynamic, canaries, namespace, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", name).String()
+		})
+	// The handler is the informer's first and only one; it cannot be refused.
+	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: tell, UpdateFunc: func(_, object any) { tell(object) },
+	})
+	go informer.Informer().RunWithContext(ctx)
+}
+
+// next returns the next status, or an error when there will be none worth waiting for.
+func (p *player) next(ctx context.Context, tick <-chan time.Time) (s status, ticked bool, err error) {
+	select {
+	case s = <-p.statuses:
+		return s, false, nil
+	case <-tick:
+		return s, true, nil
+	case <-ctx.Done():
+		return s, false, context.Cause(ctx)
+	case <-p.Cluster.Done():
+		return s, false, fmt.Errorf("the cluster ended: %w", p.Cluster.Err())
+	case <-p.serin.Done():
+		return s, false, fmt.Errorf("Serin ended (%w); the end of its log %s:\n%s",
+			p.serin.Err(), p.Cluster.Log(serinName), p.Cluster.Tail(serinName, 10))
+	}
+}
+
+func (p *player) until(ctx context.Context, reached func(status) bool) error {
+	var last status
+	for {
+		s, _, err := p.next(ctx, nil)
+		if err != nil {
+			return fmt.Errorf("%w; last seen: %s %s", err, last, last.message)
+		}
+		if last = s; reached(s) {
+			return nil
+		}
+	}
+}
+
+// countsEvery is the time between two looks at the counts.
+const countsEvery = time.Second
+
+// play begins a release and follows it to its end.
+func (p *player) play(ctx context.Context, act Act) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the act took more than %s", patience))
+	defer cancel()
+	began, before := p.Clock.Now(), p.load.Counts()
+	result := Result{Act: act.Name, Outcome: Stuck}
+	var seen progress
+	finish := func(err error) (Result, error) {
+		result.Steps, result.Windows = len(seen.weights), len(seen.windows)
+		result.Counts = p.load.Counts().Since(before)
+		result.Requests, result.FailedRequests = result.Counts.Requests, result.Counts.Failed()
+		result.Seconds = p.Clock.Since(began).Seconds()
+		if err != nil {
+			return result, err
+		}
+		return result, act.judge(result)
+	}
+
+	patch, err := json.Marshal(act.patch())
+	if err != nil {
+		return finish(err)
+	}
+	_, err = p.Cluster.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return finish(fmt.Errorf("change Deployment %s: %w", name, err))
+	}
+	ticker := p.Clock.NewTicker(countsEvery)
+	defer ticker.Stop()
+	var last status
+	for {
+		s, ticked, err := p.next(ctx, ticker.C())
+		if err != nil {
+			return finish(fmt.Errorf("%w; last seen: %s %s", err, last, last.message))
+		}
+		if ticked {
+			p.Viewer.Progress(false, last.String(), p.load.Counts().Since(before))
+			continue
+		}
+		outcome := seen.see(s)
+		if s.String() != last.String() {
+			p.Viewer.Progress(true, s.String(), p.load.Counts().Since(before))
+		}
+		last = s
+		if outcome != "" {
+			result.Outcome = outcome
+			return finish(p.settled(ctx))
+		}
+	}
+}
+
+// settled waits for some requests that were sent after the end: they say who serves now.
+func (p *player) settled(ctx context.Context) error {
+	from := p.load.Counts()
+	return p.load.WaitFor(ctx, func(c load.Counts) bool { return c.Requests-from.Requests >= rate })
+}
+
+// judge says what in a result was not as it must. Requests may only fail because the version of the act fails them;
+// none may get lost, whatever becomes of the release.
+func (a Act) judge(r Result) error {
+	var errs []error
+	if r.Outcome != a.Want {
+		errs = append(errs, fmt.Errorf("version %s was %s, it had to be %s", a.Version, r.Outcome, a.Want))
+	}
+	if r.Counts.Lost > 0 {
+		errs = append(errs, fmt.Errorf("%d requests were lost: %s", r.Counts.Lost, r.Counts))
+	}
+	for version, counts := range r.Counts.ByVersion {
+		if counts.Errors > 0 && version != a.Version {
+			errs = append(errs, fmt.Errorf("version %s failed %d requests, it is a good one", version, counts.Errors))
+		}
+	}
+	if r.Counts.ByVersion[a.Version].Requests == 0 {
+		errs = append(errs, fmt.Errorf("version %s got no requests", a.Version))
+	}
+	return errors.Join(errs...)
+}
+
+// WatchArgs make Serin show the demo's release.
+func WatchArgs() []string { return []string{"watch", name, "-n", namespace} }

@@ -1,0 +1,134 @@
+//go:build linux
+
+package demo
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/playground/load"
+)
+
+func TestProgressOfARelease(t *testing.T) {
+	at := func(phase string, weight int64, window string) status { return status{phase: phase, weight: weight, window: window} }
+	for _, c := range []struct {
+		name           string
+		seen           []status
+		want           Outcome
+		steps, windows int
+	}{
+		{"nothing yet", []status{at("Succeeded", 0, "")}, "", 0, 0},
+		{"the last release's end is not this one's", []status{at("Failed", 0, ""), at("Failed", 0, "")}, "", 0, 0},
+		{"promoted", []status{
+			at("Initialized", 0, ""), at("Progressing", 0, ""), at("Progressing", 20, "a"), at("Progressing", 40, "b"),
+			at("Promoting", 40, "b"), at("Finalising", 0, ""), at("Succeeded", 0, ""),
+		}, Promoted, 2, 2},
+		{"rolled back after a second window at the same weight", []status{
+			at("Succeeded", 0, ""), at("Progressing", 20, "a"), at("Progressing", 20, "b"), at("Failed", 0, ""),
+		}, RolledBack, 1, 2},
+	} {
+		var p progress
+		var got Outcome
+		for _, s := range c.seen {
+			got = p.see(s)
+		}
+		if got != c.want || len(p.weights) != c.steps || len(p.windows) != c.windows {
+			t.Errorf("%s: got %q, %d steps, %d windows; want %q, %d, %d", c.name, got, len(p.weights), len(p.windows), c.want, c.steps, c.windows)
+		}
+	}
+}
+
+func TestStatusOfACanary(t *testing.T) {
+	canary := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+		"phase": "Progressing", "canaryWeight": int64(20), "failedChecks": int64(1),
+		"serin":      map[string]any{"window": map[string]any{"start": "2026-01-01T00:00:00.000000Z"}},
+		"conditions": []any{map[string]any{"type": "Promoted", "status": "Unknown", "message": "on its way"}},
+	}}}
+	want := status{phase: "Progressing", weight: 20, failed: 1, window: "2026-01-01T00:00:00.000000Z", message: "on its way"}
+	if got := statusOf(canary); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := statusOf(&unstructured.Unstructured{Object: map[string]any{}}); got != (status{}) {
+		t.Errorf("without a status: %+v", got)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	act := Acts()[1]
+	good := func() Result {
+		return Result{Outcome: RolledBack, Counts: load.Counts{Requests: 100, Errors: 2, ByVersion: map[string]load.VersionCounts{
+			"v2": {Requests: 80}, act.Version: {Requests: 20, Errors: 2},
+		}}}
+	}
+	if err := act.judge(good()); err != nil {
+		t.Errorf("as it must: %v", err)
+	}
+	for _, c := range []struct {
+		name, want string
+		spoil      func(*Result)
+	}{
+		{"outcome", "was promoted", func(r *Result) { r.Outcome = Promoted }},
+		{"lost", "1 requests were lost", func(r *Result) { r.Counts.Lost = 1 }},
+		{"good version fails", "version v2 failed 3", func(r *Result) { r.Counts.ByVersion["v2"] = load.VersionCounts{Requests: 80, Errors: 3} }},
+		{"no traffic", "got no requests", func(r *Result) { delete(r.Counts.ByVersion, act.Version) }},
+	} {
+		r := good()
+		c.spoil(&r)
+		if err := act.judge(r); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestStreamIsWholeBetweenSequencesAndLetters(t *testing.T) {
+	const text = "a\x1b[31;1mb\x1b]11;?\x07c\x1b]0;title\x1b\\d\x1b(Be\x1b7├é😀f"
+	// After each byte: + where something else may be written.
+	const want = "+" + "------" + "+" + "+" + "------" + "+" + "+" + "----------" + "+" + "+" + "--" + "+" + "+" + "-" + "+" + "--+" + "-+" + "---+" + "+"
+	var s stream
+	got := ""
+	for i := range len(text) {
+		s.feed([]byte{text[i]})
+		if s.whole() {
+			got += "+"
+		} else {
+			got += "-"
+		}
+	}
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPlainLinesTellChangesAtOnceAndCountsSometimes(t *testing.T) {
+	var out strings.Builder
+	v := &Plain{Out: &out}
+	v.Say("starting Serin")
+	v.Act(1, 3, Act{Story: "v2 is good"})
+	counts := load.Counts{Requests: 3, ByVersion: map[string]load.VersionCounts{"v1": {Requests: 3}}}
+	v.Progress(true, "phase Progressing", counts)
+	for range linesEvery {
+		v.Progress(false, "phase Progressing", counts)
+	}
+	v.Result(Act{Version: "v2"}, Result{Outcome: Promoted, Seconds: 20.04, Steps: 3, Windows: 3, Requests: 3, Counts: counts}, nil)
+	want := `starting Serin ...
+
+Act 1 of 3: v2 is good
+  phase Progressing; requests: v1 3 (0 errors), lost 0
+  phase Progressing; requests: v1 3 (0 errors), lost 0
+✓ v2 was promoted in 20.0 s: 3 steps, 3 windows, 3 requests, 0 failed (v1 3 (0 errors), lost 0)
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestJSONHasTheFieldsThatProgramsRead(t *testing.T) {
+	var out strings.Builder
+	JSON{Out: &out}.Result(Act{}, Result{Act: "good", Outcome: Promoted, Steps: 3, Windows: 4, Requests: 5, FailedRequests: 6, Seconds: 7.5}, nil)
+	want := `{"act":"good","outcome":"promoted","steps":3,"windows":4,"requests":5,"failedRequests":6,"seconds":7.5}` + "\n"
+	if got := out.String(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

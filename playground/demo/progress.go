@@ -1,0 +1,76 @@
+//go:build linux
+
+package demo
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// status is what the demo reads of a Canary. It reads the object as users see it, not through Serin's own types: the
+// playground is a module of its own and would work for any controller of this API.
+type status struct {
+	phase   string
+	weight  int64
+	failed  int64
+	window  string // start of the open window
+	message string // of the condition Promoted
+}
+
+func statusOf(canary *unstructured.Unstructured) status {
+	var s status
+	// What has another type than expected reads as absent, and the act will say what it waits for.
+	s.phase, _, _ = unstructured.NestedString(canary.Object, "status", "phase")
+	s.weight, _, _ = unstructured.NestedInt64(canary.Object, "status", "canaryWeight")
+	s.failed, _, _ = unstructured.NestedInt64(canary.Object, "status", "failedChecks")
+	s.window, _, _ = unstructured.NestedString(canary.Object, "status", "serin", "window", "start")
+	conditions, _, _ := unstructured.NestedSlice(canary.Object, "status", "conditions")
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		if c["type"] == "Promoted" || c["type"] == "Blocked" && c["status"] == "True" {
+			s.message, _ = c["message"].(string)
+		}
+	}
+	return s
+}
+
+func (s status) String() string {
+	return fmt.Sprintf("phase %s, weight %d, failed checks %d", s.phase, s.weight, s.failed)
+}
+
+// progress follows one release through the statuses that were seen.
+type progress struct {
+	moving  bool
+	weights map[int64]bool
+	windows map[string]bool
+}
+
+// see takes the next status and returns the outcome, or "" while there is none. A status from before the release
+// began counts for nothing.
+func (p *progress) see(s status) Outcome {
+	switch s.phase {
+	case "Progressing", "Waiting", "WaitingPromotion", "Promoting", "Finalising":
+		p.moving = true
+	}
+	if !p.moving {
+		return ""
+	}
+	if p.weights == nil {
+		p.weights, p.windows = map[int64]bool{}, map[string]bool{}
+	}
+	if s.weight > 0 {
+		p.weights[s.weight] = true
+	}
+	if s.window != "" {
+		p.windows[s.window] = true
+	}
+	switch s.phase {
+	case "Succeeded":
+		return Promoted
+	case "Failed":
+		return RolledBack
+	default:
+		return ""
+	}
+}

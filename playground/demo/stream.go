@@ -1,0 +1,79 @@
+//go:build linux
+
+package demo
+
+import "unicode/utf8"
+
+// stream follows what a program writes to a terminal and knows where something else may be written in between: not
+// within a control sequence (ECMA-48: ESC [ … final byte, ESC ] … BEL or ST, ESC and one byte) and not within a letter.
+type stream struct {
+	state   streamState
+	missing int // bytes of a letter
+}
+
+type streamState int
+
+const (
+	ground streamState = iota
+	afterEscape
+	inControl // ESC [
+	inString  // ESC ] and kin
+	stringEnd // ESC within a string
+)
+
+func (s *stream) whole() bool { return s.state == ground && s.missing == 0 }
+
+func (s *stream) feed(text []byte) {
+	const escape, bell = 0x1b, 0x07
+	for _, b := range text {
+		switch s.state {
+		case ground:
+			switch {
+			case b == escape:
+				s.state, s.missing = afterEscape, 0
+			case utf8.RuneStart(b):
+				s.missing = letterLength(b) - 1
+			case s.missing > 0:
+				s.missing--
+			}
+		case afterEscape:
+			switch b {
+			case '[':
+				s.state = inControl
+			case ']', 'P', '_', '^', 'X':
+				s.state = inString
+			default:
+				if b < 0x20 || b > 0x2f { // others announce a further byte
+					s.state = ground
+				}
+			}
+		case inControl:
+			if b >= 0x40 && b <= 0x7e {
+				s.state = ground
+			}
+		case inString:
+			switch b {
+			case bell:
+				s.state = ground
+			case escape:
+				s.state = stringEnd
+			}
+		case stringEnd:
+			s.state = ground
+		}
+	}
+}
+
+// letterLength is the number of bytes of a letter in UTF-8, by its first.
+func letterLength(first byte) int {
+	switch {
+	case first >= 0xf0:
+		return 4
+	case first >= 0xe0:
+		return 3
+	case first >= 0xc0:
+		return 2
+	default:
+		return 1
+	}
+}
