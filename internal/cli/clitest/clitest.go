@@ -1,0 +1,130 @@
+// Package clitest makes what a command would have found out about a release from a text in a test's data.
+//
+// It must not know a cluster: everything in it is a value.
+package clitest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// Day is the date of all moments that a test names by their time of the day.
+const Day = "2026-01-02"
+
+// At is the moment of that time of the day.
+func At(t testing.TB, clock string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, Day+"T"+clock+"Z")
+	if err != nil {
+		t.Fatalf("read the time %q: %v", clock, err)
+	}
+	return at
+}
+
+// input is what is around the Canary in the text of a command.
+type input struct {
+	World  world           `json:"world"`
+	Events []explain.Event `json:"events"`
+}
+
+type world struct {
+	Target, Primary copyOf
+	// Route is the live weight; nil: what the status says.
+	Route *int
+	// Mirrored route.
+	Mirrored bool
+	// Problem of the route, of the target.
+	RouteProblem, Problem string
+	// Revision that the target has; empty: the one that was taken up.
+	Revision string
+	// Assumed workload and route.
+	Assumed bool
+	Unread  []string
+	Floor   string
+}
+
+type copyOf struct {
+	Want, Have int32
+	Message    string
+}
+
+// Seen reads the input of a command, and the moment of its argument now.
+func Seen(t testing.TB, d *datadriven.TestData) (explain.Seen, time.Time) {
+	t.Helper()
+	var clock string
+	d.ScanArgs(t, "now", &clock)
+	now := At(t, clock)
+	seen, err := Parse(d.Input, now)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return seen, now
+}
+
+// Parse reads a Canary in YAML with the additional fields world and events.
+func Parse(text string, now time.Time) (explain.Seen, error) {
+	var in input
+	var object flaggerv1.Canary
+	for _, into := range []any{&in, &object} {
+		if err := yaml.Unmarshal([]byte(text), into); err != nil {
+			return explain.Seen{}, fmt.Errorf("read the release: %w", err)
+		}
+	}
+	if object.Namespace == "" {
+		object.Namespace = "shop"
+	}
+	w := in.World
+	floor := time.Duration(0)
+	if w.Floor != "" {
+		var err error
+		if floor, err = time.ParseDuration(w.Floor); err != nil {
+			return explain.Seen{}, fmt.Errorf("read the floor: %w", err)
+		}
+	}
+	plan := canary.NewPlan(&object, canary.Settings{
+		Provider: "istio", MinInterval: floor, Drain: 5 * time.Second,
+		Features: func(provider string) canary.Features {
+			return canary.Features{Known: provider != "nonsense", Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
+		},
+	})
+	s := canary.Snapshot{
+		Now: now, UID: "uid", Generation: object.Generation, Plan: plan, Status: object.Status,
+		Deleting: object.DeletionTimestamp != nil,
+		Workload: canary.Workload{Problem: w.Problem, Target: w.Target.copy(), Primary: w.Primary.copy()},
+		Route:    canary.Route{Found: true, Canary: object.Status.CanaryWeight, Mirrored: w.Mirrored, Problem: w.RouteProblem, Confirmation: canary.CannotTell},
+		Pruned:   object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero(),
+	}
+	if w.Route != nil {
+		s.Route.Canary = *w.Route
+	}
+	s.Workload.Target.PeerHash = object.Status.LastAppliedSpec
+	if own := object.Status.Serin; own != nil {
+		s.Workload.Target.Revision = own.Revision
+	} else {
+		s.Workload.Target.Revision = "s1-of-" + object.Status.LastAppliedSpec
+	}
+	if w.Revision != "" {
+		s.Workload.Target.Revision, s.Workload.Target.PeerHash = w.Revision, "other"
+	}
+	return explain.Seen{
+		Object: &object, Snapshot: s, WorkloadAssumed: w.Assumed, RouteAssumed: w.Assumed, Unread: w.Unread, Events: in.Events,
+	}, nil
+}
+
+func (c copyOf) copy() canary.Copy {
+	message := c.Message
+	if message == "" && c.Have < c.Want {
+		message = fmt.Sprintf("waiting for rollout to finish: %d of %d updated replicas are available", c.Have, c.Want)
+	}
+	return canary.Copy{
+		Found: true, Replicas: c.Want, Total: c.Want, Available: c.Have, Ready: c.Want > 0 && c.Have == c.Want, Message: message,
+	}
+}

@@ -1,0 +1,56 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// Line is a release in one line, without the time of the day and without durations: two lines differ only when
+// something has changed.
+func Line(r *explain.Release) string {
+	out := fmt.Sprintf("%s/%s %s", r.Namespace, r.Name, cmp.Or(r.Phase, "new"))
+	switch {
+	case r.Mirrored:
+		out += " mirror"
+	case r.State != explain.AtRest || r.Weight > 0:
+		out += fmt.Sprintf(" weight=%d", r.Weight)
+	}
+	if r.TotalIterations > 0 && r.Iterations > 0 {
+		out += fmt.Sprintf(" iteration=%d/%d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
+	}
+	if r.State != explain.AtRest || r.FailedChecks > 0 {
+		out += fmt.Sprintf(" failed=%d/%d", r.FailedChecks, r.Threshold)
+	}
+	gate := r.Person()
+	if gate == nil {
+		gate = r.First()
+	}
+	switch {
+	case gate != nil && gate.Opener == "time" && !gate.Until.IsZero():
+		out += fmt.Sprintf(" waits=%s until=%s", gate.Name, clock(gate.Until))
+	case gate != nil:
+		out += fmt.Sprintf(" waits=%s opener=%s", gate.Name, gate.Opener)
+	}
+	if r.NextStep != "" {
+		out += fmt.Sprintf(" next=%q", r.NextStep)
+	}
+	return out
+}
+
+// EventLine is an event in one line.
+func EventLine(r *explain.Release, e explain.Event) string {
+	out := fmt.Sprintf("%s/%s event %s %s", r.Namespace, r.Name, strings.ToLower(e.Type), e.Message)
+	if e.Count > 1 {
+		out += fmt.Sprintf(" (%d times)", e.Count)
+	}
+	return out
+}
+
+// Stamped puts the time of the day in front of a line.
+func Stamped(now time.Time, line string) string { return clock(now) + " " + line }
+
+func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

@@ -1,0 +1,22 @@
+package view
+
+import "strings"
+
+// Sentences are paragraphs in so many columns. Paragraphs that begin with two blanks are kept as they are: they are
+// there to be copied.
+func Sentences(paragraphs []string, columns int, p Paint) string {
+	var b strings.Builder
+	for i, paragraph := range paragraphs {
+		if strings.HasPrefix(paragraph, "  ") {
+			b.WriteString(p.in(cyan, paragraph) + "\n")
+			continue
+		}
+		for _, line := range wrap(paragraph, columns, "") {
+			if i == 0 {
+				line = p.in(bold, line)
+			}
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}

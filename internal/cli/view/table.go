@@ -1,0 +1,124 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// TableOptions of a table.
+type TableOptions struct {
+	// Namespaces shows the column of the namespace, Wide more columns.
+	Namespaces, Wide bool
+	Paint
+}
+
+// Table is one line for each release, with a head.
+func Table(releases []explain.Release, now time.Time, o TableOptions) string {
+	head := []string{"NAME", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
+	if o.Namespaces {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	if o.Wide {
+		head = append(head, "PROVIDER", "REVISION", "PROMOTED", "NEXT", "MESSAGE")
+	}
+	rows := [][]string{head}
+	for i := range releases {
+		r := &releases[i]
+		row := []string{
+			r.Name, r.Target, r.Strategy, o.in(ofState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
+		}
+		if o.Namespaces {
+			row = append([]string{r.Namespace}, row...)
+		}
+		if o.Wide {
+			row = append(row, r.Provider, cmp.Or(r.Revision, "-"), cmp.Or(r.Promoted, "-"), cmp.Or(r.NextStep, "-"), cmp.Or(firstMessage(r), "-"))
+		}
+		rows = append(rows, row)
+	}
+	return align(rows)
+}
+
+// align gives each column the width of its widest cell; the last one is left as it is.
+func align(rows [][]string) string {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i == len(row)-1 {
+				line.WriteString(cell)
+				break
+			}
+			line.WriteString(pad(cell, widths[i]) + "   ")
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// progress is how far a release has come: the canary's share of requests, and the iteration where there are some.
+func progress(r *explain.Release) string {
+	text := fmt.Sprintf("%d%%", r.Weight)
+	switch {
+	case r.Mirrored:
+		text = "mirror"
+	case r.State == explain.AtRest && r.Weight == 0:
+		return "-"
+	}
+	if r.TotalIterations > 0 && r.Iterations > 0 {
+		text += fmt.Sprintf(" %d/%d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
+	}
+	return text
+}
+
+// checks are the failed ones and how many of them take the release back.
+func checks(r *explain.Release) string { return fmt.Sprintf("%d/%d", r.FailedChecks, r.Threshold) }
+
+// WaitsFor names the gate that a release waits for: one that a person opens before any other.
+func WaitsFor(r *explain.Release, now time.Time) string {
+	gate := r.Person()
+	if gate != nil {
+		return gate.Name + " (person)"
+	}
+	gate = r.First()
+	switch {
+	case gate == nil && r.State == explain.AtRest:
+		return "-"
+	case gate == nil:
+		return "nothing"
+	case gate.Opener == "time" && gate.Until.After(now):
+		return gate.Name + " " + explain.Short(gate.Until.Sub(now))
+	default:
+		return gate.Name
+	}
+}
+
+func firstMessage(r *explain.Release) string {
+	if gate := r.Person(); gate != nil {
+		return gate.Message
+	}
+	if gate := r.First(); gate != nil {
+		return gate.Message
+	}
+	return r.Message
+}
+
+// age is how long ago something was, in one unit or two.
+func age(t, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return explain.Short(now.Sub(t).Truncate(time.Second))
+}

@@ -1,0 +1,125 @@
+package view_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/cli/view"
+)
+
+// TestGolden draws releases. The command release adds one; what draws shows all that were added in the file.
+func TestGolden(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var seen []explain.Seen
+		now := clitest.At(t, "12:00:00")
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.HasArg("now") {
+				var clock string
+				d.ScanArgs(t, "now", &clock)
+				now = clitest.At(t, clock)
+			}
+			var releases []explain.Release
+			for _, one := range seen {
+				releases = append(releases, explain.Of(one, now))
+			}
+			paint := view.Paint{Colours: d.HasArg("colours")}
+			switch d.Cmd {
+			case "release":
+				one, err := clitest.Parse(d.Input, now)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				seen = append(seen, one)
+				return ""
+			case "table":
+				return view.Table(releases, now, view.TableOptions{Namespaces: d.HasArg("namespaces"), Wide: d.HasArg("wide"), Paint: paint})
+			case "sentences":
+				columns := 80
+				d.MaybeScanArgs(t, "columns", &columns)
+				return view.Sentences(explain.Why(releases[0], now), columns, paint)
+			case "lines":
+				var lines []string
+				for i := range releases {
+					lines = append(lines, view.Stamped(now, view.Line(&releases[i])))
+					for _, event := range releases[i].Events {
+						lines = append(lines, view.Stamped(event.At, view.EventLine(&releases[i], event)))
+					}
+				}
+				return strings.Join(lines, "\n") + "\n"
+			case "screen":
+				screen := view.Screen{Releases: releases, Now: now, Width: 80, Height: 24, Open: d.HasArg("open"), Single: d.HasArg("single"), Paint: paint}
+				d.MaybeScanArgs(t, "width", &screen.Width)
+				d.MaybeScanArgs(t, "height", &screen.Height)
+				d.MaybeScanArgs(t, "selected", &screen.Selected)
+				if d.Input != "" {
+					screen.Notes = strings.Split(d.Input, "\n")
+				}
+				return ends(screen.String())
+			default:
+				d.Fatalf(t, "unknown command")
+				return ""
+			}
+		})
+	})
+}
+
+// ends shows where lines end, so that blanks there are seen, and makes escapes readable.
+func ends(text string) string {
+	text = strings.ReplaceAll(text, "\x1b", "␛")
+	return strings.ReplaceAll(text, "\n", "|\n") + "|\n"
+}
+
+func TestScreenNeverLeavesTheTerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[a-zé█✓ /.-]{0,200}`)
+		moment := rapid.Int64Range(-1e6, 1e6)
+		now := time.Unix(1_800_000_000, 0).UTC()
+		at := func(label string) time.Time { return now.Add(time.Duration(moment.Draw(t, label)) * time.Second) }
+		var releases []explain.Release
+		for range rapid.IntRange(0, 30).Draw(t, "releases") {
+			r := explain.Release{
+				Name: text.Draw(t, "name"), Namespace: text.Draw(t, "namespace"), Phase: text.Draw(t, "phase"), Since: at("since"),
+				State:  rapid.SampledFrom([]explain.State{explain.AtRest, explain.Moving, explain.Returning, explain.WaitsForPerson}).Draw(t, "state"),
+				Weight: rapid.IntRange(-5, 150).Draw(t, "weight"), Iterations: rapid.IntRange(-1, 20).Draw(t, "iterations"),
+				TotalIterations: rapid.IntRange(0, 10).Draw(t, "total"), Message: text.Draw(t, "message"),
+			}
+			if rapid.Bool().Draw(t, "open") {
+				r.Window = &explain.Window{Start: at("start"), End: at("end")}
+			}
+			for range rapid.IntRange(0, 12).Draw(t, "gates") {
+				r.Gates = append(r.Gates, explain.Gate{
+					Name: text.Draw(t, "gate"), Verdict: rapid.SampledFrom([]string{"pass", "ask", "wait", "fail"}).Draw(t, "verdict"),
+					Message: text.Draw(t, "seen"), Check: rapid.Bool().Draw(t, "check"), Until: at("until"),
+					Opener: rapid.SampledFrom([]string{"", "time", "cluster", "answer", "person"}).Draw(t, "opener"),
+				})
+			}
+			for range rapid.IntRange(0, 40).Draw(t, "events") {
+				r.Events = append(r.Events, explain.Event{At: at("told"), Message: text.Draw(t, "event")})
+			}
+			releases = append(releases, r)
+		}
+		s := view.Screen{
+			Releases: releases, Selected: rapid.IntRange(-2, 40).Draw(t, "selected"), Open: rapid.Bool().Draw(t, "detail"), Now: now,
+			Notes: rapid.SliceOfN(text, 0, 4).Draw(t, "notes"),
+			Width: rapid.IntRange(20, 200).Draw(t, "width"), Height: rapid.IntRange(5, 60).Draw(t, "height"),
+			Paint: view.Paint{Colours: rapid.Bool().Draw(t, "colours")},
+		}
+		lines := strings.Split(s.String(), "\n")
+		if len(lines) != s.Height {
+			t.Fatalf("drew %d lines on a screen of %d", len(lines), s.Height)
+		}
+		for _, line := range lines {
+			if got := lipgloss.Width(line); got > s.Width {
+				t.Fatalf("drew %d columns on a screen of %d: %s", got, s.Width, fmt.Sprintf("%q", line))
+			}
+		}
+	})
+}
