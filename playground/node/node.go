@@ -35,6 +35,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -153,29 +154,29 @@ func (n *Node) Run(ctx context.Context) error {
 			return fmt.Errorf("make the folder of pods: %w", err)
 		}
 	}
-	watch := cache.NewListWatchFromClient(n.Client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll,
-		fields.OneTermEqualSelector("spec.nodeName", n.Name))
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: watch, ObjectType: &corev1.Pod{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
-			UpdateFunc: func(_, object any) { n.seen(ctx, object.(*corev1.Pod)) },
-			DeleteFunc: func(object any) {
-				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-					object = unknown.Obj
-				}
-				n.gone(object.(*corev1.Pod).UID)
-			},
+	pods := coreinformers.NewFilteredPodInformer(n.Client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.Name).String()
+	})
+	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { n.seen(ctx, object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { n.seen(ctx, object.(*corev1.Pod)) },
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			n.gone(object.(*corev1.Pod).UID)
 		},
 	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
 	serving := make(chan error, 1)
 	go func() { serving <- n.serveLogs(ctx) }()
 	watching := make(chan struct{})
-	go func() { defer close(watching); informer.RunWithContext(ctx) }()
+	go func() { defer close(watching); pods.RunWithContext(ctx) }()
 
 	ticker := n.Clock.NewTicker(renewEvery)
 	defer ticker.Stop()
-	var err error
 	for ctx.Err() == nil && err == nil {
 		select {
 		case <-ctx.Done():
