@@ -18,6 +18,7 @@ import (
 
 var (
 	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	screen    = regexp.MustCompile("(?s)<!-- screen of (\\S+) -->\n```\n(.*?)```")
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	target    = regexp.MustCompile(`(?m)^([a-z-]+):( .*)?$`)
@@ -62,6 +63,20 @@ func TestWhatAReaderCopiesIsAnExampleFile(t *testing.T) {
 	for _, name := range files {
 		if !shown[name] {
 			t.Errorf("no page shows %s", name)
+		}
+	}
+}
+
+// TestTheREADMEShowsWhatTheCommandDraws: its picture is out of the golden file of the view.
+func TestTheREADMEShowsWhatTheCommandDraws(t *testing.T) {
+	pictures := screen.FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(pictures) == 0 {
+		t.Fatal("README.md shows no screen of a golden file")
+	}
+	for _, picture := range pictures {
+		golden := strings.ReplaceAll(read(t, picture[1]), "|\n", "\n") // there, a bar ends each line
+		if !strings.Contains(golden, picture[2]) {
+			t.Errorf("%s does not draw what README.md shows:\n%s", picture[1], picture[2])
 		}
 	}
 }
