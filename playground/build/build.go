@@ -18,6 +18,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // CacheVariable names the folder for finished programs; default is serin-playground in the user's cache folder.
@@ -176,7 +179,33 @@ func (b *Builder) kept(ctx context.Context, p program) (string, error) {
 		return file, nil
 	}
 	b.say(fmt.Sprintf("building %s (first time: %s on two cores) ...", p.title, p.duration))
+	stop := b.remind(p.title)
+	defer stop()
 	return b.compile(ctx, folder, file, nil, p.args...)
+}
+
+// remind says from time to time that a build goes on, until the returned function is called.
+func (b *Builder) remind(title string) (stop func()) {
+	const every = 30 * time.Second
+	clk := clock.RealClock{}
+	began, ticker := clk.Now(), clk.NewTicker(every)
+	stopped, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-ticker.C():
+				b.say(fmt.Sprintf("  still building %s, since %s", title, clk.Since(began).Round(time.Second)))
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(stopped)
+		<-done
+	}
 }
 
 // fingerprint names everything that decides what comes out, but for the version of Go: a program built by another one

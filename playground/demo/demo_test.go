@@ -12,7 +12,9 @@ import (
 )
 
 func TestProgressOfARelease(t *testing.T) {
-	at := func(phase string, weight int64, window string) status { return status{phase: phase, weight: weight, window: window} }
+	at := func(phase string, weight int64, window string) status {
+		return status{phase: phase, weight: weight, window: window}
+	}
 	for _, c := range []struct {
 		name           string
 		seen           []status

@@ -215,7 +215,9 @@ func TestConfigurationReachesTheProgram(t *testing.T) {
 		}
 	}
 	variable := func(source corev1.EnvVarSource) func(*corev1.PodSpec, *corev1.Container) {
-		return func(_ *corev1.PodSpec, c *corev1.Container) { c.Env = []corev1.EnvVar{{Name: "MESSAGE", ValueFrom: &source}} }
+		return func(_ *corev1.PodSpec, c *corev1.Container) {
+			c.Env = []corev1.EnvVar{{Name: "MESSAGE", ValueFrom: &source}}
+		}
 	}
 	for _, c := range []struct {
 		name, want string

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -171,7 +172,11 @@ func kubectlCommand() *cobra.Command {
 			}
 			env := os.Environ()
 			if os.Getenv("KUBECONFIG") == "" {
-				env = append(env, "KUBECONFIG="+filepath.Join(builder.Folder("cluster"), "kubeconfig"))
+				kubeconfig := filepath.Join(builder.Folder("cluster"), "kubeconfig")
+				if _, err := os.Stat(kubeconfig); err != nil {
+					return errors.New("no cluster runs: start one with `playground up`, or set KUBECONFIG")
+				}
+				env = append(env, "KUBECONFIG="+kubeconfig)
 			}
 			path, err := exec.LookPath(program)
 			if err != nil {
