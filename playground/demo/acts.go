@@ -17,6 +17,9 @@ const (
 	Stuck      Outcome = "stuck"
 )
 
+// errorPercent is the variable by which the demo application fails requests.
+const errorPercent = "ERROR_PERCENT"
+
 // Act is one version and what has to become of it.
 type Act struct {
 	// Name is for machines, Story for people.
@@ -35,7 +38,7 @@ func Acts() []Act {
 			Story: "v2 is a good version: it gets 20, 40, 60 % of the requests and is promoted",
 		},
 		{
-			Name: "failing", Version: "v3", Env: map[string]string{"ERROR_PERCENT": "10"}, Want: RolledBack,
+			Name: "failing", Version: "v3", Env: map[string]string{errorPercent: "10"}, Want: RolledBack,
 			Story: "v3 fails 10 % of its requests: it gets 20 % of them, fails its checks and is rolled back",
 		},
 		{
@@ -47,7 +50,8 @@ func Acts() []Act {
 
 // patch is the change of the Deployment that begins the act.
 func (a Act) patch() map[string]any {
-	env := []any{}
+	// Without this the variables of the last act would stay.
+	env := []any{map[string]any{"$patch": "replace"}}
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		env = append(env, map[string]any{"name": name, "value": a.Env[name]})
 	}

@@ -52,7 +52,7 @@ var canaries = schema.GroupVersionResource{Group: "flagger.app", Version: "v1bet
 type Result struct {
 	Act     string  `json:"act"`
 	Outcome Outcome `json:"outcome"`
-	// Steps is the number of weights that the version reached, Windows the number of times it was observed.
+	// Steps is the number of weights that the version reached, Windows the number of times one was judged.
 	Steps   int `json:"steps"`
 	Windows int `json:"windows"`
 	// Requests were sent by clients during the act; FailedRequests had no answer or one with an error.
@@ -242,7 +242,7 @@ func (p *player) play(ctx context.Context, act Act) (Result, error) {
 	result := Result{Act: act.Name, Outcome: Stuck}
 	var seen progress
 	finish := func(err error) (Result, error) {
-		result.Steps, result.Windows = len(seen.weights), len(seen.windows)
+		result.Steps, result.Windows = seen.steps, seen.windows
 		result.Counts = p.load.Counts().Since(before)
 		result.Requests, result.FailedRequests = result.Counts.Requests, result.Counts.Failed()
 		result.Seconds = p.Clock.Since(began).Seconds()
@@ -301,8 +301,8 @@ func (a Act) judge(r Result) error {
 		errs = append(errs, fmt.Errorf("%d requests were lost: %s", r.Counts.Lost, r.Counts))
 	}
 	for version, counts := range r.Counts.ByVersion {
-		if counts.Errors > 0 && version != a.Version {
-			errs = append(errs, fmt.Errorf("version %s failed %d requests, it is a good one", version, counts.Errors))
+		if counts.Errors > 0 && (version != a.Version || a.Env[errorPercent] == "") {
+			errs = append(errs, fmt.Errorf("version %s failed %d requests, it has to fail none", version, counts.Errors))
 		}
 	}
 	if r.Counts.ByVersion[a.Version].Requests == 0 {

@@ -14,7 +14,6 @@ type status struct {
 	phase   string
 	weight  int64
 	failed  int64
-	window  string // start of the open window
 	message string // of the condition Promoted
 }
 
@@ -24,7 +23,6 @@ func statusOf(canary *unstructured.Unstructured) status {
 	s.phase, _, _ = unstructured.NestedString(canary.Object, "status", "phase")
 	s.weight, _, _ = unstructured.NestedInt64(canary.Object, "status", "canaryWeight")
 	s.failed, _, _ = unstructured.NestedInt64(canary.Object, "status", "failedChecks")
-	s.window, _, _ = unstructured.NestedString(canary.Object, "status", "serin", "window", "start")
 	conditions, _, _ := unstructured.NestedSlice(canary.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, _ := c.(map[string]any)
@@ -41,9 +39,10 @@ func (s status) String() string {
 
 // progress follows one release through the statuses that were seen.
 type progress struct {
-	moving  bool
-	weights map[int64]bool
-	windows map[string]bool
+	moving bool
+	last   status
+	// steps is the number of times the weight rose, windows the number of times a weight was judged.
+	steps, windows int
 }
 
 // see takes the next status and returns the outcome, or "" while there is none. A status from before the release
@@ -56,15 +55,15 @@ func (p *progress) see(s status) Outcome {
 	if !p.moving {
 		return ""
 	}
-	if p.weights == nil {
-		p.weights, p.windows = map[int64]bool{}, map[string]bool{}
+	// The window that opens with the last failed check is not judged: the release goes back at once.
+	judged := s.weight > p.last.weight || s.failed > p.last.failed || s.phase == "WaitingPromotion" || s.phase == "Promoting"
+	if judged && p.last.phase == "Progressing" && p.last.weight > 0 {
+		p.windows++
 	}
-	if s.weight > 0 {
-		p.weights[s.weight] = true
+	if s.weight > p.last.weight {
+		p.steps++
 	}
-	if s.window != "" {
-		p.windows[s.window] = true
-	}
+	p.last = s
 	switch s.phase {
 	case "Succeeded":
 		return Promoted
