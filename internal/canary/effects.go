@@ -26,6 +26,8 @@ type (
 		ID     string
 		Follow bool
 	}
+	// PrimaryRecalled makes a primary that was deleted again from what it last ran, because the target has another revision.
+	PrimaryRecalled struct{ ID string }
 	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
 	ScalerExists struct{ Update bool }
 	// RouteStands keeps the route right in everything but its weights, which stay as they are observed; Canary and
@@ -60,6 +62,7 @@ type (
 func (HasFinalizer) effect()     {}
 func (ServicesExist) effect()    {}
 func (PrimaryExists) effect()    {}
+func (PrimaryRecalled) effect()  {}
 func (ScalerExists) effect()     {}
 func (RouteStands) effect()      {}
 func (RouteIs) effect()          {}
@@ -92,12 +95,15 @@ func (e PrimaryExists) String() string {
 	return "primary exists"
 }
 
+func (PrimaryRecalled) String() string { return "primary recalled" }
+
 func (e ScalerExists) String() string {
 	if e.Update {
 		return "primary-scaler up to date"
 	}
 	return "primary-scaler exists"
 }
+
 func (e RouteStands) String() string { return "route stands" }
 
 func (e RouteIs) String() string {

@@ -12,17 +12,21 @@ import (
 // gate is one condition, as a function of the snapshot.
 type gate = func(Snapshot) release.Gate
 
-// primaryReady holds everything while the version that serves users is not whole. A primary that Kubernetes gave up, or
-// that has not one pod left, protects nobody: then the gate is lifted, so that a fix can ship, and says so.
+// primaryReady holds everything while the version that serves users is not whole. A primary that Kubernetes gave up,
+// that has not one pod left, or whose promotion failed, protects nobody: then the gate is lifted, so that a fix can ship,
+// and says so.
 func primaryReady(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	message := s.primaryMessage()
 	switch {
 	case primary.Found && primary.Ready:
 		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
-	case primary.Found && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0):
+	case primary.Found && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.orphaned()):
 		g := release.Passes("primary-ready", "lifted so that a fix can ship: "+message)
-		g.Events = []release.Event{{Type: release.Warning, Message: message + ": the new revision goes on without it", Standing: true}}
+		g.Events = []release.Event{{
+			Type: release.Warning, Message: message + ": the new revision goes on without it", Standing: true,
+			Alert: &release.Alert{Severity: release.Error, Message: message},
+		}}
 		return g
 	default:
 		return release.WaitsFor("primary-ready", release.ByCluster, message)
@@ -61,6 +65,12 @@ func canaryReady(s Snapshot) release.Gate {
 	return release.WaitsFor("canary-ready", release.ByCluster, message)
 }
 
+// withoutPods is the snapshot without what was seen of single pods: the texts that the API promises do not name any.
+func (s Snapshot) withoutPods() Snapshot {
+	s.Workload.Target.PodProblem, s.Workload.Primary.PodProblem = "", ""
+	return s
+}
+
 func (s Snapshot) canaryMessage() string {
 	target := s.Workload.Target
 	message := target.Message
@@ -74,14 +84,23 @@ func (s Snapshot) canaryMessage() string {
 }
 
 // deadline is by when the workload that was asked to change must be ready. It counts from when it was asked, or from
-// when it was last seen ready, which the start of a window proves.
+// when it was last seen ready, which the start of a window and every question of the run prove.
 func (s Snapshot) deadline() (time.Time, bool) {
 	var from time.Time
 	if since := s.serin().Since; since != nil {
 		from = since.Time
 	}
-	if start, ok := s.start(); ok && s.Status.Phase != flaggerv1.CanaryPhasePromoting {
+	if start, ok := s.start(); ok {
 		from = release.Later(from, start)
+	}
+	if asked, ok := s.asked(); ok {
+		from = release.Later(from, asked)
+	}
+	run := s.run()
+	for id, answer := range s.Answers {
+		if strings.Contains(id, run) {
+			from = release.Later(from, answer.Began)
+		}
 	}
 	if from.IsZero() {
 		if s.Status.LastTransitionTime.IsZero() {
@@ -98,14 +117,20 @@ func routeReadable(s Snapshot) release.Gate {
 	case !s.Plan.Routed:
 		return release.Passes("route", "traffic follows the Services")
 	case s.Route.Problem != "":
-		return release.WaitsFor("route", release.ByCluster, s.Route.Problem)
+		return told(release.WaitsFor("route", release.ByCluster, s.Route.Problem))
 	case !s.Route.Found:
 		return release.WaitsFor("route", release.ByCluster, "the route does not exist yet")
 	case s.Route.Confirmation == Unconfirmed:
-		return release.WaitsFor("route", release.ByCluster, s.Route.Reason)
+		return told(release.WaitsFor("route", release.ByCluster, s.Route.Reason))
 	default:
 		return release.Passes("route", fmt.Sprintf("canary has %d %% of the traffic", s.Route.Canary))
 	}
+}
+
+// told makes what a gate waits for an event as well, for as long as it does.
+func told(g release.Gate) release.Gate {
+	g.Events = []release.Event{{Type: release.Warning, Message: g.Message, Standing: true}}
+	return g
 }
 
 // windowOver is the gate that time alone opens. The start of a window is in the status, so that a restart neither
@@ -116,8 +141,8 @@ func windowOver(s Snapshot) release.Gate {
 		return release.Passes("window", "none is open")
 	}
 	length := s.Plan.Window
-	if !s.Plan.Routed && s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations {
-		length = 0 // nothing changed for traffic, so there is nothing to observe
+	if s.unobserved() {
+		length = 0
 	}
 	end := s.past(start).Add(length)
 	g := release.Passes("window", fmt.Sprintf("observed for %s", length))
@@ -130,14 +155,17 @@ func windowOver(s Snapshot) release.Gate {
 	return g
 }
 
-// windowEnd is when the answers of the open window may be asked for.
+// unobserved is true in the last window of blue/green where no router moves traffic: nothing changed for users, so
+// there is nothing to observe.
+func (s Snapshot) unobserved() bool {
+	return !s.Plan.Routed && s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations
+}
+
+// windowEnd is when the answers of the open window may be asked for; zero: at once.
 func (s Snapshot) windowEnd() time.Time {
 	start, ok := s.start()
-	if !ok {
+	if !ok || s.unobserved() {
 		return time.Time{}
-	}
-	if !s.Plan.Routed && s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations {
-		return start
 	}
 	return start.Add(s.Plan.Window)
 }
@@ -149,6 +177,27 @@ func (s Snapshot) attempt() string {
 		return "first"
 	}
 	return start.UTC().Format(time.RFC3339Nano)
+}
+
+// asked is when hooks that refused, and that are asked again one window later, were asked.
+func (s Snapshot) asked() (time.Time, bool) {
+	switch {
+	case s.serin().Asked != nil:
+		return s.serin().Asked.Time, true
+	case s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.Status.FailedChecks > 0:
+		return s.Status.LastTransitionTime.Time, true
+	default:
+		return time.Time{}, false
+	}
+}
+
+// askFrom is from when on those hooks are asked again; zero: at once. A refusal in the future counts as one of now.
+func (s Snapshot) askFrom() time.Time {
+	asked, ok := s.asked()
+	if !ok {
+		return time.Time{}
+	}
+	return s.past(asked).Add(s.Plan.Window)
 }
 
 // routeConfirmed holds the judgement of a window during which the router did not yet serve the weight.
@@ -176,24 +225,36 @@ func drained(s Snapshot) release.Gate {
 	if s.Now.Before(until) {
 		return release.WaitsUntil("drained", until, "until "+until.UTC().Format(time.TimeOnly))
 	}
+	// Where the router can tell that it still serves the old route, it is waited for, but not for ever.
+	if latest := until.Add(s.Plan.Deadline); s.Plan.Routed && s.Route.Confirmation == Unconfirmed && s.Now.Before(latest) {
+		g := release.WaitsFor("drained", release.ByCluster, s.Route.Reason)
+		g.Until = latest
+		return g
+	}
 	return release.Passes("drained", "")
 }
 
-// approves is a hook that must say yes and is asked again, one interval after its last call began, until it does.
-func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, since time.Time, passed, closed string) gate {
+// approves is a hook that must say yes and is asked again, one interval after its last call began, until it does. from
+// is the first moment at which it may be asked.
+func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, from time.Time, passed, closed string) gate {
 	return func(s Snapshot) release.Gate {
-		name := string(hook.Type) + "/" + hook.Name
-		p := s.hookProbe(hook, phase, attempt, since)
+		name := hookGate(hook)
+		p := s.hookProbe(hook, attempt, from)
 		answer, ok := s.Answers.To(p)
+		if !ok && s.Now.Before(from) {
+			g := release.WaitsFor(name, release.ByPerson, hook.Name+" is asked again at "+from.UTC().Format(time.TimeOnly))
+			g.Until = from
+			return g
+		}
 		if !ok {
-			return release.Asks(name, p, "waiting for the answer of "+hook.Name)
+			return s.asksHook(p, hook, phase, "waiting for the answer of "+hook.Name)
 		}
 		if answer.Outcome == release.Yes {
 			g := release.Passes(name, "approved")
 			g.Events = []release.Event{{Type: release.Normal, Message: passed}}
 			return g
 		}
-		again := answer.Began.Add(s.Plan.Window)
+		again := s.past(answer.Began).Add(s.Plan.Window)
 		if s.Now.Before(again) {
 			g := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))
 			g.Until = again
@@ -201,7 +262,7 @@ func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt
 			return g
 		}
 		p.Since = again
-		return release.Asks(name, p, refusal(hook, answer)+"; asking again")
+		return s.asksHook(p, hook, phase, refusal(hook, answer)+"; asking again")
 	}
 }
 
@@ -215,12 +276,12 @@ func refusal(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 // rollbackAsked is a hook whose yes takes the release back. It fails when somebody wants that.
 func rollbackAsked(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
-		name := string(hook.Type) + "/" + hook.Name
-		p := s.hookProbe(hook, s.Status.Phase, attempt, since)
+		name := hookGate(hook)
+		p := s.hookProbe(hook, attempt, since)
 		answer, ok := s.Answers.To(p)
 		switch {
 		case !ok:
-			return release.Asks(name, p, "asking whether to roll back")
+			return s.asksHook(p, hook, s.Status.Phase, "asking whether to roll back")
 		case answer.Outcome == release.Yes:
 			g := release.Fails(name, release.ByPerson, reasonHook)
 			g.Events = []release.Event{
@@ -239,6 +300,31 @@ func rollbackAsked(hook flaggerv1.CanaryWebhook, attempt string, since time.Time
 	}
 }
 
+// rollbackPolled is rollbackAsked where no window tells when to ask: once per interval.
+func rollbackPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
+	return func(s Snapshot) release.Gate {
+		since := time.Time{}
+		if answer, ok := s.Answers.To(s.hookProbe(hook, attempt, since)); ok && answer.Outcome != release.Yes {
+			if again := s.past(answer.Began).Add(s.Plan.Window); !s.Now.Before(again) {
+				since = again
+			}
+		}
+		return rollbackAsked(hook, attempt, since)(s)
+	}
+}
+
+// polledAgain is when the next of the rollback hooks is asked again; zero: when none waits for that.
+func (s Snapshot) polledAgain(attempt string) time.Time {
+	var next time.Time
+	for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
+		answer, ok := s.Answers.To(s.hookProbe(hook, attempt, time.Time{}))
+		if again := s.past(answer.Began).Add(s.Plan.Window); ok && answer.Outcome != release.Yes && s.Now.Before(again) && (next.IsZero() || again.Before(next)) {
+			next = again
+		}
+	}
+	return next
+}
+
 // rolloutAsked hands out the rollout hooks of a window as soon as it is open, in order, up to the first that refuses.
 // The gate passes with any answer: what it said is judged at the end of the window.
 func rolloutAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook) gate {
@@ -251,15 +337,16 @@ func rolloutAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook
 		}
 		p := s.rolloutProbe(hook)
 		if _, ok := s.Answers.To(p); !ok {
-			return release.Asks(name, p, "waiting for the answer of "+hook.Name)
+			g := s.asksHook(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
+			g.Name = name
+			return g
 		}
 		return release.Passes(name, "answered")
 	}
 }
 
 func (s Snapshot) rolloutProbe(hook flaggerv1.CanaryWebhook) release.Probe {
-	start, _ := s.start()
-	return s.hookProbe(hook, flaggerv1.CanaryPhaseProgressing, s.attempt(), start)
+	return s.hookProbe(hook, s.attempt(), time.Time{})
 }
 
 // rolloutJudged is the verdict of a rollout hook at the end of its window.
@@ -300,6 +387,7 @@ func passes(check Check) gate {
 		name, p := check.Metric.Name, s.metricProbe(check)
 		answer, ok := s.Answers.To(p)
 		if !ok {
+			p.Question = MetricQuestion{Check: check}
 			return release.Asks(name, p, "waiting for the answer")
 		}
 		g := release.Gate{Name: name, Query: answer.Query}
@@ -313,7 +401,7 @@ func passes(check Check) gate {
 			}
 			return g
 		case release.Unreachable:
-			if wait, held := unreachable(s, p, answer); held {
+			if wait, held := unreachable(s, p, check, answer); held {
 				wait.Query = answer.Query
 				return wait
 			}
@@ -333,21 +421,28 @@ func passes(check Check) gate {
 }
 
 // unreachable holds the window open while a provider that cannot be reached does not count yet.
-func unreachable(s Snapshot, p release.Probe, answer release.Answer) (release.Gate, bool) {
-	first := s.windowEnd()
-	if since := s.serin().Unreachable; since != nil {
-		first = s.past(since.Time)
-	}
-	counted := first.Add(unreachableGrace)
+func unreachable(s Snapshot, p release.Probe, check Check, answer release.Answer) (release.Gate, bool) {
+	counted := s.unreachableSince(answer).Add(unreachableGrace)
 	if !s.Now.Before(counted) {
 		return release.Gate{}, false
 	}
-	again := answer.Began.Add(min(askAgain, s.Plan.Window))
+	again := s.past(answer.Began).Add(min(askAgain, s.Plan.Window))
 	message := fmt.Sprintf("the metrics provider cannot be reached (%s); counted as a failed check from %s on", answer.Text, counted.UTC().Format(time.TimeOnly))
 	if s.Now.Before(again) {
 		g := release.WaitsUntil("provider-unreachable", again, message)
 		return g, true
 	}
-	p.Since = again
+	p.Since, p.Question = again, MetricQuestion{Check: check}
 	return release.Asks("provider-unreachable", p, message), true
+}
+
+// unreachableSince is since when the provider cannot be reached.
+func (s Snapshot) unreachableSince(answer release.Answer) time.Time {
+	if since := s.serin().Unreachable; since != nil {
+		return s.past(since.Time)
+	}
+	if end := s.windowEnd(); s.Pruned && !end.IsZero() {
+		return s.past(end) // the only moment that such a status has
+	}
+	return s.past(answer.Began)
 }

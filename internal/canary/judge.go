@@ -2,7 +2,9 @@ package canary
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/serin-dev/serin/internal/release"
@@ -33,8 +35,7 @@ func judge(check Check, value float64) judgement {
 			high = &check.Metric.Threshold
 		}
 		// Values and bounds are whole milliseconds.
-		whole := func(v float64) string { return milliseconds(v).String() }
-		return compare("request duration", float64(milliseconds(value)/time.Millisecond), truncated(low), truncated(high), whole, whole)
+		return compare("request duration", math.Trunc(value), truncated(low), truncated(high), milliseconds, milliseconds)
 	default:
 		low, high := bounds(check)
 		if check.Metric.ThresholdRange == nil {
@@ -45,22 +46,25 @@ func judge(check Check, value float64) judgement {
 }
 
 func compare(what string, value float64, low, high *float64, show, bound func(float64) string) judgement {
-	j := judgement{ok: true, value: show(value), limit: "any"}
+	j := judgement{ok: true, value: show(value)}
+	var limits []string
 	if low != nil {
-		j.limit = ">= " + bound(*low)
-		if value < *low {
-			return judgement{text: fmt.Sprintf("%s %s < %s", what, show(value), bound(*low)), value: show(value), limit: j.limit}
-		}
+		limits = append(limits, ">= "+bound(*low))
 	}
 	if high != nil {
-		if low != nil {
-			j.limit += " and <= " + bound(*high)
-		} else {
-			j.limit = "<= " + bound(*high)
-		}
-		if value > *high {
-			return judgement{text: fmt.Sprintf("%s %s > %s", what, show(value), bound(*high)), value: show(value), limit: j.limit}
-		}
+		limits = append(limits, "<= "+bound(*high))
+	}
+	j.limit = "any"
+	if len(limits) > 0 {
+		j.limit = strings.Join(limits, " and ")
+	}
+	switch {
+	case math.IsNaN(value): // providers say that there is no data; whatever gets here is no good value
+		j.ok, j.text = false, what+" is not a number"
+	case low != nil && value < *low:
+		j.ok, j.text = false, fmt.Sprintf("%s %s < %s", what, j.value, bound(*low))
+	case high != nil && value > *high:
+		j.ok, j.text = false, fmt.Sprintf("%s %s > %s", what, j.value, bound(*high))
 	}
 	return j
 }
@@ -76,8 +80,16 @@ func truncated(v *float64) *float64 {
 	if v == nil {
 		return nil
 	}
-	whole := float64(milliseconds(*v) / time.Millisecond)
+	whole := math.Trunc(*v)
 	return &whole
+}
+
+// milliseconds shows a number of them in the notation of the texts, beyond what that can hold as a number.
+func milliseconds(v float64) string {
+	if math.IsNaN(v) || math.Abs(v) > math.MaxInt64/float64(time.Millisecond) {
+		return number(v) + "ms"
+	}
+	return (time.Duration(v) * time.Millisecond).String()
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -10,8 +10,13 @@ import (
 // leave gives a workload back to its user: pods first, then Services and route, the finalizer last. The primary serves
 // until everything that was sent to it has been answered; it is collected with the Canary.
 func leave(s Snapshot) Decision {
-	if s.Status.Phase != flaggerv1.CanaryPhaseTerminating {
-		return s.edit().phase(flaggerv1.CanaryPhaseTerminating).tell(release.Event{
+	if !s.Plan.Revert {
+		return hold(s, nil, HasFinalizer{}) // the user does not want it back any more
+	}
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
+	default:
+		return s.edit().phase(flaggerv1.CanaryPhaseTerminating).settle().tell(release.Event{
 			Type: release.Normal, Message: "Terminating canary " + s.Plan.full(),
 		}).done(nil)
 	}
@@ -28,7 +33,11 @@ func leave(s Snapshot) Decision {
 		return hold(s, gates, effects...)
 	}
 	effects = append(effects, GivenBack{})
-	if s.serin().DrainUntil == nil && !s.Pruned {
+	switch {
+	case s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseTerminating:
+		// Such a status can say that everything was given back, and when, by its phase alone. The API knows this one.
+		return s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseTerminated).done(gates)
+	case !s.Pruned && s.serin().DrainUntil == nil:
 		return s.edit().effect(effects...).stamp(release.StampDrain).done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)
@@ -40,15 +49,21 @@ func leave(s Snapshot) Decision {
 	return d
 }
 
-// targetServes is passed when the target can carry what the primary carries now.
+// targetServes is passed when the target can carry what the primary carries now. Once everything is given back, how many
+// pods it has is its user's business.
 func targetServes(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	if target.Ready && target.Replicas > 0 {
+	given := s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
+	if target.Ready && target.Replicas > 0 && (given || target.Replicas >= s.Workload.Primary.Replicas) {
 		return release.Passes("target-ready", fmt.Sprintf("%d pods available", target.Available))
 	}
 	message := target.Message
-	if message == "" {
+	switch {
+	case message != "":
+	case target.Replicas == 0:
 		message = "waiting for rollout to finish: it has no pods yet"
+	default:
+		message = fmt.Sprintf("it has %d pods, and the primary %d", target.Replicas, s.Workload.Primary.Replicas)
 	}
 	return release.WaitsFor("target-ready", release.ByCluster, fmt.Sprintf("%s not ready: %s", s.Plan.workload(), message))
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -17,8 +19,10 @@ type Decision = release.Decision[flaggerv1.CanaryStatus]
 // Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
 func Next(s Snapshot) Decision {
 	switch {
-	case s.Deleting && s.Finalizer:
+	case s.Deleting && s.Finalizer && s.Obstacle == "":
 		return leave(s)
+	case s.Deleting && s.Finalizer:
+		return blocked(s, obstacles(s)) // what is to be given back is in use by others
 	case s.Deleting:
 		return hold(s, nil) // what it owned is collected without us
 	case s.Plan.Suspended:
@@ -57,9 +61,16 @@ func hold(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	}
 	if condition(s.Status, flaggerv1.ConditionBlocked) != nil && !s.Deleting && !s.Plan.Suspended {
 		e := s.edit()
-		e.drop(flaggerv1.ConditionBlocked)
 		e.effects, e.events = d.Effects, d.Events
 		return e.done(gates)
+	}
+	return d
+}
+
+// wakeBy wakes at that moment at the latest; zero: no such moment.
+func wakeBy(d Decision, moment time.Time) Decision {
+	if !moment.IsZero() && (d.Wake.IsZero() || moment.Before(d.Wake)) {
+		d.Wake = moment
 	}
 	return d
 }
@@ -86,36 +97,28 @@ func obstacles(s Snapshot) release.Gates {
 	if s.Workload.ScalerProblem != "" {
 		gates = append(gates, release.Fails("autoscaler", release.ByPerson, s.Workload.ScalerProblem))
 	}
-	if len(s.Missing) > 0 && !s.underWay() {
-		for _, missing := range s.Missing {
-			gates = append(gates, release.Fails("references", release.ByPerson, missing))
-		}
-	}
 	return gates
 }
 
-// underWay is true while a revision has, or is about to get, users: then a missing reference is a failed check, not a
-// reason to leave the traffic where it is.
-func (s Snapshot) underWay() bool {
-	switch s.Status.Phase {
-	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		return true
-	case flaggerv1.CanaryPhaseInitializing:
-		return true // the original initialises without its metrics, and so do we: nothing is judged yet
-	default:
-		return false
+// blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
+// requests for a target that is gone are given to those who can answer them.
+func blocked(s Snapshot, gates release.Gates) (d Decision) {
+	e := s.copy()
+	if !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryCarries() {
+		e.effect(RouteIs{})
 	}
-}
-
-// blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do.
-func blocked(s Snapshot, gates release.Gates) Decision {
-	e := s.edit()
 	first := gates.First()
 	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: reason(first.Name), Message: first.Message})
+	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.Workload.Target.Found && s.Obstacle == "" && len(s.Plan.Blocks) == 0 {
+		// What else is wrong is asked for at once, so that a person can mend everything in one go.
+		sources := sourcesKnown(s)
+		e.tell(sources.Events...)
+		defer func() { d.Gates, d.Probes = append(d.Gates, sources), release.Gates{sources}.Probes() }()
+	}
 	for _, gate := range gates {
 		e.tell(release.Event{Type: release.Warning, Message: gate.Message, Standing: true})
 	}
-	d := e.done(gates)
+	d = e.done(gates)
 	if len(diffConditions(s.Status, d.Status)) == 0 {
 		d.Status, d.Wake = s.Status, gates.Wake()
 	}
@@ -145,13 +148,12 @@ func reason(gate string) string {
 
 // standing are the effects that hold in every pass once the Canary is initialised.
 func standing(s Snapshot, more ...release.Effect) []release.Effect {
-	effects := []release.Effect{HasFinalizer{Held: s.Plan.Revert}}
-	if s.Plan.Revert == s.Finalizer {
-		effects = effects[:0]
+	effects := make([]release.Effect, 0, 8)
+	if s.Plan.Revert != s.Finalizer {
+		effects = append(effects, HasFinalizer{Held: s.Plan.Revert})
 	}
-	if !s.Workload.Primary.Found && s.Workload.Target.Revision == s.promoted() {
-		// A primary that somebody deleted is made again, but only from what was promoted.
-		effects = append(effects, PrimaryExists{ID: s.id("recreated", s.Workload.Target.Revision)})
+	if !s.Workload.Primary.Found {
+		effects = append(effects, s.primaryAgain())
 	}
 	effects = append(effects, ServicesExist{Apex: true})
 	if s.Workload.Primary.Found {
@@ -161,6 +163,21 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored})
 	}
 	return append(effects, more...)
+}
+
+// primaryAgain makes a primary that somebody deleted again, with what it is meant to run: the promoted revision, or the
+// one that is being promoted. After a promotion that failed that is what the target serves with.
+func (s Snapshot) primaryAgain() release.Effect {
+	revision := s.Workload.Target.Revision
+	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
+	switch {
+	case promoting && s.intent() == "" && revision == s.pinned():
+		return PrimaryExists{ID: s.copyID()}
+	case !promoting && (revision == s.promoted() || s.orphaned() && (s.live() > 0 || !s.Plan.Routed)):
+		return PrimaryExists{ID: s.id("recreated", revision)}
+	default:
+		return PrimaryRecalled{ID: s.id("recalled", s.promoted())}
+	}
 }
 
 // id names a copy of the template for one purpose.
@@ -191,8 +208,12 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, RouteStands{})
 	}
 	if !s.Workload.Target.gone() {
-		if s.serin().DrainUntil == nil && !s.Pruned {
-			return s.edit().effect(effects...).stamp(release.StampDrain).tell(gates.Events()...).done(gates)
+		if draining := s.serin().DrainUntil != nil || s.Pruned && s.Status.LastAppliedSpec != ""; !draining {
+			e := s.edit().effect(effects...).stamp(release.StampDrain)
+			if s.Pruned {
+				e.status.LastAppliedSpec = s.Workload.Target.PeerHash // such a status has nothing else to say that the drain began
+			}
+			return e.tell(gates.Events()...).done(gates)
 		}
 		gates = append(gates, release.Look(s, drained)...)
 		if gates.Verdict() != release.Pass {
@@ -279,19 +300,23 @@ func (s Snapshot) pinned() string {
 	if same {
 		return target.Revision
 	}
-	return "peer-" + s.Status.LastAppliedSpec
+	return peer + s.Status.LastAppliedSpec
 }
 
-// promoted is the revision that the primary runs.
+// peer marks a revision that is known by another controller's hash alone. No revision of ours equals it.
+const peer = "peer-"
+
+// promoted is the revision that the primary runs. As long as that is known by another controller's hash alone, the
+// content of the primary says whether the target is back at it.
 func (s Snapshot) promoted() string {
-	if promoted := s.serin().Promoted; promoted != "" {
+	if promoted := s.serin().Promoted; promoted != "" && !strings.HasPrefix(promoted, peer) {
 		return promoted
 	}
 	target := s.Workload.Target
 	if s.Workload.Same || target.PeerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs) {
 		return target.Revision
 	}
-	return "peer-" + s.Status.LastPromotedSpec
+	return peer + s.Status.LastPromotedSpec
 }
 
 func sameConfigs(a, b map[string]string) bool {
@@ -313,17 +338,14 @@ func rest(s Snapshot) Decision {
 	case intentCompleted, intentSkipped, intentFailed:
 		return afterwards(s)
 	}
-	if s.serin().Revision == "" && !s.Pruned {
+	if s.foreign() {
 		// Adopted: what is there is recorded in our form, and nothing starts.
-		e := s.edit().effect(standing(s)...)
-		e.serin.Revision, e.serin.Promoted = s.pinned(), s.promoted()
-		e.serin.Configs = s.Workload.Configs
-		return e.done(nil)
+		return s.edit().effect(standing(s)...).adopt().done(nil)
 	}
 	revision := s.Workload.Target.Revision
-	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed
+	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promoted()
 	if revision == s.pinned() && !retry {
-		return hold(s, nil, standing(s)...)
+		return resting(s)
 	}
 	if revision == s.promoted() {
 		// The user went back to what the primary runs. The same revision may be tried again later.
@@ -334,69 +356,140 @@ func rest(s Snapshot) Decision {
 	return begin(s)
 }
 
-// begin asks everything that must be so before a release starts. Nothing is written before.
-func begin(s Snapshot) Decision {
-	effects := standing(s)
-	revision := s.Workload.Target.Revision
-	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting && revision == s.promoted() {
-		e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseSucceeded)
-		e.applied()
-		return e.tell(cancelled(s)).done(nil)
+// resting holds what is. References that lead nowhere are said while there is time to mend them: a release that starts
+// with them fails its checks.
+func resting(s Snapshot) Decision {
+	gates := s.afterPruned()
+	if len(s.Missing) == 0 {
+		return hold(s, gates, standing(s)...)
 	}
-	var gates release.Gates
-	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
-		var conditions []gate
-		for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
-			conditions = append(conditions, pollRollback(hook, revision))
-		}
-		gates = release.Look(s, conditions...)
-		if first := gates.First(); first != nil && first.Verdict == release.Fail {
-			e := s.edit().effect(effects...)
-			return e.tell(gates.Events()...).fail("a rollback hook ended the release before it started").done(gates)
-		}
+	for _, missing := range s.Missing {
+		gates = append(gates, release.Fails("references", release.ByPerson, missing))
 	}
-	conditions := []gate{primaryReady, routeReadable}
-	if !s.commanded("promote") {
-		for _, hook := range s.Plan.hooks(flaggerv1.ConfirmRolloutHook) {
-			conditions = append(conditions, approves(hook, s.Status.Phase, revision, release0,
-				fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
-				fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.full(), hook.Name)))
-		}
+	e := s.copy().effect(standing(s)...)
+	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: reason("references"), Message: s.Missing[0]})
+	d := e.done(gates)
+	if len(diffConditions(s.Status, d.Status)) == 0 {
+		d.Status, d.Wake = s.Status, gates.Wake()
 	}
-	gates = append(gates, release.Look(s, conditions...)...)
-	if gates.Verdict() == release.Pass {
-		return start(s, gates, effects)
-	}
-	first := gates.First()
-	if s.Status.Phase != flaggerv1.CanaryPhaseWaiting && first.Opener == release.ByPerson && strings.HasPrefix(first.Name, string(flaggerv1.ConfirmRolloutHook)) {
-		events := withAlert(gates.Events(), s.muted(first.Name), release.Warn, "Canary is waiting for approval.")
-		return s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseWaiting).tell(events...).done(gates)
-	}
-	return hold(s, gates, effects...)
+	return d
 }
 
-// pollRollback asks a rollback hook once per interval while a release waits for approval.
-func pollRollback(hook flaggerv1.CanaryWebhook, attempt string) gate {
-	return func(s Snapshot) release.Gate {
-		p := s.hookProbe(hook, s.Status.Phase, attempt, release0)
-		since := release0
-		if answer, ok := s.Answers.To(p); ok && answer.Outcome != release.Yes {
-			if again := answer.Began.Add(s.Plan.Window); s.Now.Before(again) {
-				g := release.Passes(string(hook.Type)+"/"+hook.Name, "no rollback is asked for")
-				g.Until = again
-				return g
-			} else {
-				since = again
-			}
-		}
-		return rollbackAsked(hook, attempt, since)(s)
+// foreign is true of a status that holds no revision in our form: another controller wrote it, or it lost our part.
+func (s Snapshot) foreign() bool { return s.serin().Revision == "" && !s.Pruned }
+
+// adopt records in our form what a status of another controller says.
+func (e *edit) adopt() *edit {
+	e.serin.Revision, e.serin.Promoted, e.serin.Configs = e.s.pinned(), e.s.promoted(), e.s.Workload.Configs
+	if e.s.Status.Phase == flaggerv1.CanaryPhasePromoting || e.s.Status.Phase == flaggerv1.CanaryPhaseFinalising {
+		e.serin.Promoted = peer + e.s.Status.LastPromotedSpec // the primary already has what is not promoted yet
 	}
+	return e
+}
+
+// begin asks everything that must be so before a release starts. Nothing is written before.
+func begin(s Snapshot) Decision {
+	if s.Status.Phase == flaggerv1.CanaryPhaseWaiting {
+		return waiting(s)
+	}
+	gates := release.Look(s, s.startGates()...)
+	switch first := gates.First(); {
+	case first == nil:
+		return start(s, gates)
+	case first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook):
+		e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseWaiting).await()
+		return e.refused(first).tell(s.waitingEvents(gates)...).done(gates)
+	default:
+		return hold(s, gates, standing(s)...)
+	}
+}
+
+// waiting holds a revision until people approve its release, asking once per interval. Approval belongs to a revision:
+// another one is asked for anew.
+func waiting(s Snapshot) Decision {
+	effects := standing(s)
+	switch {
+	case s.Workload.Target.Revision == s.promoted():
+		e := s.edit().effect(effects...)
+		e.phase(flaggerv1.CanaryPhaseSucceeded).settle()
+		e.applied()
+		return e.tell(cancelled(s)).done(nil)
+	case s.commanded("abort"):
+		e := s.edit().effect(effects...)
+		e.serin.Command = s.Command
+		return e.fail(reasonAbort).done(nil)
+	case !s.Pruned && s.serin().Run != s.waitingRun(s.Status):
+		return s.edit().effect(effects...).await().done(nil)
+	}
+	hooks := s.Plan.hooks(flaggerv1.RollbackHook)
+	conditions := make([]gate, 0, len(hooks))
+	for _, hook := range hooks {
+		conditions = append(conditions, rollbackPolled(hook, "waiting"))
+	}
+	rollback := release.Look(s, conditions...)
+	if first := rollback.First(); first != nil && first.Verdict == release.Fail {
+		return s.edit().effect(effects...).tell(rollback.Events()...).fail("a rollback hook ended the release before it started").done(rollback)
+	}
+	starts := release.Look(s, s.startGates()...)
+	gates := slices.Concat(rollback, starts)
+	switch first := gates.First(); {
+	case first == nil:
+		return start(s, gates)
+	case first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
+		return s.edit().effect(effects...).refused(first).tell(s.waitingEvents(starts)...).done(gates)
+	default:
+		return wakeBy(hold(s, gates, effects...), s.polledAgain("waiting"))
+	}
+}
+
+// startGates are the conditions before a revision is taken up.
+func (s Snapshot) startGates() []gate {
+	conditions := []gate{primaryReady, routeReadable}
+	if s.commanded("promote") {
+		return conditions
+	}
+	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmRolloutHook) {
+		conditions = append(conditions, approves(hook, s.Status.Phase, s.Workload.Target.Revision, s.askFrom(),
+			fmt.Sprintf("Confirm-rollout check %s passed", hook.Name),
+			fmt.Sprintf("Halt %s advancement waiting for approval %s", s.Plan.full(), hook.Name)))
+	}
+	return conditions
+}
+
+// waitingRun names the wait for approval of one revision, so that neither an answer nor a command for it counts for
+// another one.
+func (s Snapshot) waitingRun(status flaggerv1.CanaryStatus) string {
+	began := ""
+	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
+		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
+	}
+	return digest(s.UID, "waiting", s.Workload.Target.Revision, began)[:16]
+}
+
+// await begins the wait for the approval of the target's revision.
+func (e *edit) await() *edit {
+	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
+		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+	}
+	e.serin.Run, e.serin.Asked, e.serin.Held = e.s.waitingRun(e.status), nil, ""
+	return e
+}
+
+// refused remembers a closed gate, so that it is told once, and when it was asked.
+func (e *edit) refused(g *release.Gate) *edit {
+	asked := metav1.NewMicroTime(g.Until.Add(-e.s.Plan.Window))
+	e.serin.Asked, e.serin.Held = &asked, g.Name
+	return e
+}
+
+func (s Snapshot) waitingEvents(gates release.Gates) []release.Event {
+	return withAlert(gates.Events(), s.muted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
 }
 
 // muted is true for a gate whose hook wants no alerts.
 func (s Snapshot) muted(gateName string) bool {
 	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
-		return string(hook.Type)+"/"+hook.Name == gateName && hook.MuteAlert
+		return hookGate(hook) == gateName && hook.MuteAlert
 	})
 }
 
@@ -409,10 +502,13 @@ func withAlert(events []release.Event, muted bool, severity release.Severity, me
 }
 
 // start takes a new revision up.
-func start(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseProgressing)
+func start(s Snapshot, gates release.Gates) Decision {
+	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)
 	e.zero()
 	e.run()
+	if s.exposed() {
+		e.stamp(release.StampLeft) // after a promotion that failed, the revision before this one had users until now
+	}
 	return e.stamp(release.StampSince).tell(gates.Events()...).tell(release.Event{
 		Type: release.Normal, Message: "New revision detected! Scaling up " + s.Plan.workload(), Phase: string(flaggerv1.CanaryPhaseProgressing),
 		Alert: &release.Alert{Severity: release.Info, Message: "New revision detected, progressing canary analysis.", Metadata: true},
@@ -428,8 +524,8 @@ func (e *edit) run() {
 	if old.Promoted == "" {
 		e.serin.Promoted = e.s.promoted()
 	}
-	if command := e.s.Command; command != "" && e.s.commanded("retry") {
-		e.serin.Command = command
+	if _, run, ok := strings.Cut(e.s.Command, "@"); ok && run == e.s.run() {
+		e.serin.Command = e.s.Command
 	}
 	e.applied()
 	e.began()

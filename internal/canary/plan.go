@@ -6,7 +6,6 @@ package canary
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -261,7 +260,7 @@ func (p *Plan) ladder() {
 		}
 	case p.Step <= 0:
 		p.block("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
-	case p.Max < 0 || p.Max > 100:
+	case p.Max < 1 || p.Max > 100:
 		p.block("spec.analysis.maxWeight is %d, but a share of traffic lies between 1 and 100: correct it", p.Max)
 	}
 }
@@ -274,14 +273,14 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Interval = DefaultMetric
 		}
 		name, builtin := canonical(metric.Name)
-		// An entry that brings its own query means that query, whatever its name is, except for the two documented names.
+		// The old names mean a builtin metric only where the entry brings no query of its own; the documented names always do.
 		if builtin && name != metric.Name && (metric.Query != "" || metric.TemplateRef != nil) {
 			builtin = false
 		}
 		if builtin {
 			check.Source, check.Canonical = Builtin, name
 			p.Checks = append(p.Checks, check)
-			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration {
+			if metric.ThresholdRange == nil && metric.Threshold == 0 && name == Duration && !p.Skip {
 				p.block("spec.analysis.metrics[%d] (%s) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds", i, metric.Name)
 			}
 		}
@@ -293,7 +292,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 			check.Source, check.Canonical = Template, ""
 			templates = append(templates, check)
 		}
-		if !builtin && metric.Query == "" && metric.TemplateRef == nil {
+		if !builtin && metric.Query == "" && metric.TemplateRef == nil && !p.Skip {
 			p.block("Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[%d] is %q: use %s, %s, or give a templateRef)",
 				i, metric.Name, SuccessRate, Duration)
 		}
@@ -367,9 +366,4 @@ func (p Plan) oldest() time.Duration {
 		}
 	}
 	return longest
-}
-
-// milliseconds truncates a bound of a duration as the API documents it.
-func milliseconds(bound float64) time.Duration {
-	return time.Duration(math.Trunc(bound)) * time.Millisecond
 }

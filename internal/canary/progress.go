@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,48 +12,40 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// release0 is the moment from which every answer counts.
-var release0 time.Time
-
 // progress moves a revision on, window by window, or takes it back.
 func progress(s Snapshot) Decision {
-	if s.serin().Revision == "" && !s.Pruned {
+	if s.foreign() {
 		return adopted(s)
 	}
-	switch s.serin().Intent {
-	case intentRollback, intentCancel:
+	intent := s.intent()
+	switch {
+	case intent == intentRollback, intent == intentCancel:
 		return takeBack(s)
-	case intentSkip:
+	case intent == "" && s.Status.FailedChecks >= s.Plan.Threshold:
+		return takeBack(s)
+	case s.commanded("abort"):
+		return aborted(s)
+	case intent == "" && !s.Plan.Skip && s.copied():
+		return promote(s.edit().effect(standing(s)...), nil) // it was decided, and the process died before it could say so
+	case intent == intentSkip, s.Plan.Skip:
 		return skipping(s)
-	}
-	if s.Status.FailedChecks >= s.Plan.Threshold {
-		return takeBack(s)
 	}
 	if d, ok := changed(s); ok {
 		return d
 	}
 	switch {
-	case s.commanded("abort"):
-		e := s.edit()
-		e.serin.Command = s.Command
-		return e.intend(intentRollback, reasonAbort).tell(release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s aborted by command", s.Plan.full()),
-		}).done(nil)
+	case s.commanded("promote") && s.Pruned:
+		return skipping(s) // the command itself is the only memory of it
 	case s.commanded("promote"):
 		e := s.edit()
 		e.serin.Command = s.Command
-		return e.intend(intentSkip, "a person promoted the release").done(nil)
+		return e.intend(intentSkip, "a person promoted the release").tell(release.Event{
+			Type: release.Normal, Message: fmt.Sprintf("Promoting %s by command, without further analysis", s.Plan.workload()),
+		}).done(nil)
 	}
 	effects := standing(s, ScalerPaused{Paused: false})
 	if s.Workload.Target.Replicas == 0 {
 		effects = append(effects, UpFromZero{})
-	}
-	if s.Plan.Skip {
-		gates := release.Look(s, canaryReady)
-		if gates.Verdict() != release.Pass {
-			return notReady(s, gates, effects)
-		}
-		return s.edit().effect(effects...).intend(intentSkip, "spec.skipAnalysis is true").done(gates)
 	}
 	if d, ok := strayed(s, effects); ok {
 		return d
@@ -63,21 +56,31 @@ func progress(s Snapshot) Decision {
 	return judgeWindow(s, effects)
 }
 
+// aborted takes a release back because a person said so.
+func aborted(s Snapshot) Decision {
+	e := s.edit()
+	e.serin.Command = s.Command
+	return e.rollback(reasonAbort).tell(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s aborted by command", s.Plan.full()),
+	}).done(nil)
+}
+
 // adopted takes up a run of another controller where it stands. Its window starts again, because we did not see it.
 func adopted(s Snapshot) Decision {
-	e := s.edit()
-	e.serin.Revision, e.serin.Promoted, e.serin.Configs = s.pinned(), s.promoted(), s.Workload.Configs
+	e := s.edit().adopt()
 	e.serin.Shape, e.serin.Run = s.Plan.shape(), s.run()
 	e.stamp(release.StampSince)
 	where := fmt.Sprintf("weight %d", s.live())
 	if s.Plan.Strategy != Weighted {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
 	}
+	if s.Workload.NewestReplicaSet.IsZero() && s.Workload.Target.PeerHash != s.Status.LastAppliedSpec {
+		where += ", taking the target for the revision that it recorded, which could not be verified"
+	}
 	if s.live() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
 		e.serin.Started = true
-		if s.Plan.Strategy == Weighted {
-			e.status.CanaryWeight = s.live()
-		}
+		e.status.CanaryWeight = s.live() // the original reports none with iterations
+		e.status.Iterations = max(s.Status.Iterations, 0)
 		e.window()
 	}
 	return e.tell(release.Event{
@@ -98,19 +101,19 @@ func changed(s Snapshot) (Decision, bool) {
 	if revision == s.pinned() && !reshaped {
 		return Decision{}, false
 	}
+	e := s.edit()
 	if revision == s.promoted() {
-		e := s.edit()
 		e.applied()
 		return e.intend(intentCancel, "the target is back at the promoted revision").tell(cancelled(s)).done(nil), true
 	}
-	e := s.edit()
-	if !s.serin().Started && !s.exposed() {
+	touched := s.serin().Started || s.exposed() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
+	if !touched {
 		// Nobody has asked or seen anything of it yet: ConfigMap and Deployment of one change arrive one after the other.
 		e.run()
 		return e.stamp(release.StampSince).done(nil), true
 	}
-	exposed := s.exposed()
-	if exposed && (s.Workload.Primary.serves() || s.Workload.Target.Available == 0) {
+	exposed := s.exposed() || reshaped && s.shapedBy() != ""
+	if exposed && (s.primaryCarries() || !s.Workload.Target.serves()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
 	}
 	e.zero()
@@ -136,33 +139,43 @@ func (s Snapshot) shapedBy() string {
 }
 
 // strayed puts the traffic right when it is not where the run left it. A weight above zero that somebody else set is
-// taken over; a weight that is lost is written again, and observed anew.
+// taken over; a weight that is lost is written again, and observed anew. Traffic never moves to a copy that cannot
+// answer.
 func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
-	if !s.Plan.Routed || s.Route.Problem != "" {
-		return Decision{}, false
-	}
-	if _, open := s.start(); !open {
+	if _, open := s.start(); !open || !s.Plan.Routed || s.Route.Problem != "" {
 		return Decision{}, false
 	}
 	live, said := s.live(), s.Status.CanaryWeight
 	if !s.Route.Found {
 		live = 0
 	}
-	switch {
-	case live > said && !s.Workload.Primary.serves():
-		return Decision{}, false // traffic never moves to a copy that cannot answer
-	case live == 0 && said > 0, s.Plan.Strategy != Weighted && live != said:
-		return s.edit().effect(effects...).effect(RouteIs{Canary: said, Mirror: s.mirrors(s.Status.Iterations)}).window().tell(release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d, which was changed to %d by somebody else", s.Plan.full(), said, live),
-		}).done(nil), true
-	case s.Plan.Strategy == Weighted && live > 0 && live != said && live == s.Plan.next(said):
-		// The step was taken, and the process died before it could say so.
-		e := s.edit().effect(effects...)
-		e.status.CanaryWeight = live
-		return e.window().tell(advanced(s, live)).done(nil), true
-	default:
+	if live == said {
 		return Decision{}, false
 	}
+	e := s.edit().effect(effects...)
+	switch {
+	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.next(said):
+		// The step was taken, and the process died before it could say so.
+		e.status.CanaryWeight = live
+		return e.cookies().window().tell(advanced(s, live)).done(nil), true
+	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && !s.Now.Before(s.windowEnd()):
+		return e.routeAll(nil), true // the same
+	case live < said && !s.Workload.Target.serves(), live > said && !s.primaryCarries():
+		return Decision{}, false
+	case s.Plan.Strategy == Weighted && live > 0, s.Pruned && live == s.planned():
+		return Decision{}, false
+	}
+	return e.effect(RouteIs{Canary: said, Mirror: s.mirrors(s.Status.Iterations)}).cookies().window().tell(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d, which was changed to %d by somebody else", s.Plan.full(), said, live),
+	}).done(nil), true
+}
+
+// planned is the weight that an iteration asks for. A status of another controller reports none with iterations.
+func (s Snapshot) planned() int {
+	if s.Plan.Strategy == ABTesting && s.Status.Iterations > 0 || s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations {
+		return release.Total
+	}
+	return 0
 }
 
 // mirrors is true while blue/green copies requests to the canary.
@@ -180,8 +193,8 @@ func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 	if first == nil || first.Name != "canary-ready" || first.Verdict != release.Fail {
 		return hold(s, gates, effects...)
 	}
-	return s.edit().effect(effects...).intend(intentRollback, first.Message).tell(
-		release.Event{Type: release.Warning, Message: first.Message},
+	return s.edit().effect(effects...).rollback(first.Message).tell(
+		release.Event{Type: release.Warning, Message: s.withoutPods().canaryMessage()},
 		release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.full(), first.Message),
 			Alert: &release.Alert{Severity: release.Error, Message: "Progress deadline exceeded " + first.Message},
@@ -190,93 +203,92 @@ func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 
 // firstLook asks what must be so before the new revision gets its first request.
 func firstLook(s Snapshot, effects []release.Effect) Decision {
-	ready := release.Look(s, primaryReady, canaryReady)
-	if ready.Verdict() != release.Pass {
+	conditions := []gate{primaryReady, canaryReady}
+	if ready := release.Look(s, conditions...); ready.Verdict() != release.Pass {
 		return notReady(s, ready, effects)
 	}
-	since := release0
-	if asked := s.serin().Asked; asked != nil {
-		since = asked.Add(s.Plan.Window)
+	for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
+		conditions = append(conditions, rollbackPolled(hook, "first"))
 	}
 	pre := s.Plan.hooks(flaggerv1.PreRolloutHook)
-	conditions := []gate{primaryReady, canaryReady}
-	for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
-		conditions = append(conditions, rollbackAsked(hook, "first", since))
-	}
-	asks := len(pre) > 0
-	if asks && !s.serin().Started && !s.Pruned {
+	if len(pre) > 0 && !s.serin().Started && !s.Pruned {
 		// That the hooks are asked is said before they are, so that a crash does not ask them of another attempt.
 		gates := release.Look(s, conditions...)
-		if gates.Verdict() == release.Pass {
-			e := s.edit().effect(effects...)
-			e.serin.Started = true
-			return e.tell(gates.Events()...).tell(s.starting()...).done(gates)
+		if gates.Verdict() != release.Pass {
+			return firstRefused(s, gates, effects)
 		}
-		return firstRefused(s, gates, effects, nil)
+		e := s.edit().effect(effects...)
+		e.serin.Started = true
+		return e.tell(s.firstEvents(gates)...).done(gates)
 	}
 	for _, hook := range pre {
-		conditions = append(conditions, preRollout(hook, since))
+		conditions = append(conditions, preRollout(hook, s.askFrom()))
 	}
 	if s.Plan.Strategy == Weighted {
-		conditions = append(conditions, s.trafficGates("first")...)
+		conditions = append(conditions, s.trafficGates()...)
 	}
 	gates := release.Look(s, conditions...)
-	var begins []release.Event
-	if !s.serin().Started || s.serin().Asked != nil {
-		begins = s.starting()
-	}
 	if gates.Verdict() != release.Pass {
-		return firstRefused(s, gates, effects, begins)
+		return firstRefused(s, gates, effects)
 	}
-	e := s.edit().effect(effects...).tell(insertStart(gates, begins)...)
-	e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, ""
+	e := s.edit().effect(effects...).tell(s.firstEvents(gates)...)
+	e.serin.Started, e.serin.Asked = true, nil
 	return advance(e, gates)
 }
 
-// insertStart tells what rollback hooks said before the start, and everything else after it.
-func insertStart(gates release.Gates, begins []release.Event) []release.Event {
-	var before, after []release.Event
+// firstEvents tells what rollback hooks said before the start, and everything else after it. What was told when the
+// start was recorded, or when a gate was found closed, is not told again.
+func (s Snapshot) firstEvents(gates release.Gates) []release.Event {
+	_, refused := s.asked()
+	starts := !s.serin().Started || refused
+	var events []release.Event
+	if starts {
+		for _, gate := range gates {
+			if isHook(&gate, flaggerv1.RollbackHook) {
+				events = append(events, gate.Events...)
+			}
+		}
+		events = append(events, release.Event{Type: release.Normal, Message: "Starting canary analysis for " + s.Plan.workload()})
+		if !refused {
+			for _, note := range s.Plan.Notes {
+				events = append(events, release.Event{Type: release.Warning, Message: note})
+			}
+		}
+	}
 	for _, gate := range gates {
-		if isHook(&gate, flaggerv1.RollbackHook) {
-			before = append(before, gate.Events...)
-		} else {
-			after = append(after, gate.Events...)
+		held := s.serin().Held != "" && !isHook(&gate, flaggerv1.ConfirmTrafficIncreaseHook)
+		if !held && !isHook(&gate, flaggerv1.RollbackHook) {
+			events = append(events, gate.Events...)
 		}
 		if gate.Verdict != release.Pass {
 			break
-		}
-	}
-	return append(append(before, begins...), after...)
-}
-
-// starting is told at the first look, with what the provider makes of the plan.
-func (s Snapshot) starting() []release.Event {
-	events := []release.Event{{Type: release.Normal, Message: "Starting canary analysis for " + s.Plan.workload()}}
-	if s.serin().Asked == nil {
-		for _, note := range s.Plan.Notes {
-			events = append(events, release.Event{Type: release.Warning, Message: note})
 		}
 	}
 	return events
 }
 
 // preRollout is a test of the new revision before it has users. A refusal is a failed check.
-func preRollout(hook flaggerv1.CanaryWebhook, since time.Time) gate {
+func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
-		name := string(hook.Type) + "/" + hook.Name
-		p := s.hookProbe(hook, flaggerv1.CanaryPhaseProgressing, s.run(), since)
+		name := hookGate(hook)
+		attempt := "first"
+		if s.Pruned {
+			attempt += strconv.Itoa(s.Status.FailedChecks) // all that tells that an answer was counted
+		}
+		p := s.hookProbe(hook, attempt, from)
 		answer, ok := s.Answers.To(p)
 		switch {
-		case !ok && s.Now.Before(since):
-			return release.WaitsUntil(name, since, hook.Name+" refused; asked again at "+since.UTC().Format(time.TimeOnly))
+		case !ok && s.Now.Before(from):
+			return release.WaitsUntil(name, from, hook.Name+" refused; asked again at "+from.UTC().Format(time.TimeOnly))
 		case !ok:
-			return release.Asks(name, p, "waiting for the answer of "+hook.Name)
+			return s.asksHook(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.Passes(name, "passed")
 			g.Events = []release.Event{{Type: release.Normal, Message: fmt.Sprintf("Pre-rollout check %s passed", hook.Name)}}
 			return g
 		default:
 			g := release.Fails(name, release.ByTime, hook.Name+" failed "+answer.Text)
+			g.Until = s.past(answer.Began)
 			g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement pre-rollout check %s failed %s", s.Plan.full(), hook.Name, answer.Text)}}
 			return g
 		}
@@ -284,10 +296,10 @@ func preRollout(hook flaggerv1.CanaryWebhook, since time.Time) gate {
 }
 
 // trafficGates are the hooks that must approve every increase of the weight.
-func (s Snapshot) trafficGates(attempt string) []gate {
+func (s Snapshot) trafficGates() []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmTrafficIncreaseHook) {
-		out = append(out, approves(hook, flaggerv1.CanaryPhaseProgressing, attempt+"/"+s.run(), release0,
+		out = append(out, approves(hook, flaggerv1.CanaryPhaseProgressing, s.attempt(), time.Time{},
 			fmt.Sprintf("Confirm-traffic-increase check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for traffic increase approval %s", s.Plan.full(), hook.Name)))
 	}
@@ -295,37 +307,26 @@ func (s Snapshot) trafficGates(attempt string) []gate {
 }
 
 // firstRefused is a first look at which something did not pass.
-func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect, begins []release.Event) Decision {
+func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
-	e := s.edit().effect(effects...).tell(insertStart(gates, begins)...)
+	e := s.edit().effect(effects...)
 	switch {
 	case first.Verdict == release.Fail && isHook(first, flaggerv1.RollbackHook):
-		return e.intend(intentRollback, first.Message).done(gates)
+		return e.tell(gates.Events()...).rollback(first.Message).done(gates)
 	case first.Verdict == release.Fail:
 		// A pre-rollout hook refused. It is asked again one interval after the refused call.
+		asked := metav1.NewMicroTime(first.Until)
+		e.tell(s.firstEvents(gates)...)
 		e.status.FailedChecks++
-		asked := metav1.NewMicroTime(s.Now)
-		if answer, ok := s.Answers[s.preRolloutID(first.Name)]; ok {
-			asked = metav1.NewMicroTime(answer.Began)
-		}
 		e.serin.Started, e.serin.Asked = true, &asked
 		return e.done(gates)
-	case isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByPerson && s.serin().Held != first.Name:
+	case isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByPerson && s.serin().Held != first.Name && !s.Pruned:
+		e.tell(withAlert(s.firstEvents(gates), s.muted(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
 		e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, first.Name
-		withAlert(e.events, s.muted(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")
 		return e.done(gates)
 	default:
-		return hold(s, gates, effects...)
+		return wakeBy(hold(s, gates, effects...), s.polledAgain("first"))
 	}
-}
-
-func (s Snapshot) preRolloutID(gateName string) string {
-	for _, hook := range s.Plan.hooks(flaggerv1.PreRolloutHook) {
-		if string(hook.Type)+"/"+hook.Name == gateName {
-			return s.hookProbe(hook, flaggerv1.CanaryPhaseProgressing, s.run(), release0).ID
-		}
-	}
-	return ""
 }
 
 func isHook(g *release.Gate, of flaggerv1.HookType) bool {
@@ -369,9 +370,11 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 		e.serin.Window.Unconfirmed = true
 		return e.done(gates)
 	case first.Verdict == release.Fail && isHook(first, flaggerv1.RollbackHook):
-		return s.edit().effect(effects...).tell(gates.Events()...).intend(intentRollback, first.Message).done(gates)
+		return s.edit().effect(effects...).tell(gates.Events()...).rollback(first.Message).done(gates)
 	case first.Verdict == release.Fail:
 		return failCheck(s, gates, effects)
+	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil && !s.Pruned:
+		return awayFrom(s, gates, effects)
 	case first.Opener == release.ByPerson && (isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHook(first, flaggerv1.ConfirmPromotionHook)):
 		return held(s, gates, effects)
 	default:
@@ -383,7 +386,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 func (s Snapshot) moveGates() []gate {
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.live() > 0 || !s.Route.Mirrored) {
-		out = s.trafficGates(s.attempt())
+		out = s.trafficGates()
 	}
 	last := false
 	switch s.Plan.Strategy {
@@ -396,7 +399,7 @@ func (s Snapshot) moveGates() []gate {
 		return out
 	}
 	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmPromotionHook) {
-		out = append(out, approves(hook, flaggerv1.CanaryPhaseProgressing, s.attempt()+"/"+s.run(), release0,
+		out = append(out, approves(hook, flaggerv1.CanaryPhaseProgressing, s.attempt(), time.Time{},
 			fmt.Sprintf("Confirm-promotion check %s passed", hook.Name),
 			fmt.Sprintf("Halt %s advancement waiting for promotion approval %s", s.Plan.full(), hook.Name)))
 	}
@@ -433,19 +436,33 @@ func held(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 func failCheck(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().effect(effects...).tell(gates.Events()...)
 	e.status.FailedChecks++
-	first := s.serin().Unreachable
-	e.serin.Unreachable = nil
-	for _, check := range s.Plan.Checks {
-		if answer, ok := s.Answers.To(s.metricProbe(check)); ok && check.Metric.Name == gates.First().Name && answer.Outcome == release.Unreachable {
-			// From now on each window in which the provider stays away counts, without another minute of patience.
-			since := metav1.NewMicroTime(s.windowEnd())
-			e.serin.Unreachable = &since
-			if first != nil {
-				e.serin.Unreachable = first
-			}
-		}
+	if _, away := s.away(gates); !away {
+		e.serin.Unreachable = nil // else each window in which it stays away counts, without another minute of patience
 	}
 	return e.window().done(gates)
+}
+
+// awayFrom remembers since when a provider cannot be reached, so that a restart is not another minute of patience.
+func awayFrom(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	e := s.edit().effect(effects...)
+	if began, ok := s.away(gates); ok {
+		since := metav1.NewMicroTime(s.past(began))
+		e.serin.Unreachable = &since
+		return e.done(gates)
+	}
+	return hold(s, gates, effects...)
+}
+
+// away is when the check at which the gates stop began to be asked of a provider that could not be reached.
+func (s Snapshot) away(gates release.Gates) (time.Time, bool) {
+	for _, check := range s.Plan.Checks {
+		answer, ok := s.Answers[s.metricProbe(check).ID]
+		name := gates.First().Name
+		if ok && answer.Outcome == release.Unreachable && (name == check.Metric.Name || name == "provider-unreachable") {
+			return answer.Began, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // advance takes the next step of the plan, and opens its window.
@@ -463,23 +480,14 @@ func advance(e *edit, gates release.Gates) Decision {
 	case BlueGreen:
 		switch {
 		case s.Status.Iterations < s.Plan.Iterations:
-			if s.Plan.Mirror {
+			if s.Plan.Mirror && s.live() == 0 {
 				e.effect(RouteIs{Mirror: true})
 			}
 			return e.iterate(gates)
-		case s.Status.Iterations > s.Plan.Iterations:
+		case s.live() >= release.Total, !s.Plan.Routed && s.Status.Iterations > s.Plan.Iterations:
 			return promote(e, gates)
 		}
-		e.status.Iterations = s.Plan.Iterations + 1
-		if s.Plan.Routed {
-			message := "Routing all traffic to canary"
-			if s.Plan.Mirror {
-				message = "Stop traffic mirroring and route all traffic to canary"
-			}
-			e.tell(release.Event{Type: release.Normal, Message: message}).effect(RouteIs{Canary: release.Total})
-			e.status.CanaryWeight = release.Total
-		}
-		return e.window().done(gates)
+		return e.routeAll(gates)
 	default:
 		return advanceWeight(e, gates)
 	}
@@ -487,9 +495,28 @@ func advance(e *edit, gates release.Gates) Decision {
 
 func (e *edit) iterate(gates release.Gates) Decision {
 	e.status.Iterations++
+	e.phase(flaggerv1.CanaryPhaseProgressing)
+	if e.s.Plan.Strategy == BlueGreen {
+		e.status.CanaryWeight = e.s.live()
+	}
 	return e.window().tell(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Advance %s canary iteration %d/%d", e.s.Plan.full(), e.status.Iterations, e.s.Plan.Iterations),
 	}).done(gates)
+}
+
+// routeAll opens the last window of blue/green, in which the new revision has all users.
+func (e *edit) routeAll(gates release.Gates) Decision {
+	s := e.s
+	e.status.Iterations = max(s.Status.Iterations, s.Plan.Iterations) + 1
+	if s.Plan.Routed {
+		message := "Routing all traffic to canary"
+		if s.Plan.Mirror {
+			message = "Stop traffic mirroring and route all traffic to canary"
+		}
+		e.tell(release.Event{Type: release.Normal, Message: message}).effect(RouteIs{Canary: release.Total})
+		e.status.CanaryWeight = release.Total
+	}
+	return e.window().done(gates)
 }
 
 func advanceWeight(e *edit, gates release.Gates) Decision {
@@ -497,24 +524,25 @@ func advanceWeight(e *edit, gates release.Gates) Decision {
 	live := s.live()
 	_, open := s.start()
 	switch {
-	case live == 0 && s.Plan.Mirror && !s.Route.Mirrored:
+	case live == 0 && s.Plan.Mirror && (!s.Route.Mirrored || !open):
+		e.phase(flaggerv1.CanaryPhaseProgressing)
 		return e.effect(RouteIs{Mirror: true}).window().tell(advanced(s, 0)).done(gates)
 	case live > 0 && !open:
-		// A weight that was there before the run, after a promotion that failed: it is observed before anything else.
+		// A weight that was there before the run, after a promotion that failed or a crash: it is observed before anything else.
 		e.status.CanaryWeight = live
-		return e.window().tell(advanced(s, live)).done(gates)
+		return e.cookies().window().tell(advanced(s, live)).done(gates)
 	case live >= s.Plan.Max:
 		return promote(e, gates)
 	}
 	weight := s.Plan.next(live)
+	e.phase(flaggerv1.CanaryPhaseProgressing)
 	e.effect(RouteIs{Canary: weight})
 	e.status.CanaryWeight = weight
-	e.cookies()
-	return e.window().tell(advanced(s, weight)).done(gates)
+	return e.cookies().window().tell(advanced(s, weight)).done(gates)
 }
 
 // cookies names the session cookies of the run, once traffic is split.
-func (e *edit) cookies() {
+func (e *edit) cookies() *edit {
 	s := e.s
 	if s.Plan.Cookie != "" && e.status.SessionAffinityCookie == "" {
 		e.status.SessionAffinityCookie = s.Plan.Cookie + "=" + letters(s.UID, s.run(), "canary-cookie")
@@ -522,6 +550,7 @@ func (e *edit) cookies() {
 	if s.Plan.PrimaryCookie != "" && e.status.PrimarySessionAffinityCookie == "" {
 		e.status.PrimarySessionAffinityCookie = s.Plan.PrimaryCookie + "=" + letters(s.UID, s.run(), "primary-cookie")
 	}
+	return e
 }
 
 // forgetCookie lets the router take the run's cookie back from clients.

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -14,6 +15,9 @@ func promote(e *edit, gates release.Gates) Decision {
 	e.serin.Window, e.serin.Held = nil, ""
 	return e.stamp(release.StampSince).tell(s.copying()).done(gates)
 }
+
+// afterwardsAtMost is for how long after its end a release asks the hooks of the end where only that moment is known.
+const afterwardsAtMost = time.Minute
 
 func (s Snapshot) copyID() string    { return s.id("promote", s.run()) }
 func (s Snapshot) restoreID() string { return s.id("restore", s.run()) }
@@ -40,26 +44,32 @@ func primaryPromoted(s Snapshot) release.Gate {
 
 // promoting waits for the primary's rolling update, then brings the traffic back to it.
 func promoting(s Snapshot) Decision {
-	if s.serin().Revision == "" && !s.Pruned {
+	switch {
+	case s.foreign():
 		return adopted(s)
-	}
-	if s.serin().Intent == intentRollback {
+	case s.intent() == intentRollback:
 		return takeBack(s)
+	case s.commanded("abort"):
+		return aborted(s)
 	}
 	effects := standing(s, ScalerExists{Update: true})
-	gates := release.Look(s, primaryPromoted, canaryReady)
-	if first := gates.First(); first != nil {
-		switch {
-		case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.serves():
-			return promotionFailed(s, gates, effects)
-		case gates[1].Verdict == release.Fail:
-			return notReady(s, gates[1:], effects)
-		default:
-			return hold(s, gates, effects...)
-		}
+	conditions := []gate{primaryPromoted, canaryReady}
+	replaced := s.Workload.Target.Revision != s.pinned()
+	if replaced {
+		conditions = conditions[:1] // what the target runs by now is another story: no user shall see more of it
+	}
+	gates := release.Look(s, conditions...)
+	switch first := gates.First(); {
+	case first == nil:
+	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.serves():
+		return promotionFailed(s, gates, effects)
+	case !replaced && gates[1].Verdict == release.Fail:
+		return notReady(s, gates[1:], effects)
+	default:
+		return hold(s, gates, effects...)
 	}
 	live := s.live()
-	if !s.Plan.Routed || s.Plan.PromotionStep == 0 || live == 0 {
+	if !s.Plan.Routed || s.Plan.PromotionStep == 0 || live == 0 || replaced {
 		e := s.edit().effect(effects...)
 		if s.Plan.Routed {
 			e.tell(release.Event{Type: release.Normal, Message: "Routing all traffic to primary", Phase: string(flaggerv1.CanaryPhasePromoting)})
@@ -67,19 +77,29 @@ func promoting(s Snapshot) Decision {
 		}
 		return finalise(e, gates)
 	}
+	if live < s.Status.CanaryWeight {
+		// The step was taken, and the process died before it could say so.
+		e := s.edit().effect(effects...)
+		e.status.CanaryWeight = live
+		return e.window().tell(returned(s, live)).done(gates)
+	}
 	gates = append(gates, release.Look(s, windowOver)...)
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
 	weight := max(live-s.Plan.PromotionStep, 0)
-	e := s.edit().effect(effects...).effect(RouteIs{Canary: weight}).tell(release.Event{
-		Type: release.Normal, Message: fmt.Sprintf("Advance %s primary weight %d", s.Plan.full(), release.Total-weight), Phase: string(flaggerv1.CanaryPhasePromoting),
-	})
+	e := s.edit().effect(effects...).effect(RouteIs{Canary: weight}).tell(returned(s, weight))
 	if weight == 0 {
 		return finalise(e, gates)
 	}
 	e.status.CanaryWeight = weight
 	return e.window().done(gates)
+}
+
+func returned(s Snapshot, weight int) release.Event {
+	return release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Advance %s primary weight %d", s.Plan.full(), release.Total-weight), Phase: string(flaggerv1.CanaryPhasePromoting),
+	}
 }
 
 // finalise is entered with all traffic back on the primary.
@@ -88,6 +108,7 @@ func finalise(e *edit, gates release.Gates) Decision {
 	e.phase(flaggerv1.CanaryPhaseFinalising)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
 	e.serin.Window = nil
+	e.stamp(release.StampSince) // both copies were just seen ready
 	if exposed {
 		e.stamp(release.StampDrain, release.StampLeft)
 		e.forgetCookie()
@@ -97,10 +118,11 @@ func finalise(e *edit, gates release.Gates) Decision {
 
 // finalising takes the target's pods away when nothing reaches them any more.
 func finalising(s Snapshot) Decision {
-	if s.serin().Revision == "" && !s.Pruned {
-		e := s.edit()
-		e.serin.Revision, e.serin.Promoted, e.serin.Configs = s.pinned(), s.promoted(), s.Workload.Configs
-		return e.stamp(release.StampSince, release.StampDrain).done(nil)
+	if s.foreign() {
+		e := s.edit().adopt().stamp(release.StampSince, release.StampDrain)
+		return e.tell(release.Event{
+			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.workload(), s.Status.Phase),
+		}).done(nil)
 	}
 	effects := standing(s)
 	gates := release.Look(s, primaryPromoted)
@@ -109,7 +131,7 @@ func finalising(s Snapshot) Decision {
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
-	case s.Plan.Routed && s.live() > 0:
+	case s.readable() && (s.live() > 0 || s.Route.Mirrored):
 		return s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain).done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)
@@ -125,18 +147,26 @@ func (e *edit) succeed(intent string) *edit {
 	e.phase(flaggerv1.CanaryPhaseSucceeded)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
 	e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision
-	e.settle()
-	if len(e.s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 && !e.s.Pruned {
-		e.serin.Intent = intent
-		return e
+	e.settle().postRollout(intent)
+	if e.serin.Intent != "" {
+		return e // the last event comes after what the hooks said
 	}
 	return e.tell(completed(e.s, intent))
 }
 
+// postRollout remembers that the hooks of the end are to be asked. A pruned status cannot: see afterPruned.
+func (e *edit) postRollout(intent string) *edit {
+	if len(e.s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 && !e.s.Pruned {
+		e.serin.Intent = intent
+	}
+	return e
+}
+
 // settle forgets what only a moving release needs.
-func (e *edit) settle() {
+func (e *edit) settle() *edit {
 	e.serin.Window, e.serin.Since, e.serin.DrainUntil, e.serin.Asked, e.serin.Unreachable = nil, nil, nil, nil, nil
 	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason, e.serin.Approved = false, "", "", "", nil
+	return e
 }
 
 func completed(s Snapshot, intent string) release.Event {
@@ -160,26 +190,7 @@ func afterwards(s Snapshot) Decision {
 	if intent == intentFailed {
 		phase = flaggerv1.CanaryPhaseFailed
 	}
-	var gates release.Gates
-	for _, hook := range s.Plan.hooks(flaggerv1.PostRolloutHook) {
-		name := string(hook.Type) + "/" + hook.Name
-		p := s.hookProbe(hook, phase, s.run(), release0)
-		answer, ok := s.Answers.To(p)
-		if !ok {
-			gates = append(gates, release.Asks(name, p, "waiting for the answer of "+hook.Name))
-			break
-		}
-		g := release.Passes(name, "answered")
-		event := release.Event{Type: release.Normal, Message: fmt.Sprintf("Post-rollout check %s passed", hook.Name), Phase: string(phase)}
-		if answer.Outcome != release.Yes {
-			event.Type, event.Message = release.Warning, fmt.Sprintf("Post-rollout hook %s failed %s", hook.Name, answer.Text)
-		}
-		g.Events = []release.Event{event}
-		gates = append(gates, g)
-		if answer.Outcome != release.Yes {
-			break
-		}
-	}
+	gates := s.postGates(phase)
 	if gates.Verdict() != release.Pass && s.Workload.Target.Revision == s.pinned() {
 		return hold(s, gates, effects...)
 	}
@@ -194,18 +205,66 @@ func afterwards(s Snapshot) Decision {
 	return e.done(gates)
 }
 
-// skipping promotes without analysis: the primary first, then whatever traffic the canary has, its pods last.
-func skipping(s Snapshot) Decision {
-	effects := standing(s)
-	copied := s.Workload.Primary.ID == s.copyID()
-	if !copied {
-		e := s.edit().effect(effects...)
-		if s.Workload.Target.Revision != s.pinned() {
-			e.run() // what is to be promoted changed before it was
-			return e.stamp(release.StampSince).done(nil)
+// postGates ask the hooks of the end in order, up to the first that refuses.
+func (s Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
+	var gates release.Gates
+	for _, hook := range s.Plan.hooks(flaggerv1.PostRolloutHook) {
+		p := s.hookProbe(hook, string(phase), time.Time{})
+		answer, ok := s.Answers.To(p)
+		if !ok {
+			return append(gates, s.asksHook(p, hook, phase, "waiting for the answer of "+hook.Name))
 		}
-		return e.effect(CopyTemplate{Revision: s.pinned(), ID: s.copyID()}).stamp(release.StampSince).tell(s.copying()).done(nil)
+		g := release.Passes(hookGate(hook), "answered")
+		event := release.Event{Type: release.Normal, Message: fmt.Sprintf("Post-rollout check %s passed", hook.Name), Phase: string(phase)}
+		if answer.Outcome != release.Yes {
+			event.Type, event.Message = release.Warning, fmt.Sprintf("Post-rollout hook %s failed %s", hook.Name, answer.Text)
+		}
+		g.Events = []release.Event{event}
+		gates = append(gates, g)
+		if answer.Outcome != release.Yes {
+			break
+		}
 	}
+	return gates
+}
+
+// afterPruned asks those hooks where the status cannot remember that they are to be asked: for a while after the end.
+func (s Snapshot) afterPruned() release.Gates {
+	ended := s.Status.Phase == flaggerv1.CanaryPhaseSucceeded || s.Status.Phase == flaggerv1.CanaryPhaseFailed
+	if !s.Pruned || !ended || !s.Now.Before(s.Status.LastTransitionTime.Add(afterwardsAtMost)) {
+		return nil
+	}
+	gates := s.postGates(s.Status.Phase)
+	for i := range gates {
+		for j := range gates[i].Events {
+			gates[i].Events[j].Standing = true
+		}
+	}
+	return gates
+}
+
+// skipping promotes without analysis: the primary first, then whatever traffic the canary has, its pods last. What is
+// skipped is the analysis, not that the new revision must be able to run.
+func skipping(s Snapshot) Decision {
+	if !s.copied() {
+		if d, ok := changed(s); ok {
+			return d // what is to be promoted changed before it was
+		}
+		effects := standing(s, ScalerPaused{Paused: false})
+		if s.Workload.Target.Replicas == 0 {
+			effects = append(effects, UpFromZero{})
+		}
+		gates := release.Look(s, canaryReady)
+		if gates.Verdict() != release.Pass {
+			return notReady(s, gates, effects)
+		}
+		e := s.edit().effect(effects...).effect(CopyTemplate{Revision: s.pinned(), ID: s.copyID()}).stamp(release.StampSince)
+		if s.intent() == "" {
+			e.intend(intentSkip, "spec.skipAnalysis is true")
+		}
+		return e.tell(s.copying()).done(gates)
+	}
+	effects := standing(s)
 	effects = append(effects, ScalerExists{Update: true})
 	gates := release.Look(s, primaryPromoted)
 	switch first := gates.First(); {
@@ -213,7 +272,7 @@ func skipping(s Snapshot) Decision {
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
-	case s.exposed() && s.serin().DrainUntil == nil && (!s.Pruned || s.live() > 0):
+	case s.exposed() && !s.left() || s.leaks():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
 		e.forgetCookie()
 		return e.done(gates)
@@ -223,14 +282,13 @@ func skipping(s Snapshot) Decision {
 		return hold(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{}, ConfigsCollected{})
-	e.status.FailedChecks = 0
 	return e.succeed(intentSkipped).done(gates)
 }
 
 // promotionFailed leaves the canary serving: the primary has the new template and cannot run it, so there is nothing
 // to roll back to. The next revision repairs the primary.
 func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	message := s.primaryMessage()
+	message := s.withoutPods().primaryMessage()
 	e := s.edit().effect(effects...)
 	weight := 0
 	if s.Plan.Routed {
@@ -248,8 +306,8 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 	e.status.CanaryWeight = weight
 	e.settle()
 	e.serin.Promoted = nothing
-	if len(s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 && !s.Pruned {
-		e.serin.Intent = intentFailed
+	if s.Pruned {
+		e.status.LastPromotedSpec = "" // the same, in the words of the API
 	}
-	return e.done(gates)
+	return e.postRollout(intentFailed).done(gates)
 }

@@ -3,6 +3,8 @@ package canary
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"hash/fnv"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,18 +36,36 @@ const (
 	unreachableGrace = 60 * time.Second
 )
 
-// hookProbe asks a webhook for one attempt: a window, a revision, or a moment.
-func (s Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt string, since time.Time) release.Probe {
-	id := strings.Join([]string{"hook", string(hook.Type), hook.Name, string(phase), attempt}, "/")
-	return release.Probe{ID: id, Since: since, Question: HookQuestion{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), id)}}
+// hookProbe names the call of a webhook for one attempt of a run: a window, a revision, the first look. Its question is
+// added when it is asked. Two hooks of one type and name are told apart by their address, which is in no ID.
+func (s Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Probe {
+	address := fnv.New32a()
+	_, _ = address.Write([]byte(hook.URL)) // never fails
+	return release.Probe{
+		ID:    hookGate(hook) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt,
+		Since: since,
+	}
 }
 
-// metricProbe asks for one check of the open window, once the window is over.
+// asksHook is a gate that waits for the answer of a webhook. A gate that is polled asks with a key of its own each time,
+// else a receiver that remembers keys would repeat its first answer for ever.
+func (s Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
+	moment := ""
+	if !p.Since.IsZero() {
+		moment = p.Since.UTC().Format(time.RFC3339Nano)
+	}
+	p.Question = HookQuestion{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), p.ID, moment)}
+	return release.Asks(hookGate(hook), p, message)
+}
+
+// hookGate is the name of the gate of a webhook.
+func hookGate(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
+
+// metricProbe names one check of the open window, which is asked when the window is over. Its question is added then.
 func (s Snapshot) metricProbe(check Check) release.Probe {
 	return release.Probe{
-		ID:       strings.Join([]string{"metric", check.Metric.Name, string(check.Source), s.run(), s.attempt()}, "/"),
-		Since:    s.windowEnd(),
-		Question: MetricQuestion{Check: check},
+		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + check.Metric.Name + "/" + string(check.Source) + "/" + s.run() + "/" + s.attempt(),
+		Since: s.windowEnd(),
 	}
 }
 
@@ -71,13 +91,16 @@ func identity(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// run names the attempt. Where the additive status is pruned it comes from the fields of the API.
-func (s Snapshot) run() string {
-	if run := s.serin().Run; run != "" {
-		return run
+// Run names the attempt that a status is about, as commands of people name it. Where the additive status is pruned the
+// name comes from the fields of the API.
+func Run(uid string, status flaggerv1.CanaryStatus) string {
+	if status.Serin != nil && status.Serin.Run != "" {
+		return status.Serin.Run
 	}
-	return runOf(s.UID, s.Status)
+	return runOf(uid, status)
 }
+
+func (s Snapshot) run() string { return Run(s.UID, s.Status) }
 
 func runOf(uid string, status flaggerv1.CanaryStatus) string {
 	began := ""

@@ -7,23 +7,51 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
+// intent is what was decided and is being carried out. A pruned status has no room for it; what it stands for is seen in
+// what the API's own fields say. See rollback for the intent to roll back.
+func (s Snapshot) intent() string {
+	if !s.Pruned {
+		return s.serin().Intent
+	}
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+		if s.Workload.Same && !s.copied() && s.Workload.Target.Revision == s.pinned() {
+			return intentCancel // what was taken up is what the primary runs
+		}
+	case flaggerv1.CanaryPhasePromoting:
+		if s.Status.FailedChecks >= s.Plan.Threshold {
+			return intentRollback
+		}
+	default: // at rest nothing is carried out
+	}
+	return ""
+}
+
+// rollback records that the release is going to be taken back, and why.
+func (e *edit) rollback(why string) *edit {
+	if e.s.Pruned {
+		e.status.FailedChecks = max(e.status.FailedChecks, e.s.Plan.Threshold) // the one intent that such a status can hold
+	}
+	return e.intend(intentRollback, why)
+}
+
 // takeBack returns to the revision that was promoted before: its template first, where a promotion had begun, then the
 // traffic, then the pods. Traffic never goes to a primary without a pod while the canary has one.
 func takeBack(s Snapshot) Decision {
 	effects := standing(s)
-	if s.Status.Phase == flaggerv1.CanaryPhasePromoting {
+	if s.restoring() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	}
-	var gates release.Gates
-	if s.exposed() || s.Status.Phase == flaggerv1.CanaryPhasePromoting {
-		gates = release.Look(s, primaryServes)
-		if gates.Verdict() != release.Pass {
-			return hold(s, gates, effects...)
-		}
+	gates := release.Look(s, primaryServes)
+	if gates.Verdict() != release.Pass {
+		return hold(s, gates, effects...)
 	}
-	told := s.serin().DrainUntil != nil || s.Pruned && s.live() == 0 && !s.Route.Mirrored && s.Status.CanaryWeight > 0
-	if s.exposed() && !told {
-		e := s.edit().effect(effects...).tell(s.threshold()...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
+	told := s.left()
+	if s.exposed() && !told || s.leaks() {
+		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
+		if !told {
+			e.tell(s.threshold()...)
+		}
 		e.forgetCookie()
 		return e.done(gates)
 	}
@@ -35,7 +63,7 @@ func takeBack(s Snapshot) Decision {
 	if !told {
 		e.tell(s.threshold()...)
 	}
-	if s.serin().Intent == intentCancel {
+	if s.intent() == intentCancel {
 		e.phase(flaggerv1.CanaryPhaseSucceeded)
 		e.zero()
 		e.settle()
@@ -45,24 +73,40 @@ func takeBack(s Snapshot) Decision {
 	return e.fail(s.serin().Reason).done(gates)
 }
 
+// restoring is true when the primary has, or had, the template that is being taken back.
+func (s Snapshot) restoring() bool {
+	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.copied() || s.Workload.Primary.ID == s.restoreID()
+}
+
+// left is true when the traffic was taken off the canary, and the drain began.
+func (s Snapshot) left() bool {
+	return s.serin().DrainUntil != nil || s.Pruned && s.live() == 0 && !s.Route.Mirrored && s.Status.CanaryWeight > 0
+}
+
+// leaks is true when the traffic was taken off the canary and somebody has put it back.
+func (s Snapshot) leaks() bool {
+	return s.left() && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+}
+
 // primaryServes holds the traffic where it is while the primary could not answer a single request, and the canary can.
 func primaryServes(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
-	if s.Status.Phase == flaggerv1.CanaryPhasePromoting && primary.ID != s.restoreID() {
+	restoring := s.restoring()
+	switch {
+	case restoring && primary.ID != s.restoreID():
 		return release.WaitsFor("primary-restored", release.ByCluster, s.Plan.primary()+" gets back the template it had before")
-	}
-	if s.Status.Phase == flaggerv1.CanaryPhasePromoting && !primary.Ready && target.Available > 0 {
+	case restoring && !primary.Ready && target.serves():
 		return release.WaitsFor("primary-restored", release.ByCluster, s.primaryMessage())
-	}
-	if !primary.serves() && target.Available > 0 && primary.Replicas > 0 {
+	case s.exposed() && !s.primaryCarries() && target.serves():
 		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
+	default:
+		return release.Passes("primary-serves", fmt.Sprintf("%d pods available", primary.Available))
 	}
-	return release.Passes("primary-serves", fmt.Sprintf("%d pods available", primary.Available))
 }
 
 // threshold is told when failed checks, and nothing else, take the release back.
 func (s Snapshot) threshold() []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" {
+	if s.Status.FailedChecks < s.Plan.Threshold || s.intent() != "" {
 		return nil
 	}
 	return []release.Event{{
@@ -74,25 +118,24 @@ func (s Snapshot) threshold() []release.Event {
 // fail ends a release that was taken back. Every way into Failed sends exactly one error alert that names the cause:
 // threshold and deadline sent theirs with the rollback, what people asked for is told here.
 func (e *edit) fail(why string) *edit {
-	byDeadline := e.s.Status.Phase != flaggerv1.CanaryPhaseWaiting && e.s.serin().Intent == intentRollback && !e.s.byPerson()
-	byThreshold := e.s.serin().Intent == "" && e.s.Status.FailedChecks >= e.s.Plan.Threshold
-	waiting := e.s.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	s := e.s
+	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	byDeadline := !waiting && s.serin().Intent == intentRollback && !s.byPerson()
+	byThreshold := !waiting && s.serin().Intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
 	e.phase(flaggerv1.CanaryPhaseFailed)
 	e.zero()
 	if waiting {
 		e.applied()
+		e.status.CanaryWeight = s.live() // no traffic was moved
 	}
 	e.settle()
 	event := release.Event{
-		Type: release.Warning, Message: "Canary failed! Scaling down " + e.s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseFailed),
+		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseFailed),
 	}
 	if !byDeadline && !byThreshold {
 		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
 	}
-	if len(e.s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 && !e.s.Pruned {
-		e.serin.Intent = intentFailed
-	}
-	return e.tell(event)
+	return e.tell(event).postRollout(intentFailed)
 }
 
 // byPerson is true when a hook or a command, not the state of the canary, asked for the rollback.

@@ -98,12 +98,15 @@ func (s Snapshot) serin() flaggerv1.SerinStatus {
 	return *s.Status.Serin
 }
 
+// readable is true when the route says what it is.
+func (s Snapshot) readable() bool { return s.Plan.Routed && s.Route.Found && s.Route.Problem == "" }
+
 // live is the weight that the canary has now: the router's where there is one.
 func (s Snapshot) live() int {
 	switch {
 	case !s.Plan.Routed:
 		return 0
-	case s.Route.Found && s.Route.Problem == "":
+	case s.readable():
 		return s.Route.Canary
 	default:
 		return s.Status.CanaryWeight
@@ -113,4 +116,21 @@ func (s Snapshot) live() int {
 // exposed is true when the canary has, or may still have, requests of users.
 func (s Snapshot) exposed() bool {
 	return s.Plan.Routed && (s.live() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
+}
+
+// orphaned is true when the primary runs nothing that was ever promoted, because a promotion failed: the target serves
+// until the next revision repairs the primary.
+func (s Snapshot) orphaned() bool {
+	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
+}
+
+// primaryCarries is true when the primary may get traffic. After a promotion that failed what it has left of pods is
+// not enough: it must be ready.
+func (s Snapshot) primaryCarries() bool {
+	return s.Workload.Primary.serves() && (s.Workload.Primary.Ready || !s.orphaned())
+}
+
+// copied is true when the primary has the template of this run: the promotion was decided and begun.
+func (s Snapshot) copied() bool {
+	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.copyID()
 }

@@ -35,7 +35,14 @@ type edit struct {
 	effects []release.Effect
 }
 
+// edit begins a status in which nothing is blocked any more.
 func (s Snapshot) edit() *edit {
+	e := s.copy()
+	e.drop(flaggerv1.ConditionBlocked)
+	return e
+}
+
+func (s Snapshot) copy() *edit {
 	e := &edit{s: s, status: *s.Status.DeepCopy()}
 	if e.status.Serin == nil {
 		e.status.Serin = &flaggerv1.SerinStatus{}
@@ -141,8 +148,17 @@ func (e *edit) tell(events ...release.Event) *edit {
 	return e
 }
 
+// effect adds effects. A route that is set need not also stand: it would be written twice, once with the old weights.
 func (e *edit) effect(effects ...release.Effect) *edit {
-	e.effects = append(e.effects, effects...)
+	for _, effect := range effects {
+		if is, ok := effect.(RouteIs); ok && is.Provider == "" {
+			e.effects = slices.DeleteFunc(slices.Clone(e.effects), func(effect release.Effect) bool {
+				_, stands := effect.(RouteStands)
+				return stands
+			})
+		}
+		e.effects = append(e.effects, effect)
+	}
 	return e
 }
 
@@ -163,8 +179,11 @@ func (e *edit) done(gates release.Gates) Decision {
 
 // Stamp fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.
 func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at time.Time) {
-	if len(stamps) == 0 || status.Serin == nil {
+	if len(stamps) == 0 {
 		return
+	}
+	if status.Serin == nil {
+		status.Serin = &flaggerv1.SerinStatus{}
 	}
 	moment := metav1.NewMicroTime(at)
 	for _, stamp := range stamps {

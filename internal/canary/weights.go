@@ -7,7 +7,7 @@ func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
 	if n := len(analysis.StepWeights); n > 0 {
 		return min(analysis.StepWeights[n-1], 100)
 	}
-	if analysis.MaxWeight != 0 {
+	if analysis.MaxWeight > 0 {
 		return analysis.MaxWeight
 	}
 	return 100
@@ -25,27 +25,4 @@ func (p Plan) next(current int) int {
 		}
 	}
 	return max(p.Max, current)
-}
-
-// count is the number of windows of a release without failures.
-func (p Plan) count() int {
-	switch p.Strategy {
-	case ABTesting:
-		return p.Iterations
-	case BlueGreen:
-		return p.Iterations + 1
-	default:
-		n := 0
-		for weight := 0; weight < p.Max && n < 101; n++ {
-			next := p.next(weight)
-			if next <= weight {
-				break
-			}
-			weight = next
-		}
-		if p.Mirror {
-			n++
-		}
-		return n
-	}
 }

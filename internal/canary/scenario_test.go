@@ -1,0 +1,550 @@
+package canary_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// TestScenarios plays the stories of testdata/scenarios. A file is one story with a sentence on top; -rewrite writes what
+// happened into it, and the difference is to be read as a change of behaviour.
+//
+//	canary key=value…   a Canary whose target runs v1, and, without from=nothing, its initialisation
+//	edit key=value…     changes its spec
+//	given key=value…    changes the world: target=v2, config=c2, canary-ready=1/2, primary-ready=0/2, after=60s, route=50, …
+//	answers name=value  answers questions of that name from now on; silent: no longer; all: every name
+//	answer name=value   answers the question of that name that is out
+//	restart             loses what only the process knew
+//	status              shows the status in full
+//
+// After each command passes run until nothing moves. Printed are decisions: gates that pass in one line, effects only
+// when they are news, then what people are told.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		story := &story{}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return story.run(t, d)
+		})
+	})
+}
+
+// story is a world and what was told of it so far.
+type story struct {
+	world *world
+	out   strings.Builder
+	last  string
+	told  map[string]bool
+	wake  time.Time
+}
+
+func (s *story) run(t *testing.T, d *datadriven.TestData) string {
+	s.out.Reset()
+	switch d.Cmd {
+	case "canary":
+		s.world, s.last, s.told, s.wake = newWorld(), "", map[string]bool{}, time.Time{}
+		for _, arg := range d.CmdArgs {
+			s.setting(t, d, arg)
+		}
+		if !slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "from" }) {
+			s.initialised(t, d)
+		}
+	case "edit":
+		s.world.generation++
+		for _, arg := range d.CmdArgs {
+			s.setting(t, d, arg)
+		}
+	case "given":
+		for _, arg := range d.CmdArgs {
+			if arg.Key != "after" {
+				s.given(t, d, arg)
+				continue
+			}
+			s.later(t, d, duration(t, d, arg))
+			return s.text()
+		}
+	case "answers":
+		for _, arg := range d.CmdArgs {
+			s.world.standing[arg.Key] = value(arg)
+			if value(arg) == "silent" {
+				delete(s.world.standing, arg.Key)
+			}
+		}
+		s.world.answered()
+	case "answer":
+		for _, arg := range d.CmdArgs {
+			if len(s.world.out) == 0 || name(s.world.out[0]) != arg.Key {
+				d.Fatalf(t, "%s is not what is asked: %v", arg.Key, s.world.out)
+			}
+			s.world.answer(value(arg))
+		}
+	case "restart":
+		s.world.restart()
+		s.told = map[string]bool{}
+		s.last = ""
+	case "status":
+		return s.status()
+	default:
+		d.Fatalf(t, "unknown command %s", d.Cmd)
+	}
+	s.settle(t, d)
+	return s.text()
+}
+
+func (s *story) text() string {
+	if s.out.Len() == 0 {
+		return "nothing moves\n"
+	}
+	return s.out.String()
+}
+
+// initialised plays the initialisation without a word.
+func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
+	instant := s.world.instant
+	s.world.instant = true
+	for range 10 {
+		s.settle(t, d)
+		s.world.now = s.world.now.Add(10 * time.Second)
+	}
+	s.world.now, s.world.instant, s.world.answers = midnight, instant, release.Answers{}
+	if s.world.status.Phase != flaggerv1.CanaryPhaseInitialized {
+		d.Fatalf(t, "not initialised:\n%s", s.out.String())
+	}
+	s.world.status.LastTransitionTime.Time = midnight
+	for i := range s.world.status.Conditions {
+		s.world.status.Conditions[i].LastUpdateTime.Time, s.world.status.Conditions[i].LastTransitionTime.Time = midnight, midnight
+	}
+	s.told, s.last, s.wake = map[string]bool{}, "", time.Time{}
+	s.out.Reset()
+}
+
+// later lets time pass: nothing looks at the Canary but at the moments that its decisions name.
+func (s *story) later(t *testing.T, d *datadriven.TestData, by time.Duration) {
+	until := s.world.now.Add(by)
+	for range 500 {
+		if s.wake.IsZero() || s.wake.After(until) {
+			s.world.now = until
+			return
+		}
+		s.world.now = release.Later(s.world.now, s.wake)
+		s.settle(t, d)
+	}
+	d.Fatalf(t, "woken 500 times in %s:\n%s", by, s.out.String())
+}
+
+func (s *story) settle(t *testing.T, d *datadriven.TestData) {
+	if !s.world.settle(60, s.show) {
+		d.Fatalf(t, "does not come to rest:\n%s", s.out.String())
+	}
+}
+
+// show prints what a pass brought.
+func (s *story) show(p pass) {
+	var b strings.Builder
+	s.showGates(&b, p.Gates)
+	if !p.wrote && len(p.Probes) == 0 && !p.Wake.IsZero() {
+		fmt.Fprintf(&b, "  wake in %s\n", p.Wake.Sub(s.world.now))
+	}
+	s.wake = p.Wake
+	if p.wrote {
+		s.wake = time.Time{} // the write itself brings the Canary back
+	}
+	head := s.head()
+	seen := head + b.String()
+	var news strings.Builder
+	for _, effect := range p.news {
+		fmt.Fprintf(&news, "  %s\n", effect)
+	}
+	switch {
+	case p.refused != nil:
+		fmt.Fprintf(&news, "  REFUSED %v\n", p.refused)
+	case p.crashed:
+		news.WriteString("  CRASH before the status was written\n")
+	default:
+		s.showEvents(&news, p.Events)
+	}
+	if s.world.gone {
+		news.WriteString("  the Canary is gone\n")
+	}
+	if seen == s.last && news.Len() == 0 {
+		return
+	}
+	s.last = seen
+	s.out.WriteString(seen + news.String())
+}
+
+func (s *story) head() string {
+	status := s.world.status
+	phase := string(status.Phase)
+	if phase == "" {
+		phase = "new"
+	}
+	out := fmt.Sprintf("%s weight=%d iterations=%d failed=%d", phase, status.CanaryWeight, status.Iterations, status.FailedChecks)
+	for _, c := range status.Conditions {
+		if c.Type == flaggerv1.ConditionBlocked {
+			out += fmt.Sprintf("\n  blocked %s: %s", c.Reason, c.Message)
+		}
+	}
+	return out + "\n"
+}
+
+func (s *story) showGates(b *strings.Builder, gates release.Gates) {
+	var passed, held []string
+	for _, g := range gates {
+		switch {
+		case g.Verdict == release.Pass && g.Message == "": // nothing was looked at
+		case g.Verdict == release.Pass && strings.HasPrefix(g.Message, "lifted"):
+			passed = append(passed, g.Name+" ("+g.Message+")")
+		case g.Verdict == release.Pass:
+			passed = append(passed, g.Name)
+		case g.Message == "asked when the gates before it pass":
+			held = append(held, g.Name)
+		}
+	}
+	if len(passed) > 0 {
+		fmt.Fprintf(b, "  pass %s\n", strings.Join(passed, ", "))
+	}
+	for _, g := range gates {
+		if g.Verdict == release.Pass || g.Message == "asked when the gates before it pass" {
+			continue
+		}
+		fmt.Fprintf(b, "  %s %s (%s): %s\n", g.Verdict, g.Name, g.Opener, g.Message)
+	}
+	if len(held) > 0 {
+		fmt.Fprintf(b, "  later %s\n", strings.Join(held, ", "))
+	}
+}
+
+// showEvents prints what people are told; what holds is told when it begins.
+func (s *story) showEvents(b *strings.Builder, events []release.Event) {
+	holds := map[string]bool{}
+	for _, event := range events {
+		if event.Standing {
+			holds[event.Message] = true
+			if s.told[event.Message] {
+				continue
+			}
+		}
+		kind := "event"
+		if event.Type == release.Warning {
+			kind = "warning"
+		}
+		fmt.Fprintf(b, "  %s %s\n", kind, event.Message)
+		if event.Alert != nil {
+			fmt.Fprintf(b, "    alert %s: %s\n", event.Alert.Severity, event.Alert.Message)
+		}
+	}
+	s.told = holds
+}
+
+func (s *story) status() string {
+	w := s.world
+	var b strings.Builder
+	b.WriteString(s.head())
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %s %s\n", name, value)
+		}
+	}
+	line("applied", w.status.LastAppliedSpec)
+	line("promoted", w.status.LastPromotedSpec)
+	line("cookie", w.status.SessionAffinityCookie)
+	line("primary-cookie", w.status.PrimarySessionAffinityCookie)
+	line("previous-cookie", w.status.PreviousSessionAffinityCookie)
+	for _, c := range w.status.Conditions {
+		line("condition", fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	if w.status.Serin != nil {
+		line("serin", fmt.Sprintf("revision=%s promoted=%s", w.status.Serin.Revision, w.status.Serin.Promoted))
+	}
+	line("target", workloadText(w.target))
+	line("primary", workloadText(w.primary))
+	if route := w.route(); route != nil {
+		line("route", release.Route{Canary: route.Canary, Mirror: release.Mirror{On: route.Mirrored}}.String())
+	}
+	return b.String()
+}
+
+func workloadText(p pods) string {
+	if !p.found {
+		return "gone"
+	}
+	return fmt.Sprintf("%s %d/%d", p.revision(), p.available, p.replicas)
+}
+
+// setting changes the spec, or what the world is made of.
+func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+	w := s.world
+	if w.spec.Analysis == nil {
+		w.spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "1m", Threshold: 1}
+		w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	}
+	a := w.spec.Analysis
+	switch arg.Key {
+	case "from": // nothing: the initialisation is part of the story
+	case "step":
+		a.StepWeight = number(t, d, arg)
+	case "steps":
+		a.StepWeights = nil
+		for _, v := range arg.Vals {
+			n, err := strconv.Atoi(v)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			a.StepWeights = append(a.StepWeights, n)
+		}
+	case "max":
+		a.MaxWeight = number(t, d, arg)
+	case "promotion-step":
+		a.StepWeightPromotion = number(t, d, arg)
+	case "mirror":
+		a.Mirror = value(arg) != "no"
+	case "iterations":
+		a.Iterations = number(t, d, arg)
+	case "match":
+		a.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
+	case "threshold":
+		a.Threshold = number(t, d, arg)
+	case "interval":
+		a.Interval = value(arg)
+	case "floor":
+		w.settings.MinInterval = duration(t, d, arg)
+	case "deadline":
+		seconds := int32(duration(t, d, arg) / time.Second)
+		w.spec.ProgressDeadlineSeconds = &seconds
+	case "provider":
+		w.spec.Provider = value(arg)
+	case "kind":
+		w.spec.TargetRef.Kind = value(arg)
+	case "drain":
+		w.settings.Drain = duration(t, d, arg)
+	case "skip":
+		w.spec.SkipAnalysis = value(arg) != "no"
+	case "suspend":
+		w.spec.Suspend = value(arg) != "no"
+	case "revert":
+		w.spec.RevertOnDeletion = value(arg) != "no"
+	case "cookie":
+		a.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: value(arg)}
+	case "primary-cookie":
+		a.SessionAffinity.PrimaryCookieName = value(arg)
+	case "hooks":
+		a.Webhooks = hooks(arg.Vals)
+	case "checks":
+		a.Metrics = checks(t, d, arg.Vals)
+	case "pods":
+		w.instant = value(arg) == "instant"
+	case "replicas":
+		w.target.scale(int32(number(t, d, arg)), true)
+	case "pruned":
+		w.pruned = value(arg) != "no"
+		if w.pruned {
+			w.status.Serin = nil
+		}
+	default:
+		d.Fatalf(t, "unknown setting %s", arg.Key)
+	}
+}
+
+// hooks reads type:name or type:name:muted.
+func hooks(vals []string) []flaggerv1.CanaryWebhook {
+	var out []flaggerv1.CanaryWebhook
+	for _, v := range vals {
+		parts := strings.Split(v, ":")
+		if len(parts) < 2 {
+			continue
+		}
+		out = append(out, flaggerv1.CanaryWebhook{
+			Type: flaggerv1.HookType(parts[0]), Name: parts[1], URL: "http://hooks/" + parts[1], MuteAlert: len(parts) > 2 && parts[2] == "muted",
+		})
+	}
+	return out
+}
+
+// checks reads success-rate:99, duration:500, NAME:5 (a template) and NAME:5:inline; a second number is the range in
+// minutes.
+func checks(t *testing.T, d *datadriven.TestData, vals []string) []flaggerv1.CanaryMetric {
+	var out []flaggerv1.CanaryMetric
+	for _, v := range vals {
+		parts := strings.Split(v, ":")
+		if len(parts) < 2 {
+			continue
+		}
+		bound, err := strconv.ParseFloat(parts[1], 64)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		m := flaggerv1.CanaryMetric{Name: parts[0]}
+		switch {
+		case m.Name == canary.SuccessRate:
+			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Min: &bound}
+		case m.Name == canary.Duration:
+			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Max: &bound}
+		default:
+			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Max: &bound}
+			if len(parts) > 2 && parts[2] == "inline" {
+				m.Query = "sum(errors)"
+			} else {
+				m.TemplateRef = &flaggerv1.CrossNamespaceObjectReference{Name: parts[0]}
+			}
+		}
+		if n := len(parts) - 1; n > 1 && strings.HasSuffix(parts[n], "m") {
+			m.Interval = parts[n]
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// given changes the world.
+func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+	w := s.world
+	switch arg.Key {
+	case "target":
+		if value(arg) == "gone" {
+			w.target, w.targetProblem = pods{}, "deployment cart.shop get query error: not found"
+			return
+		}
+		w.targetProblem = ""
+		w.target.found = true
+		w.target.roll(content{value(arg), w.target.config}, "", w.instant)
+	case "config":
+		w.target.roll(content{w.target.template, value(arg)}, "", w.instant)
+	case "canary-ready":
+		ready(t, d, arg, &w.target)
+	case "primary-ready":
+		ready(t, d, arg, &w.primary)
+	case "canary-exceeded":
+		w.target.exceeded = true
+	case "primary-exceeded":
+		w.primary.exceeded = true
+	case "canary-problem":
+		w.target.problem = value(arg)
+	case "primary":
+		w.history = append(w.history, w.primary.content)
+		w.primary = pods{}
+	case "primary-content":
+		w.history = append(w.history, w.primary.content)
+		w.primary.roll(content{template: value(arg)}, "another", false)
+	case "route":
+		s.givenRoute(t, d, value(arg))
+	case "router":
+		w.route().Confirmation, w.route().Reason = canary.Confirmation(value(arg)), ""
+		if value(arg) == "no" {
+			w.route().Reason = "VirtualService cart.shop is not accepted yet"
+		}
+	case "clock":
+		w.now = w.now.Add(duration(t, d, arg))
+	case "pods":
+		w.instant = value(arg) == "instant"
+	case "delete":
+		w.deleting = true
+	case "obstacle":
+		w.obstacle = strings.Join(arg.Vals, ",")
+	case "missing":
+		w.missing = nil
+		if value(arg) != "nothing" {
+			w.missing = []string{"Metric template " + value(arg) + ".shop error: not found"}
+		}
+	case "command":
+		w.command = value(arg) + "@" + canary.Run("uid", w.status)
+	case "crash":
+		w.crash = number(t, d, arg)
+	case "newest":
+		w.newest = w.now.Add(duration(t, d, arg))
+	case "peer":
+		s.peer(t, d, arg.Vals)
+	default:
+		d.Fatalf(t, "unknown fact %s", arg.Key)
+	}
+}
+
+func (s *story) givenRoute(t *testing.T, d *datadriven.TestData, to string) {
+	w := s.world
+	w.routeError = ""
+	switch to {
+	case "gone":
+		delete(w.routes, w.plan().Provider)
+	case "unreadable":
+		w.routeError = "VirtualService cart.shop cannot be read"
+	case "readable":
+	case "mirror":
+		w.route().Canary, w.route().Mirrored = 0, true
+	default:
+		n, err := strconv.Atoi(to)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		w.route().Canary, w.route().Mirrored = n, false
+	}
+}
+
+// peer makes the status one that Flagger left: phase, then key=value for weight, iterations, failed, applied, promoted.
+func (s *story) peer(t *testing.T, d *datadriven.TestData, vals []string) {
+	w := s.world
+	old := w.status
+	w.status = flaggerv1.CanaryStatus{
+		Phase: flaggerv1.CanaryPhase(vals[0]), LastAppliedSpec: old.LastAppliedSpec, LastPromotedSpec: old.LastPromotedSpec,
+		LastTransitionTime: old.LastTransitionTime, Conditions: old.Conditions, TrackedConfigs: map[string]string{},
+	}
+	w.status.LastTransitionTime.Time = w.now
+	for _, v := range vals[1:] {
+		key, val, _ := strings.Cut(v, ":")
+		n, _ := strconv.Atoi(val)
+		switch key {
+		case "weight":
+			w.status.CanaryWeight = n
+		case "iterations":
+			w.status.Iterations = n
+		case "failed":
+			w.status.FailedChecks = n
+		case "applied":
+			w.status.LastAppliedSpec = val
+		case "promoted":
+			w.status.LastPromotedSpec = val
+		default:
+			d.Fatalf(t, "unknown field %s of a peer's status", key)
+		}
+	}
+}
+
+func ready(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg, p *pods) {
+	available, replicas, ok := strings.Cut(value(arg), "/")
+	a, err := strconv.Atoi(available)
+	r, err2 := strconv.Atoi(replicas)
+	if !ok || err != nil || err2 != nil {
+		d.Fatalf(t, "%s is not available/replicas", value(arg))
+	}
+	p.replicas, p.total, p.available, p.exceeded, p.problem = int32(r), int32(r), int32(a), false, ""
+}
+
+func value(arg datadriven.CmdArg) string {
+	if len(arg.Vals) == 0 {
+		return ""
+	}
+	return strings.Join(arg.Vals, ",")
+}
+
+func number(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) int {
+	n, err := strconv.Atoi(value(arg))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return n
+}
+
+func duration(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) time.Duration {
+	by, err := time.ParseDuration(value(arg))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return by
+}

@@ -1,0 +1,405 @@
+package canary_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// world is a cluster with one Canary in it, just true enough to see what its decisions lead to. Its shell does what the
+// real one does: effects in order up to the first that fails, then the status, then questions.
+type world struct {
+	spec     flaggerv1.CanarySpec
+	settings canary.Settings
+	now      time.Time
+
+	generation          int64
+	status              flaggerv1.CanaryStatus
+	deleting, finalizer bool
+	gone                bool // the Canary itself
+	obstacle, command   string
+	missing             []string
+	pruned              bool
+
+	target, primary pods
+	targetProblem   string
+	newest          time.Time // the target's newest ReplicaSet
+	history         []content // what the primary ran before
+	instant         bool      // pods are there as soon as they are asked for
+
+	routes     map[string]*canary.Route // by provider
+	routeError string
+
+	standing map[string]string // answers that are given as soon as they are asked for, by name
+	answers  release.Answers
+	out      []release.Probe // what the last decision wants to know
+
+	crash int // effects after which the next pass that would write dies; negative: never
+}
+
+// content is what a workload runs.
+type content struct{ template, config string }
+
+func (c content) revision() string {
+	if c.config == "" {
+		return c.template
+	}
+	return c.template + "+" + c.config
+}
+
+func (c content) configs() map[string]string {
+	if c.config == "" {
+		return nil
+	}
+	return map[string]string{"configmap/app": c.config}
+}
+
+// pods are a workload.
+type pods struct {
+	content
+	id                         string
+	found                      bool
+	replicas, total, available int32
+	exceeded                   bool
+	problem                    string
+	paused                     bool
+}
+
+func (p pods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
+
+func (p pods) copy(name string) canary.Copy {
+	c := canary.Copy{
+		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
+		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem,
+	}
+	switch {
+	case p.exceeded:
+		c.Message = fmt.Sprintf("deployment %q exceeded its progress deadline", name)
+	case !c.Ready:
+		c.Message = fmt.Sprintf("waiting for rollout to finish: %d of %d (readyThreshold 100%%) updated replicas are available", p.available, p.replicas)
+	}
+	return c
+}
+
+// scale asks for that many pods.
+func (p *pods) scale(replicas int32, instant bool) {
+	p.replicas, p.total, p.exceeded, p.problem = replicas, replicas, false, ""
+	p.available = min(p.available, replicas)
+	if instant {
+		p.available = replicas
+	}
+}
+
+// roll replaces the pods by ones that run something else.
+func (p *pods) roll(to content, id string, instant bool) {
+	p.content, p.id, p.available = to, id, 0
+	p.scale(p.replicas, instant)
+}
+
+// midnight is when every story begins.
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newWorld() *world {
+	return &world{
+		settings: canary.Settings{Provider: "istio", Drain: 5 * time.Second, Features: everything},
+		now:      midnight, generation: 1,
+		target:   pods{content: content{template: "v1"}, found: true, replicas: 1, total: 1, available: 1},
+		routes:   map[string]*canary.Route{},
+		standing: map[string]string{"sources": "yes"},
+		answers:  release.Answers{},
+		crash:    -1,
+	}
+}
+
+// everything is a router that can do all there is, except where its name says otherwise.
+func everything(provider string) canary.Features {
+	f := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
+	switch provider {
+	case canary.ProviderKubernetes, "nothing":
+		return canary.Features{Known: true}
+	case "unheard-of":
+		return canary.Features{}
+	default:
+		return f
+	}
+}
+
+func (w *world) object() *flaggerv1.Canary {
+	c := &flaggerv1.Canary{Spec: w.spec, Status: w.status}
+	c.Name, c.Namespace, c.Generation = "cart", "shop", w.generation
+	return c
+}
+
+func (w *world) plan() canary.Plan { return canary.NewPlan(w.object(), w.settings) }
+
+func (w *world) route() *canary.Route { return w.routes[w.plan().Provider] }
+
+func (w *world) snapshot() canary.Snapshot {
+	s := canary.Snapshot{
+		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
+		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Missing: w.missing, Command: w.command,
+		Workload: canary.Workload{
+			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
+			Same:    w.primary.found && w.target.content == w.primary.content,
+			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestReplicaSet: w.newest,
+		},
+		Answers: maps.Clone(w.answers), Pruned: w.pruned,
+	}
+	switch route := w.route(); {
+	case w.routeError != "":
+		s.Route.Problem = w.routeError
+	case route != nil:
+		s.Route = *route
+	}
+	return s
+}
+
+// pass is one pass of the shell: what was decided, which effects were news, whether the status was written.
+type pass struct {
+	canary.Decision
+	news    []release.Effect
+	wrote   bool
+	crashed bool
+	refused error
+}
+
+func (w *world) step() pass {
+	s := w.snapshot()
+	p := pass{Decision: canary.Next(s)}
+	written := *p.Status.DeepCopy()
+	canary.Stamp(&written, s.Plan, p.Stamp, w.now)
+	if w.pruned {
+		written.Serin = nil
+	}
+	written = stored(written)
+	p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
+	for _, effect := range p.Effects {
+		if p.wrote && w.crash == len(p.news) {
+			break
+		}
+		changed, err := w.apply(effect)
+		if err != nil {
+			p.refused = err
+			return p
+		}
+		if changed {
+			p.news = append(p.news, effect)
+		}
+	}
+	if p.wrote && w.crash >= 0 {
+		w.crash, p.crashed = -1, true
+		w.restart()
+		return p
+	}
+	w.status = written
+	w.ask(p.Probes)
+	return p
+}
+
+// stored is a status as the API server gives it back.
+func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
+	data, err := json.Marshal(status)
+	if err != nil {
+		panic(err)
+	}
+	var out flaggerv1.CanaryStatus
+	if err := json.Unmarshal(data, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// restart loses what only the process knew.
+func (w *world) restart() { w.answers, w.out = release.Answers{}, nil }
+
+// ask takes the questions of a decision; one of a release is out at a time.
+func (w *world) ask(probes []release.Probe) {
+	w.out = nil
+	for _, probe := range probes {
+		if _, known := w.answers.To(probe); !known {
+			w.out = append(w.out, probe)
+		}
+	}
+}
+
+// answered gives the standing answer to the question that is out, and says whether there was one.
+func (w *world) answered() bool {
+	if len(w.out) == 0 {
+		return false
+	}
+	value, ok := w.standing[name(w.out[0])]
+	if !ok {
+		value, ok = w.standing["all"]
+	}
+	if ok {
+		w.answer(value)
+	}
+	return ok
+}
+
+// answer gives an answer to the question that is out.
+func (w *world) answer(value string) {
+	probe := w.out[0]
+	w.out = w.out[1:]
+	a := answerTo(probe, value)
+	a.ID, a.Began, a.Ended = probe.ID, w.now, w.now
+	w.answers[probe.ID] = a
+}
+
+// name of a question, as stories call it.
+func name(probe release.Probe) string {
+	switch q := probe.Question.(type) {
+	case canary.HookQuestion:
+		return q.Hook.Name
+	case canary.MetricQuestion:
+		return q.Check.Metric.Name
+	default:
+		return "sources"
+	}
+}
+
+// answerTo reads an answer: good, bad, yes, no, no:text, 99.5, no-data, broken:text, unreachable:text.
+func answerTo(probe release.Probe, value string) release.Answer {
+	outcome, text, _ := strings.Cut(value, ":")
+	if number, err := strconv.ParseFloat(value, 64); err == nil {
+		return release.Answer{Outcome: release.Measured, Value: number}
+	}
+	metric, measured := probe.Question.(canary.MetricQuestion)
+	switch {
+	case (value == "good" || value == "bad") && measured:
+		number := 0.0
+		if (metric.Check.Canonical == canary.SuccessRate) == (value == "good") {
+			number = 100000
+		}
+		if metric.Check.Canonical == canary.SuccessRate {
+			number = min(number, 100)
+		}
+		return release.Answer{Outcome: release.Measured, Value: number}
+	case value == "good" || value == "bad":
+		hook, _ := probe.Question.(canary.HookQuestion)
+		if (hook.Hook.Type == flaggerv1.RollbackHook) == (value == "bad") {
+			return release.Answer{Outcome: release.Yes}
+		}
+		return release.Answer{Outcome: release.No}
+	default:
+		return release.Answer{Outcome: release.Outcome(outcome), Text: text}
+	}
+}
+
+// settle runs passes until nothing moves; at most so many.
+func (w *world) settle(limit int, see func(pass)) bool {
+	for range limit {
+		p := w.step()
+		see(p)
+		if w.gone || !p.wrote && !p.crashed && len(p.news) == 0 && !w.answered() {
+			return true
+		}
+	}
+	return false
+}
+
+// apply makes an effect true and says whether it was not so before.
+func (w *world) apply(effect release.Effect) (changed bool, err error) {
+	plan := w.plan()
+	switch e := effect.(type) {
+	case canary.HasFinalizer:
+		changed = w.finalizer != e.Held
+		w.finalizer = e.Held
+		w.gone = w.deleting && !e.Held
+	case canary.PrimaryExists:
+		switch {
+		case !w.primary.found:
+			w.primary = pods{found: true, replicas: max(w.target.replicas, 1)}
+			w.primary.roll(w.target.content, e.ID, w.instant)
+			return true, nil
+		case e.Follow && w.primary.content != w.target.content:
+			w.primary.roll(w.target.content, e.ID, w.instant)
+			return true, nil
+		}
+	case canary.PrimaryRecalled:
+		if w.primary.found {
+			return false, nil
+		}
+		if len(w.history) == 0 {
+			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
+		}
+		w.primary = pods{found: true, replicas: 1}
+		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
+		return true, nil
+	case canary.RouteStands:
+		if plan.Routed && w.route() == nil && w.routeError == "" {
+			w.routes[plan.Provider] = &canary.Route{Found: true, Canary: e.Canary, Mirrored: e.Mirror, Confirmation: canary.CannotTell}
+			return true, nil
+		}
+	case canary.RouteIs:
+		return w.setRoute(plan, e)
+	case canary.UpFromZero:
+		replicas := int32(1)
+		if e.Like {
+			replicas = max(w.primary.replicas, 1)
+		}
+		if w.target.found && (w.target.replicas == 0 || e.Like && w.target.replicas < replicas) {
+			w.target.scale(replicas, w.instant)
+			return true, nil
+		}
+	case canary.DownToZero:
+		changed = !w.target.found || w.target.replicas > 0 || w.target.total > 0
+		w.target.scale(0, w.instant)
+	case canary.ScalerPaused:
+		changed = w.target.paused != e.Paused
+		w.target.paused = e.Paused
+	case canary.CopyTemplate:
+		switch {
+		case w.primary.id == e.ID:
+			return false, nil
+		case w.target.revision() != e.Revision:
+			return false, fmt.Errorf("target has revision %s, not the analysed %s", w.target.revision(), e.Revision)
+		}
+		w.history = append(w.history, w.primary.content)
+		w.primary.roll(w.target.content, e.ID, w.instant)
+		return true, nil
+	case canary.RestoreTemplate:
+		if w.primary.id == e.ID {
+			return false, nil
+		}
+		if len(w.history) == 0 {
+			return false, fmt.Errorf("no ReplicaSet of cart-primary is left from before the promotion")
+		}
+		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
+		return true, nil
+	case canary.ServicesExist, canary.ScalerExists, canary.ConfigsCollected, canary.GivenBack:
+		// The world has neither Services nor autoscalers nor copies.
+	default:
+		return false, fmt.Errorf("the world does not know %T", effect)
+	}
+	return changed, nil
+}
+
+func (w *world) setRoute(plan canary.Plan, e canary.RouteIs) (bool, error) {
+	provider := plan.Provider
+	if e.Provider != "" {
+		provider = e.Provider
+	}
+	if provider == canary.ProviderKubernetes {
+		return false, nil
+	}
+	if w.routeError != "" {
+		return false, fmt.Errorf("%s", w.routeError)
+	}
+	before := w.routes[provider]
+	after := canary.Route{Found: true, Canary: e.Canary, Mirrored: e.Mirror, Confirmation: canary.CannotTell}
+	if before != nil {
+		after.Confirmation, after.Reason = before.Confirmation, before.Reason
+	}
+	w.routes[provider] = &after
+	return before == nil || *before != after, nil
+}
