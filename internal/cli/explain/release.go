@@ -171,3 +171,39 @@ func (r *Release) Person() *Gate {
 
 // FullName names the Canary as events do.
 func (r *Release) FullName() string { return r.Name + "." + r.Namespace }
+
+// Controller is what was found out about whether somebody acts on releases at all.
+type Controller struct {
+	// State says how sure that is.
+	State ControllerState `json:"state"`
+	// Message names the signs, or says what was looked for in vain, in a sentence without a full stop.
+	Message string `json:"message"`
+}
+
+// ControllerState says whether a controller runs.
+type ControllerState string
+
+// The states of a controller.
+const (
+	// Running: it holds its lease, or its pods are ready.
+	Running ControllerState = "running"
+	// Active: it wrote a status a moment ago, from wherever it runs.
+	Active ControllerState = "active"
+	// NotFound: none of these signs is there. One that runs outside of the cluster, without a lease, leaves no sign while
+	// it has nothing to do.
+	NotFound ControllerState = "not-found"
+	// Unknown: the signs may not be read.
+	Unknown ControllerState = "unknown"
+)
+
+// Note is what a person must know of the controller before all else; empty when it runs.
+func (c Controller) Note() string {
+	switch c.State {
+	case NotFound:
+		return "No running controller was found (" + c.Message + "). What is said here is what one would do."
+	case Unknown:
+		return "Whether a controller runs is not known (" + c.Message + ")."
+	default:
+		return ""
+	}
+}

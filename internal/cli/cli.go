@@ -1,0 +1,206 @@
+// Package cli has the commands that a person types: get, watch, why, crds, version.
+//
+// They look at a cluster with the rights of that person and change nothing. The package must not know how a release
+// decides or how a screen is drawn: cluster reads, explain says what it means, view draws.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/config/crd"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/view"
+)
+
+// Commands are all commands of this package, to be added to a root. Their errors carry their exit code; see ExitCode.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand()}
+}
+
+// Run executes a root command that silences its errors, and gives the exit code. What went wrong is told on stderr.
+func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "serin: "+err.Error())
+	}
+	return ExitCode(err)
+}
+
+// connector makes a session of what the person said about the cluster, and names the namespace of their context.
+type connector func(flags *genericclioptions.ConfigFlags, controllerFlags string) (session *cluster.Session, namespace string, err error)
+
+func connect(flags *genericclioptions.ConfigFlags, controllerFlags string) (*cluster.Session, string, error) {
+	loader := flags.ToRawKubeConfigLoader()
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, "", exit(configCode(err), fmt.Errorf("read the kubeconfig: %w", err))
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, "", exit(configCode(err), fmt.Errorf("read the kubeconfig: %w", err))
+	}
+	session, err := cluster.Connect(config, clock.RealClock{})
+	if err != nil {
+		return nil, "", err
+	}
+	if controllerFlags != "" {
+		session.ControllerFlags = strings.Fields(controllerFlags)
+	}
+	return session, namespace, nil
+}
+
+// configCode tells a wrong flag from a cluster that nobody named.
+func configCode(err error) int {
+	if clientcmd.IsEmptyConfig(err) {
+		return ExitUnreachable
+	}
+	return ExitUsage
+}
+
+// common are the flags that all commands about releases have.
+type common struct {
+	config          *genericclioptions.ConfigFlags
+	connect         connector
+	allNamespaces   bool
+	selector        string
+	controllerFlags string
+}
+
+func (c *common) register(cmd *cobra.Command, many bool) {
+	c.config = genericclioptions.NewConfigFlags(true)
+	c.config.CacheDir = nil // nothing is cached between two commands
+	c.config.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
+		"the flags that the controller runs with, such as '-mesh-provider=istio'; needed only where its Deployment cannot be read")
+	if many {
+		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases of all namespaces")
+		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "labels that a Canary must have, such as team=shop")
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(ExitUsage, err) })
+}
+
+// open connects, and says what is asked for.
+func (c *common) open(args []string) (*cluster.Session, cluster.Selection, error) {
+	var sel cluster.Selection
+	for _, arg := range args {
+		name, err := nameOf(arg)
+		if err != nil {
+			return nil, sel, exit(ExitUsage, err)
+		}
+		sel.Names = append(sel.Names, name)
+	}
+	if len(sel.Names) > 0 && c.allNamespaces {
+		return nil, sel, exit(ExitUsage, errors.New("a name belongs to one namespace: give --namespace instead of --all-namespaces"))
+	}
+	if len(sel.Names) > 0 && c.selector != "" {
+		return nil, sel, exit(ExitUsage, errors.New("give names or --selector, not both"))
+	}
+	if c.selector != "" {
+		var err error
+		if sel.Labels, err = labels.Parse(c.selector); err != nil {
+			return nil, sel, exit(ExitUsage, fmt.Errorf("read --selector: %w", err))
+		}
+	}
+	session, namespace, err := c.connect(c.config, c.controllerFlags)
+	if err != nil {
+		return nil, sel, err
+	}
+	if !c.allNamespaces {
+		sel.Namespace = namespace
+	}
+	return session, sel, nil
+}
+
+// nameOf reads NAME or canary/NAME.
+func nameOf(arg string) (string, error) {
+	kind, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		kind, name = "canary", arg
+	}
+	if !slices.Contains([]string{"canary", "canaries", "canary.flagger.app", "canaries.flagger.app"}, strings.ToLower(kind)) {
+		return "", fmt.Errorf("%q is of kind %s: this version of Serin releases canaries: write canary/NAME, or NAME alone", arg, kind)
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q names no release: write canary/NAME, or NAME alone", arg)
+	}
+	return name, nil
+}
+
+// exactly wraps a check of arguments, so that its error has the code of wrong usage.
+func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return exit(ExitUsage, fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
+		}
+		return nil
+	}
+}
+
+// screenOf is the terminal behind a stream, and its width; not ok where it is a file or a pipe.
+func screenOf(stream any) (file *os.File, columns int, ok bool) {
+	file, isFile := stream.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil, 0, false
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || columns <= 0 {
+		columns = 80
+	}
+	return file, columns, true
+}
+
+// paintFor says whether a stream shows colours: a terminal does, unless the person does not want them.
+func paintFor(stream any) view.Paint {
+	_, _, terminal := screenOf(stream)
+	return view.Paint{Colours: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func crdsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "crds", Short: "Print the definitions of the resources", Args: checked(cobra.NoArgs),
+		Long:    "Prints the definitions of the resources that Serin serves, as YAML.",
+		Example: "  serin crds | kubectl apply --server-side -f -",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := crd.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print what this program was built from", Args: checked(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version, revision, toolchain := "unknown", "unknown", "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				version, toolchain = info.Main.Version, info.GoVersion
+				for _, setting := range info.Settings {
+					if setting.Key == "vcs.revision" {
+						revision = setting.Value
+					}
+				}
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Serin version %s revision %s built with %s\n", version, revision, toolchain)
+			return err
+		},
+	}
+}

@@ -1,0 +1,283 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// atOnce is how many releases are looked at side by side.
+const atOnce = 8
+
+// Look is one look at the selected releases, sorted by namespace and name. Errors: ErrNotFound for a name that does not
+// exist, ErrUnreachable.
+func (s *Session) Look(ctx context.Context, sel Selection) ([]explain.Seen, explain.Controller, error) {
+	canaries, err := s.canaries(ctx, sel)
+	if err != nil {
+		return nil, explain.Controller{}, err
+	}
+	found, flags := s.findController(ctx, canaries)
+	told, unread := s.events(ctx, sel)
+	seen := make([]explain.Seen, len(canaries))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range canaries {
+		group.Go(func() error {
+			one, err := s.see(ctx, &canaries[i], flags)
+			if err != nil {
+				return err
+			}
+			one.Events = told[client.ObjectKeyFromObject(&canaries[i])]
+			one.Unread = append(one.Unread, unread...)
+			seen[i] = one
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, explain.Controller{}, err
+	}
+	return seen, found, nil
+}
+
+// see looks at everything around one Canary. What the person may not read is assumed to be as the status says, and
+// listed.
+func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags) (explain.Seen, error) {
+	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
+	settings, options := flags.of(object)
+	asked := object.DeepCopy()
+	asked.ManagedFields = nil
+	out := explain.Seen{Object: object}
+	now := s.Clock.Now()
+	for {
+		observer := controller.Observer{
+			Client: reading, Deployments: &workload.Deployments{Client: reading, Reader: reading, Options: options},
+			Routers: s.Routers, Applier: &traffic.Applier{Client: reading}, Settings: settings,
+		}
+		snapshot, err := observer.Snapshot(ctx, asked, now)
+		denied := reading.kinds()
+		switch {
+		case err == nil:
+			out.Snapshot = snapshot
+		case !forbidden(err):
+			return explain.Seen{}, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err)
+		case options.ConfigTracking && (denied["ConfigMap"] || denied["Secret"]):
+			options.ConfigTracking = false
+			continue
+		case asked.Spec.AutoscalerRef != nil && denied["HorizontalPodAutoscaler"]:
+			asked.Spec.AutoscalerRef = nil
+			continue
+		default:
+			settings.Features = s.features(object)
+			out.Snapshot = fromStatus(object, settings, now)
+			out.WorkloadAssumed, out.RouteAssumed = true, true
+		}
+		break
+	}
+	snapshot := &out.Snapshot
+	snapshot.Pruned = object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero()
+	denied := reading.kinds()
+	if !out.WorkloadAssumed && (denied["ConfigMap"] || denied["Secret"]) {
+		sameConfiguration(snapshot)
+	}
+	if snapshot.Plan.Routed && !out.RouteAssumed && s.routeDenied(object, snapshot.Plan.Provider, denied) {
+		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
+		out.RouteAssumed = true
+	}
+	out.Unread = reading.sentences()
+	return out, nil
+}
+
+// features are what the router of a plan declares, which needs no cluster.
+func (s *Session) features(object *flaggerv1.Canary) func(string) canary.Features {
+	return func(provider string) canary.Features {
+		if provider == canary.ProviderKubernetes {
+			return canary.Features{Known: true}
+		}
+		renderer, ok := s.Routers.For(provider)
+		if !ok {
+			return canary.Features{}
+		}
+		f := renderer.Features(traffic.TargetOf(object, provider, ""))
+		return canary.Features{
+			Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
+		}
+	}
+}
+
+// routes are the objects that carry the traffic of a Canary.
+func (s *Session) routes(object *flaggerv1.Canary, provider string) []traffic.Ref {
+	renderer, ok := s.Routers.For(provider)
+	if !ok || provider == canary.ProviderKubernetes {
+		return nil
+	}
+	return renderer.Refs(traffic.TargetOf(object, provider, ""))
+}
+
+func (s *Session) routeDenied(object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
+	return slices.ContainsFunc(s.routes(object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
+}
+
+// fromStatus is the snapshot of a world as the status implies it.
+func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Time) canary.Snapshot {
+	status := object.Status
+	s := canary.Snapshot{
+		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: canary.NewPlan(object, settings), Status: *status.DeepCopy(),
+		Deleting: object.DeletionTimestamp != nil,
+		Route:    canary.Route{Found: true, Canary: status.CanaryWeight, Confirmation: canary.CannotTell},
+	}
+	standing := canary.Copy{Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true}
+	s.Workload = canary.Workload{Target: standing, Primary: standing, PeerConfigs: status.TrackedConfigs}
+	s.Workload.Target.PeerHash = status.LastAppliedSpec
+	s.Workload.Target.Revision = takenUp(status)
+	if own := status.Serin; own != nil {
+		s.Workload.Configs = own.Configs
+	}
+	return s
+}
+
+// takenUp is the revision that the status says the target has.
+func takenUp(status flaggerv1.CanaryStatus) string {
+	if own := status.Serin; own != nil && own.Revision != "" {
+		return own.Revision
+	}
+	return "of " + status.LastAppliedSpec
+}
+
+// sameConfiguration takes configuration that could not be read for the one that was taken up: a command that sees less
+// must not see a new revision for that.
+func sameConfiguration(s *canary.Snapshot) {
+	w := &s.Workload
+	w.PeerConfigs = s.Status.TrackedConfigs
+	if own := s.Status.Serin; own != nil {
+		w.Configs = own.Configs
+	}
+	if w.Target.PeerHash == s.Status.LastAppliedSpec && w.Target.PeerHash != "" {
+		w.Target.Revision = takenUp(s.Status)
+	}
+	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing {
+		w.Same = true
+	}
+}
+
+// events are what people were told about the selected Canaries, oldest first. They explain; nothing depends on them.
+func (s *Session) events(ctx context.Context, sel Selection) (map[types.NamespacedName][]explain.Event, []string) {
+	var list corev1.EventList
+	if err := s.Client.List(ctx, &list, eventOptions(sel)...); err != nil {
+		return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
+	}
+	out := map[types.NamespacedName][]explain.Event{}
+	for i := range list.Items {
+		key := types.NamespacedName{Namespace: list.Items[i].InvolvedObject.Namespace, Name: list.Items[i].InvolvedObject.Name}
+		out[key] = append(out[key], eventOf(&list.Items[i]))
+	}
+	for _, events := range out {
+		oldestFirst(events)
+	}
+	return out, nil
+}
+
+func eventOptions(sel Selection) []client.ListOption {
+	about := client.MatchingFields{"involvedObject.kind": flaggerv1.CanaryKind}
+	if len(sel.Names) == 1 {
+		about["involvedObject.name"] = sel.Names[0]
+	}
+	return []client.ListOption{client.InNamespace(sel.Namespace), about}
+}
+
+func eventOf(e *corev1.Event) explain.Event {
+	at := e.LastTimestamp.Time
+	if e.Series != nil && e.Series.LastObservedTime.After(at) {
+		at = e.Series.LastObservedTime.Time
+	}
+	at = release.Later(release.Later(at, e.EventTime.Time), e.FirstTimestamp.Time)
+	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
+}
+
+func oldestFirst(events []explain.Event) {
+	slices.SortStableFunc(events, func(a, b explain.Event) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Message, b.Message))
+	})
+}
+
+// lenient remembers what may not be read, and does without it where a release can be explained without.
+type lenient struct {
+	client.WithWatch
+	denied map[string]string // by kind, in which namespace
+}
+
+func (l *lenient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := l.WithWatch.Get(ctx, key, obj, opts...)
+	if !forbidden(err) {
+		return err
+	}
+	kind := l.deny(obj, key.Namespace)
+	if kind == flaggerv1.MetricTemplateKind {
+		return nil // whether it is there is the controller's business
+	}
+	return err
+}
+
+func (l *lenient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := l.WithWatch.List(ctx, list, opts...)
+	if !forbidden(err) {
+		return err
+	}
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	l.deny(list, options.Namespace)
+	return nil // rivals and histories of ReplicaSets: without them the status is believed
+}
+
+type typed interface{ GetObjectKind() schema.ObjectKind }
+
+func (l *lenient) deny(obj typed, namespace string) string {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if kind == "" {
+		kind = fmt.Sprintf("%T", obj)
+		kind = kind[strings.LastIndex(kind, ".")+1:]
+	}
+	kind = strings.TrimSuffix(kind, "List")
+	l.denied[kind] = namespace
+	return kind
+}
+
+func (l *lenient) kinds() map[string]bool {
+	out := map[string]bool{}
+	for kind := range l.denied {
+		out[kind] = true
+	}
+	return out
+}
+
+func (l *lenient) sentences() []string {
+	var out []string
+	for kind, namespace := range l.denied {
+		out = append(out, fmt.Sprintf("%s%s may not be read.", plural(kind), inNamespace(namespace)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func plural(kind string) string {
+	if kind == flaggerv1.CanaryKind {
+		return "Canaries"
+	}
+	return kind + "s"
+}

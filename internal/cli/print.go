@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// List is the document of get -o json and -o yaml. Fields are added to it, never renamed or removed.
+type List struct {
+	// Controller that acts on the releases.
+	Controller explain.Controller `json:"controller"`
+	// Releases sorted by namespace and name, or in the order in which they were named.
+	Releases []explain.Release `json:"releases"`
+}
+
+// Answer is the document of why -o json and -o yaml. Fields are added to it, never renamed or removed.
+type Answer struct {
+	// Controller that acts on the release.
+	Controller explain.Controller `json:"controller"`
+	// Sentences say why the release does not move, or what it does instead; one paragraph each.
+	Sentences []string `json:"sentences"`
+	// Release that was asked about.
+	Release explain.Release `json:"release"`
+}
+
+// Output formats.
+const (
+	formatTable = ""
+	formatWide  = "wide"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+	formatName  = "name"
+)
+
+// document prints a document as JSON or YAML.
+func document(w io.Writer, format string, doc any) error {
+	var text []byte
+	var err error
+	if format == formatJSON {
+		text, err = json.MarshalIndent(doc, "", "  ")
+		text = append(text, '\n')
+	} else {
+		text, err = yaml.Marshal(doc)
+	}
+	if err != nil {
+		return fmt.Errorf("print %T: %w", doc, err)
+	}
+	_, err = w.Write(text)
+	return err
+}
