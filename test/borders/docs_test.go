@@ -9,11 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 var (
@@ -143,6 +146,25 @@ func anchors(t *testing.T, page string) []string {
 		names = append(names, strings.ReplaceAll(name, " ", "-"))
 	}
 	return names
+}
+
+// TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
+func TestDocsShowWhatProvidersCanDo(t *testing.T) {
+	table := traffic.FeatureTable(operator.Routers())
+	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
+		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
+	}
+}
+
+func TestDocsListEveryFlagOfTheController(t *testing.T) {
+	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	(&operator.Flags{}).Register(set)
+	page := read(t, "docs/install.md")
+	set.VisitAll(func(flag *pflag.Flag) {
+		if !strings.Contains(page, "`-"+flag.Name+"`") {
+			t.Errorf("docs/install.md does not list the flag -%s: %s", flag.Name, flag.Usage)
+		}
+	})
 }
 
 func TestMakeHelpListsEveryTarget(t *testing.T) {
