@@ -43,6 +43,8 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 		return r.Deployments.EnsureServices(ctx, c, e.Apex)
 	case canary.PrimaryExists:
 		return r.Deployments.EnsurePrimary(ctx, c, e.ID, e.Follow)
+	case canary.PrimaryRecalled:
+		return r.Deployments.RecreatePrimary(ctx, c, e.ID)
 	case canary.ScalerExists:
 		return r.Deployments.EnsureScaler(ctx, c, e.Update)
 	case canary.ScalerPaused:

@@ -93,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.writeStatus(ctx, key, s, &decision, gates); err != nil {
 		return later(ctx, err)
 	}
-	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, decision)
+	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
 	r.Prober.Ask(asking, decision.Probes)
 

@@ -47,12 +47,12 @@ type Reporter struct {
 	NoCrossNamespace bool
 }
 
-// Report tells the events of a decision whose status was written.
-func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, d canary.Decision) {
+// Report tells the events of a decision whose status was written. before is the phase in which it was made.
+func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.Plan, before flaggerv1.CanaryPhase, d canary.Decision) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 	for _, event := range r.Standing.News(key, d.Events) {
 		if event.Phase == "" {
-			event.Phase = string(c.Status.Phase)
+			event.Phase = string(before)
 		}
 		r.Recorder.Event(ctx, reference(c), event)
 		r.callEventHooks(key, c, event)
