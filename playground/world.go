@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,9 @@ const doorCount = 8
 // firstDoor is the descriptor of the first inherited listener; 0 to 2 are the standard ones.
 const firstDoor = 3
 
+// past is a deadline that ends an Accept under way.
+var past = time.Unix(1, 0)
+
 // World is where the program runs after Enter.
 type World struct {
 	mu    sync.Mutex
@@ -50,6 +54,7 @@ type World struct {
 //
 // Where the machine allows no namespaces it says so in one sentence and exits with 1.
 func Enter(prepare func(context.Context) error) *World {
+	ctx := context.Background() //nolint:forbidigo // Enter is the first half of main, where contexts come from
 	podroot.BecomePod()
 	if inside := os.Getenv(doorsVariable); inside != "" {
 		world, err := settle(inside)
@@ -62,9 +67,9 @@ func Enter(prepare func(context.Context) error) *World {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	if prepare != nil {
-		ctx, cancel := context.WithCancel(context.Background())
+		preparing, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
-		go func() { done <- prepare(ctx) }()
+		go func() { done <- prepare(preparing) }()
 		var err error
 		select {
 		case err = <-done:
@@ -78,7 +83,7 @@ func Enter(prepare func(context.Context) error) *World {
 			exit(err)
 		}
 	}
-	code, err := runInside(signals)
+	code, err := runInside(ctx, signals)
 	if err != nil {
 		exit(refused(err))
 	}
@@ -103,7 +108,7 @@ func refused(err error) error {
 }
 
 // runInside is the outer half: it starts the inner program and waits for its end.
-func runInside(signals <-chan os.Signal) (int, error) {
+func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 	// The kernel ends the child when the thread that made it ends (Pdeathsig), so this goroutine keeps its thread.
 	runtime.LockOSThread()
 	self, err := os.Executable()
@@ -112,7 +117,7 @@ func runInside(signals <-chan os.Signal) (int, error) {
 	}
 	var files []*os.File
 	for range doorCount {
-		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", "127.0.0.1:0")
 		if err != nil {
 			return 0, fmt.Errorf("listen on 127.0.0.1: %w", err)
 		}
@@ -126,7 +131,7 @@ func runInside(signals <-chan os.Signal) (int, error) {
 	}
 
 	start := func(flags uintptr) (*exec.Cmd, error) {
-		command := exec.Command(self, os.Args[1:]...)
+		command := exec.CommandContext(ctx, self, os.Args[1:]...)
 		command.Env = append(os.Environ(), doorsVariable+"="+strconv.Itoa(doorCount))
 		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 		command.ExtraFiles = files
@@ -148,7 +153,7 @@ func runInside(signals <-chan os.Signal) (int, error) {
 
 	go func() {
 		for s := range signals {
-			command.Process.Signal(s) // a process that has just ended needs no signal
+			_ = command.Process.Signal(s) // a process that has just ended needs no signal
 		}
 	}()
 	err = command.Wait()
@@ -232,7 +237,7 @@ func (w *World) Expose(ctx context.Context, address string) (string, error) {
 	}
 	door := w.doors[0]
 	w.doors = w.doors[1:]
-	stop := context.AfterFunc(ctx, func() { door.SetDeadline(clockZero) })
+	stop := context.AfterFunc(ctx, func() { _ = door.SetDeadline(past) })
 	go func() {
 		defer stop()
 		for {
@@ -242,7 +247,7 @@ func (w *World) Expose(ctx context.Context, address string) (string, error) {
 			}
 			go pass(ctx, outside, address)
 		}
-		door.SetDeadline(noDeadline)
+		_ = door.SetDeadline(time.Time{}) // none; the door cannot be closed
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.doors = append(w.doors, door) // the next cluster of this process may use it
@@ -264,10 +269,11 @@ func pass(ctx context.Context, outside net.Conn, address string) {
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		io.Copy(outside, inside)
-		outside.(*net.TCPConn).CloseWrite()
+		// An error here is the end of one side, and the other is told just that.
+		_, _ = io.Copy(outside, inside)
+		_ = outside.(*net.TCPConn).CloseWrite()
 	}()
-	io.Copy(inside, outside)
-	inside.(*net.TCPConn).CloseWrite()
+	_, _ = io.Copy(inside, outside)
+	_ = inside.(*net.TCPConn).CloseWrite()
 	<-back
 }

@@ -152,6 +152,16 @@ func lock(folder string) (*os.File, error) {
 	return file, nil
 }
 
+// Running says whether a cluster runs in a folder, of this process or any other.
+func Running(folder string) bool {
+	file, err := lock(folder)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	file.Close()
+	return false
+}
+
 // errStopped is the cause of an end that was asked for.
 var errStopped = errors.New("the cluster was stopped")
 

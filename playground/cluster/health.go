@@ -24,7 +24,7 @@ func answers(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := new(http.Client).Do(request)
 	if err != nil {
 		return err
 	}

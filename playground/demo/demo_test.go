@@ -12,7 +12,9 @@ import (
 )
 
 func TestProgressOfARelease(t *testing.T) {
-	at := func(phase string, weight, failed int64) status { return status{phase: phase, weight: weight, failed: failed} }
+	at := func(phase string, weight, failed int64) status {
+		return status{phase: phase, weight: weight, failed: failed}
+	}
 	for _, c := range []struct {
 		name           string
 		seen           []status

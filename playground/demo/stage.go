@@ -4,7 +4,6 @@ package demo
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -98,7 +97,7 @@ func (v *Stage) copy() {
 		n, err := v.inner.Read(buffer)
 		if n > 0 {
 			v.mu.Lock()
-			v.Terminal.Write(buffer[:n])
+			_, _ = v.Terminal.Write(buffer[:n]) // a terminal that has gone shows nothing
 			v.stream.feed(buffer[:n])
 			v.mu.Unlock()
 		}
@@ -124,7 +123,7 @@ func (v *Stage) draw() {
 		fmt.Fprintf(&out, "\x1b[%d;1H\x1b[2K%s", v.rows-footer+1+i, string(letters))
 	}
 	out.WriteString("\x1b8")
-	io.WriteString(v.Terminal, out.String())
+	fmt.Fprint(v.Terminal, out.String())
 }
 
 // Act announces an act.
@@ -156,10 +155,10 @@ func (v *Stage) Result(act Act, r Result, err error) {
 
 // End gives the terminal back and leaves the results on it.
 func (v *Stage) End() {
-	v.View.Process.Kill()
+	_ = v.View.Process.Kill() // it may have ended by itself
 	signal.Stop(v.resized)
 	close(v.resized)
-	v.View.Wait()
+	_ = v.View.Wait() // how it ended is not of interest
 	v.inner.Close()
 	v.copying.Wait()
 	v.open = false

@@ -185,7 +185,7 @@ func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string
 	if hostname == "" {
 		hostname = w.pod.Name
 	}
-	command, err = podroot.Command(podroot.Spec{
+	command, err = podroot.Command(ctx, podroot.Spec{
 		Folder: root, Program: image.Program, Args: args, Env: env.list(), WorkDir: c.spec.WorkingDir, Hostname: hostname,
 		Files: map[string]string{
 			"/etc/resolv.conf": network.ResolvConf(w.pod.Namespace),

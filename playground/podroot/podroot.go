@@ -9,6 +9,7 @@
 package podroot
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -50,9 +51,9 @@ type Mount struct {
 	ReadOnly       bool
 }
 
-// Command returns the command that becomes the container. The caller chooses where its output goes and in which
+// Command returns the command that becomes the container; it is killed when ctx ends. The caller chooses where its output goes and in which
 // network it starts, and must start it in mount and host name namespaces of its own.
-func Command(spec Spec) (*exec.Cmd, error) {
+func Command(ctx context.Context, spec Spec) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the own program: %w", err)
@@ -61,7 +62,7 @@ func Command(spec Spec) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the container's specification: %w", err)
 	}
-	command := exec.Command(self)
+	command := exec.CommandContext(ctx, self)
 	command.Args = []string{name}
 	command.Env = []string{specVariable + "=" + string(text)}
 	return command, nil

@@ -87,7 +87,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
 	defer log.Close()
-	p := &Process{Spec: spec, command: exec.Command(spec.Argv[0], spec.Argv[1:]...), done: make(chan struct{})}
+	p := &Process{Spec: spec, command: exec.Command(spec.Argv[0], spec.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // it ends with the group, not with a call
 	p.command.Env = append(os.Environ(), spec.Env...)
 	p.command.Stdout, p.command.Stderr = log, log
 	// Ctrl-C in a terminal reaches the whole foreground group; who ends first is for the cluster to say.

@@ -76,7 +76,7 @@ func playDemo(ctx context.Context, options cluster.Options, serin string, keep, 
 	say(whereToLook(c))
 	err = demo.Play(ctx, demo.Options{
 		Cluster: c, Serin: serin, CRDs: filepath.Join(options.Builder.Repository(), "config", "crd"),
-		Viewer: viewer(os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
+		Viewer: viewer(ctx, os.Stdout, c, serin, asJSON), Clock: clock.RealClock{},
 	})
 	if ctx.Err() != nil {
 		return err
@@ -104,12 +104,12 @@ func whereToLook(c *cluster.Cluster) string {
 }
 
 // viewer chooses by what is asked for and where the output goes.
-func viewer(out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
+func viewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin string, asJSON bool) demo.Viewer {
 	switch {
 	case asJSON:
 		return demo.JSON{Out: io.Writer(out)}
 	case term.IsTerminal(int(out.Fd())):
-		view := exec.Command(serin, demo.WatchArgs()...)
+		view := exec.CommandContext(ctx, serin, demo.WatchArgs()...)
 		view.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
 		return &demo.Stage{Terminal: out, View: view}
 	default:

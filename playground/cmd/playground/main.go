@@ -172,11 +172,11 @@ func kubectlCommand() *cobra.Command {
 			}
 			env := os.Environ()
 			if os.Getenv("KUBECONFIG") == "" {
-				kubeconfig := filepath.Join(builder.Folder("cluster"), "kubeconfig")
-				if _, err := os.Stat(kubeconfig); err != nil {
+				folder := builder.Folder("cluster")
+				if !cluster.Running(folder) {
 					return errors.New("no cluster runs: start one with `playground up`, or set KUBECONFIG")
 				}
-				env = append(env, "KUBECONFIG="+kubeconfig)
+				env = append(env, "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
 			}
 			path, err := exec.LookPath(program)
 			if err != nil {
