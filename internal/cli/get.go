@@ -59,7 +59,7 @@ get ends with 0 whatever state the releases are in; 2, 5 and 6 as above.`,
 				Namespaces: c.allNamespaces, Wide: format == formatWide, Paint: paintFor(out),
 			}))
 			for _, unread := range unreadOf(list.Releases) {
-				_, _ = fmt.Fprintln(notes, unread+" What is said about it comes from the status.")
+				_, _ = fmt.Fprintln(notes, unread)
 			}
 			return err
 		},

@@ -39,14 +39,16 @@ const (
 
 // document prints a document as JSON or YAML.
 func document(w io.Writer, format string, doc any) error {
-	var text []byte
-	var err error
 	if format == formatJSON {
-		text, err = json.MarshalIndent(doc, "", "  ")
-		text = append(text, '\n')
-	} else {
-		text, err = yaml.Marshal(doc)
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false) // limits and queries are full of signs that only HTML minds
+		if err := encoder.Encode(doc); err != nil {
+			return fmt.Errorf("print %T: %w", doc, err)
+		}
+		return nil
 	}
+	text, err := yaml.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("print %T: %w", doc, err)
 	}

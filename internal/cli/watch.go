@@ -33,7 +33,7 @@ const (
 
 func watchCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
-	until, timeout, lines := "", time.Duration(0), false
+	until, timeout, asLines := "", time.Duration(0), false
 	cmd := &cobra.Command{
 		Use: "watch [NAME...]", Short: "Watch releases while they happen", Args: checked(cobra.ArbitraryArgs),
 		Long: `Shows releases live: phase, weights, the window with the time to the next step, checks with value, limit and verdict,
@@ -65,7 +65,7 @@ When --timeout is over, or the watch is left, before that: 3 if one waits for a 
 			}
 			w.session, w.sel = session, sel
 			in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-			if _, _, screen := screenOf(out); screen && !lines && os.Getenv("TERM") != "dumb" && isTerminal(in) {
+			if _, _, screen := screenOf(out); screen && !asLines && os.Getenv("TERM") != "dumb" && isTerminal(in) {
 				return w.live(cmd.Context(), in, out)
 			}
 			return w.plain(cmd.Context(), out)
@@ -74,7 +74,7 @@ When --timeout is over, or the watch is left, before that: 3 if one waits for a 
 	c.register(cmd, true)
 	cmd.Flags().StringVar(&until, "until", "", "end when the releases are promoted, failed, at rest, or done")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long --until waits, such as 30m; 0: for ever")
-	cmd.Flags().BoolVar(&lines, "plain", false, "print lines, also on a terminal")
+	cmd.Flags().BoolVar(&asLines, "plain", false, "print lines, also on a terminal")
 	return cmd
 }
 
@@ -169,6 +169,7 @@ func (w *watching) plain(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	states, ended := make(chan cluster.State), make(chan error, 1)
 	go func() {
+		defer close(ended)
 		ended <- w.session.Follow(ctx, w.sel, func(state cluster.State) bool {
 			select {
 			case states <- state:
@@ -180,6 +181,8 @@ func (w *watching) plain(ctx context.Context, out io.Writer) error {
 	}()
 	err := w.print(ctx, out, states, ended)
 	cancel()
+	for range ended { // until it is told that nobody listens any more
+	}
 	return err
 }
 
@@ -193,6 +196,9 @@ func (w *watching) print(ctx context.Context, out io.Writer, states <-chan clust
 		case <-ctx.Done():
 			return w.left(w.releases(w.session.Clock.Now()), "when it was left")
 		case err := <-ended:
+			if ctx.Err() != nil {
+				err = w.left(w.releases(w.session.Clock.Now()), "when it was left")
+			}
 			return err
 		case w.state = <-states:
 			w.known = true
@@ -296,7 +302,7 @@ func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error 
 	for i := range releases { // the screen is gone; what it said last stays
 		_, _ = fmt.Fprintln(out, view.Stamped(now, view.Line(&releases[i])))
 	}
-	if !m.over {
+	if !m.ended {
 		return w.left(releases, "when it was left")
 	}
 	return m.err
@@ -306,8 +312,9 @@ func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error 
 type model struct {
 	*watching
 	screen view.Screen
-	over   bool
-	err    error
+	// ended is true once the watch has what it waited for, or cannot go on; err is what it ends with.
+	ended bool
+	err   error
 }
 
 // ticked says that a second has passed.
@@ -333,12 +340,12 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case ticked:
 		next = tick()
 	case error:
-		m.over, m.err = true, msg
+		m.ended, m.err = true, msg
 		return m, tea.Quit
 	}
 	m.draw()
-	if over, err := m.watching.over(m.screen.Releases, m.screen.Now); over {
-		m.over, m.err = true, err
+	if over, err := m.over(m.screen.Releases, m.screen.Now); over {
+		m.ended, m.err = true, err
 		return m, tea.Quit
 	}
 	return m, next

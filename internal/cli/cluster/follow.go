@@ -111,6 +111,9 @@ func (f *follower) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case c := <-f.changes:
+			if c.denied && c.of == "Canaries" {
+				return explained("watch Canaries"+inNamespace(f.sel.Namespace), c.err)
+			}
 			if f.take(c) && f.synced && !f.tell() {
 				return nil
 			}

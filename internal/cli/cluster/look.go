@@ -179,7 +179,10 @@ func sameConfiguration(s *canary.Snapshot) {
 // events are what people were told about the selected Canaries, oldest first. They explain; nothing depends on them.
 func (s *Session) events(ctx context.Context, sel Selection) (map[types.NamespacedName][]explain.Event, []string) {
 	var list corev1.EventList
-	if err := s.Client.List(ctx, &list, eventOptions(sel)...); err != nil {
+	switch err := s.Client.List(ctx, &list, eventOptions(sel)...); {
+	case forbidden(err):
+		return nil, []string{"Events" + inNamespace(sel.Namespace) + " may not be read."}
+	case err != nil:
 		return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
 	}
 	out := map[types.NamespacedName][]explain.Event{}

@@ -12,8 +12,8 @@ import (
 // that begins with two blanks belongs to the sentence above it and is not wrapped, so that it can be copied.
 func Why(r Release, now time.Time) []string {
 	var out []string
-	for _, unread := range r.Unread {
-		out = append(out, unread+" What is said about it comes from the status.")
+	if len(r.Unread) > 0 {
+		out = append(out, strings.Join(r.Unread, " ")+" What is said about them is what the status says.")
 	}
 	switch r.State {
 	case AtRest:
@@ -28,14 +28,19 @@ func Why(r Release, now time.Time) []string {
 	return append(out, follows(r, now)...)
 }
 
+// brokenPrimary is what the status names as promoted where a promotion failed half-way.
+const brokenPrimary = "none"
+
 // resting is about a release that is over.
 func resting(r Release, now time.Time) []string {
 	out := []string{fmt.Sprintf("%s is at rest (%s%s): there is nothing to release.", r.FullName(), r.Phase, since(r.Since, now))}
 	primary := strings.TrimPrefix(r.Target, "Deployment/") + "-primary"
 	switch {
-	case r.Result == Failed && r.Weight > 0:
+	case r.Result == Failed && r.Promoted == brokenPrimary:
 		out = append(out, fmt.Sprintf("The last release failed while it was promoted: the canary has %d %% of the traffic, because %s cannot run the new revision. "+
 			"The next revision repairs it.", r.Weight, primary))
+	case r.Result == Failed && r.Weight > 0:
+		out = append(out, fmt.Sprintf("The last release failed, and the canary still has %d %% of the traffic.", r.Weight))
 	case r.Result == Failed:
 		out = append(out, fmt.Sprintf("The last release failed: %s serves the revision before it.", primary))
 	case r.Phase == string(flaggerv1.CanaryPhaseInitialized):

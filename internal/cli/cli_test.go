@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+)
+
+// TestCommands runs commands as a person types them. The command world makes a cluster with release cart in a state;
+// run types a line and shows what it prints and ends with, then and while these things happen: fault, change.
+func TestCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
+		var w *clitest.World
+		datadriven.RunTest(t, "testdata/commands", func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "world":
+				w = world(t, d)
+				return ""
+			case "run":
+				return typed(t, w, strings.Fields(d.Input), d)
+			default:
+				d.Fatalf(t, "unknown command")
+				return ""
+			}
+		})
+	})
+}
+
+func world(t *testing.T, d *datadriven.TestData) *clitest.World {
+	t.Helper()
+	state := ""
+	d.ScanArgs(t, "cart", &state)
+	manifests := clitest.Cart
+	if d.HasArg("controller") {
+		manifests += clitest.Controller
+	}
+	w := clitest.NewWorld(t, manifests)
+	c := w.Canary("cart")
+	w.Change(c, func() {
+		own := c.Status.Serin
+		own.Window.Start.Time = time.Now()
+		switch state {
+		case "moving":
+		case "succeeded":
+			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseSucceeded, 0, nil, nil
+		case "failed":
+			c.Status.Phase, c.Status.CanaryWeight, own.Window, own.Gates = flaggerv1.CanaryPhaseFailed, 0, nil, nil
+		case "returning":
+			c.Status.FailedChecks = 2
+		case "suspended":
+			c.Spec.Suspend = true
+		default:
+			d.Fatalf(t, "state %q is not known", state)
+		}
+	})
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "forbidden" {
+			w.Forbid(arg.Vals...)
+		}
+	}
+	if state == "succeeded" || state == "failed" {
+		w.Route(0)
+	}
+	time.Sleep(10 * time.Second) // in the bubble
+	return w
+}
+
+// typed runs a line and gives output, errors and exit code. After says what happens to the world ten seconds later.
+func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData) string {
+	t.Helper()
+	connect := func(*genericclioptions.ConfigFlags, string) (*cluster.Session, string, error) {
+		return w.Session, "shop", nil
+	}
+	if d.HasArg("away") {
+		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
+	}
+	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand())
+	var out, notes bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&notes)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	after := ""
+	d.MaybeScanArgs(t, "after", &after)
+	go func() {
+		if after == "" {
+			return
+		}
+		time.Sleep(10 * time.Second)
+		switch after {
+		case "succeeded", "failed":
+			w.Route(0)
+			c := w.Canary("cart")
+			w.Change(c, func() {
+				c.Status.Phase, c.Status.CanaryWeight, c.Status.Serin.Window = flaggerv1.CanaryPhaseSucceeded, 0, nil
+				if after == "failed" {
+					c.Status.Phase = flaggerv1.CanaryPhaseFailed
+				}
+			})
+		case "gone":
+			if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
+				t.Error(err)
+			}
+		case "interrupted":
+			cancel()
+		}
+	}()
+	code := Run(ctx, root, args, &notes)
+	synctest.Wait()
+	text := out.String()
+	for line := range strings.SplitSeq(strings.TrimSuffix(notes.String(), "\n"), "\n") {
+		if line != "" {
+			text += "! " + line + "\n"
+		}
+	}
+	return text + fmt.Sprintf("exit %d\n", code)
+}
+
+func TestExitCodesOfTheCommandLine(t *testing.T) {
+	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Commands()...)
+	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get rollout/x", "get a -A", "version x"} {
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
+		if got := Run(t.Context(), root, strings.Fields(line), &out); got != ExitUsage {
+			t.Errorf("serin %s: exit code %d, want %d: %s", line, got, ExitUsage, out.String())
+		}
+	}
+}
+
+func TestExitCodesAreFixedForEver(t *testing.T) {
+	for want, got := range []int{ExitDone, ExitFailed, ExitUsage, ExitPerson, ExitTimeout, ExitNotFound, ExitUnreachable, ExitCheck} {
+		if got != want {
+			t.Errorf("exit code %d is %d now", want, got)
+		}
+	}
+}
+
+func TestCrdsPrintsDefinitions(t *testing.T) {
+	cmd := crdsCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"canaries.flagger.app", "metrictemplates.flagger.app", "alertproviders.flagger.app"} {
+		if !strings.Contains(out.String(), "name: "+name) {
+			t.Errorf("the definition of %s is missing", name)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package clitest
+
+// Cart is Canary cart in namespace shop in the middle of a release by gatewayapi:v1, and what is around it. Its window
+// began at the beginning of the year 2000, where the clock of a synctest bubble begins.
+const Cart = `
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: cart, namespace: shop, uid: cart-uid, generation: 1, labels: {team: shop}}
+spec:
+  provider: gatewayapi:v1
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  service: {port: 8080, gatewayRefs: [{name: public}]}
+  analysis:
+    interval: 30s
+    threshold: 2
+    stepWeights: [20, 40, 60]
+    metrics:
+    - {name: request-success-rate, thresholdRange: {min: 99}, interval: 1m}
+status:
+  phase: Progressing
+  canaryWeight: 20
+  failedChecks: 0
+  iterations: 0
+  trackedConfigs: {}
+  lastAppliedSpec: filled in
+  lastPromotedSpec: older
+  lastTransitionTime: "1999-12-31T23:59:00Z"
+  conditions:
+  - {type: Promoted, status: Unknown, reason: Progressing, message: "New revision detected, progressing canary analysis."}
+  serin:
+    run: 1f2e
+    revision: now
+    promoted: s1-old
+    shape: canary/gatewayapi:v1/Deployment/cart
+    started: true
+    window: {start: "2000-01-01T00:00:00.000000Z"}
+    gates:
+    - {name: request-success-rate, verdict: pass, message: "100.00% is within the limit", value: 100.00%, limit: ">= 99%", query: "sum(rate(x[1m]))", since: "1999-12-31T23:59:30.000000Z"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart, namespace: shop, uid: target-uid, generation: 2}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec:
+      containers:
+      - name: cart
+        image: cart:v2
+        ports: [{containerPort: 8080}]
+        envFrom: [{secretRef: {name: keys}}]
+status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys, namespace: shop}
+data: {key: c2VjcmV0}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart-primary, namespace: shop, uid: primary-uid, generation: 1}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: cart-primary}}
+  template:
+    metadata: {labels: {app: cart-primary}}
+    spec: {containers: [{name: cart, image: "cart:v1", ports: [{containerPort: 8080}]}]}
+status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart, namespace: shop, generation: 1}
+spec:
+  parentRefs: [{name: public}]
+  rules:
+  - backendRefs: [{name: cart-primary, port: 8080, weight: 80}, {name: cart-canary, port: 8080, weight: 20}]
+---
+apiVersion: v1
+kind: Event
+metadata: {name: cart.1, namespace: shop}
+involvedObject: {apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, namespace: shop, uid: cart-uid}
+type: Normal
+reason: Synced
+message: Advance cart.shop canary weight 20
+firstTimestamp: "2000-01-01T00:00:00Z"
+lastTimestamp: "2000-01-01T00:00:00Z"
+count: 1`
+
+// Controller is a Deployment of Serin with a ready pod.
+const Controller = `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serin, namespace: serin-system, labels: {app.kubernetes.io/name: serin}}
+spec:
+  selector: {matchLabels: {app: serin}}
+  template:
+    metadata: {labels: {app: serin}}
+    spec:
+      containers:
+      - name: serin
+        image: registry.test:5000/mirror/serin:v1@sha256:00
+        args: [controller, -mesh-provider=gatewayapi:v1, "-min-analysis-interval", 1s, -a-flag-of-tomorrow=x]
+status: {readyReplicas: 1}`

@@ -1,0 +1,221 @@
+package clitest
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// World is a cluster without controllers.
+type World struct {
+	// Session is that of the person; Admin may do everything, and sees no failure.
+	Session *cluster.Session
+	Admin   client.WithWatch
+
+	t         testing.TB
+	mu        sync.Mutex
+	forbidden map[string]bool
+	failing   error
+	streams   []watch.Interface
+}
+
+// NewWorld makes a cluster of objects in YAML, one document each. The status of every Canary that names the revision
+// "now" gets the one that its target has.
+func NewWorld(t testing.TB, manifests string) *World {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gatewayv1.Install(scheme); err != nil { // the fake client gives metadata of kinds only that it knows
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
+		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
+	for document := range strings.SplitSeq(manifests, "\n---\n") {
+		builder = builder.WithObjects(object(t, scheme, document))
+	}
+	w := &World{t: t, Admin: builder.Build(), forbidden: map[string]bool{}}
+	w.Session = &cluster.Session{Clock: clock.RealClock{}, Routers: operator.Routers(), Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := w.refusal(scheme, obj, key.Name); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := w.refusal(scheme, list, ""); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			if err := w.refusal(scheme, list, ""); err != nil {
+				return nil, err
+			}
+			stream, err := c.Watch(ctx, list, opts...)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.streams = append(w.streams, stream)
+			return stream, err
+		},
+	})}
+	w.settle()
+	return w
+}
+
+func object(t testing.TB, scheme *runtime.Scheme, document string) client.Object {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+		t.Fatalf("read a manifest: %v", err)
+	}
+	if u.GetNamespace() == "" {
+		u.SetNamespace("shop")
+	}
+	typed, err := scheme.New(u.GroupVersionKind())
+	if err != nil {
+		return u // a kind of a provider
+	}
+	o, ok := typed.(client.Object)
+	if !ok {
+		t.Fatalf("%T is no object", typed)
+	}
+	text, err := yaml.Marshal(u.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, o); err != nil {
+		t.Fatalf("read a manifest: %v", err)
+	}
+	return o
+}
+
+// settle fills in the revisions.
+func (w *World) settle() {
+	w.t.Helper()
+	var list flaggerv1.CanaryList
+	if err := w.Admin.List(w.t.Context(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.Status.Serin == nil || c.Status.Serin.Revision != "now" {
+			continue
+		}
+		deployments := &workload.Deployments{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
+		observed, err := deployments.Observe(w.t.Context(), c)
+		if err != nil {
+			w.t.Fatalf("look at the target: %v", err)
+		}
+		w.Change(c, func() {
+			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.PeerHash
+		})
+	}
+}
+
+// Change changes an object of the cluster.
+func (w *World) Change(o client.Object, change func()) {
+	w.t.Helper()
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		w.t.Fatal(err)
+	}
+	change()
+	if err := w.Admin.Update(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Canary of namespace shop.
+func (w *World) Canary(name string) *flaggerv1.Canary {
+	w.t.Helper()
+	var c flaggerv1.Canary
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &c); err != nil {
+		w.t.Fatal(err)
+	}
+	return &c
+}
+
+// Route sets the canary's weight of HTTPRoute cart.
+func (w *World) Route(weight int32) {
+	w.t.Helper()
+	route := &gatewayv1.HTTPRoute{}
+	route.Name, route.Namespace = "cart", "shop"
+	w.Change(route, func() {
+		backends := route.Spec.Rules[0].BackendRefs
+		*backends[0].Weight, *backends[1].Weight = 100-weight, weight
+	})
+}
+
+// Deployment of namespace shop.
+func (w *World) Deployment(name string) *appsv1.Deployment {
+	w.t.Helper()
+	var d appsv1.Deployment
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &d); err != nil {
+		w.t.Fatal(err)
+	}
+	return &d
+}
+
+// Forbid takes the right to read kinds from the person.
+func (w *World) Forbid(kinds ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kind := range kinds {
+		w.forbidden[kind] = true
+	}
+}
+
+// Fail makes every request of the person fail, and ends what was followed; nil: the cluster is back.
+func (w *World) Fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = err
+	if err == nil {
+		return
+	}
+	for _, stream := range w.streams {
+		stream.Stop()
+	}
+	w.streams = nil
+}
+
+func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failing != nil {
+		return w.failing
+	}
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	if kinds, _, err := scheme.ObjectKinds(o); err == nil && kind == "" {
+		kind = kinds[0].Kind
+	}
+	kind = strings.TrimSuffix(kind, "List")
+	if !w.forbidden[kind] {
+		return nil
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(kind) + "s"}, name, nil)
+}

@@ -1,0 +1,169 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// following runs Follow in a bubble. Each step waits until nothing moves any more and gives the last state.
+type following struct {
+	states chan cluster.State
+	ended  chan error
+	cancel context.CancelFunc
+	last   cluster.State
+	count  int
+}
+
+func follow(t *testing.T, w *clitest.World, sel cluster.Selection) *following {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &following{states: make(chan cluster.State, 1000), ended: make(chan error, 1), cancel: cancel}
+	go func() {
+		f.ended <- w.Session.Follow(ctx, sel, func(s cluster.State) bool { f.states <- s; return true })
+	}()
+	f.settle()
+	return f
+}
+
+func (f *following) settle() {
+	time.Sleep(time.Second) // in the bubble: changes that come together are looked at together
+	synctest.Wait()
+	for {
+		select {
+		case f.last = <-f.states:
+			f.count++
+		default:
+			return
+		}
+	}
+}
+
+func (f *following) end(t *testing.T) {
+	t.Helper()
+	f.cancel()
+	synctest.Wait()
+	select {
+	case err := <-f.ended:
+		if err != nil {
+			t.Errorf("follow ended with %v", err)
+		}
+	default:
+		t.Error("follow does not end with its context")
+	}
+}
+
+func TestFollowTellsEveryChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
+		f := follow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		release := func() *explain.Release {
+			t.Helper()
+			if len(f.last.Releases) != 1 {
+				t.Fatalf("got %d releases, want 1", len(f.last.Releases))
+			}
+			r := explain.Of(f.last.Releases[0], w.Session.Clock.Now())
+			return &r
+		}
+		if got := release(); got.Weight != 20 || got.First().Name != "window" || len(got.Events) != 1 {
+			t.Fatalf("first state: weight %d, first gate %v, %d events", got.Weight, got.First(), len(got.Events))
+		}
+
+		c := w.Canary("cart")
+		w.Change(c, func() { c.Status.FailedChecks = 1 })
+		if f.settle(); release().FailedChecks != 1 {
+			t.Errorf("a status that changed is not told")
+		}
+
+		d := w.Deployment("cart")
+		w.Change(d, func() { d.Spec.Replicas = ptr.To[int32](2) })
+		if f.settle(); release().First().Name != "canary-ready" {
+			t.Errorf("pods that are missing are not told: %v", release().First())
+		}
+
+		event := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "shop", Name: "cart.2"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Canary", Namespace: "shop", Name: "cart"},
+			Type:           "Warning", Message: "Halt cart.shop advancement", LastTimestamp: metav1.NewTime(w.Session.Clock.Now()),
+		}
+		if err := w.Admin.Create(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		if f.settle(); len(release().Events) != 2 {
+			t.Errorf("an event is not told: %v", release().Events)
+		}
+
+		before := f.count
+		f.settle()
+		time.Sleep(time.Hour)
+		if f.settle(); f.count != before {
+			t.Errorf("told %d states while nothing changed", f.count-before)
+		}
+
+		if err := w.Admin.Delete(t.Context(), w.Canary("cart")); err != nil {
+			t.Fatal(err)
+		}
+		if f.settle(); len(f.last.Releases) != 0 {
+			t.Errorf("a release that was deleted is still there")
+		}
+	})
+}
+
+func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart)
+		f := follow(t, w, cluster.Selection{Namespace: "shop", Names: []string{"cart"}})
+		defer f.end(t)
+		w.Fail(errors.New("dial tcp 10.0.0.1:443: connect: connection refused"))
+		f.settle()
+		if !slices.ContainsFunc(f.last.Lost, func(text string) bool { return strings.Contains(text, "connection refused") }) {
+			t.Fatalf("nothing says that the cluster is away: %q", f.last.Lost)
+		}
+		if len(f.last.Releases) != 1 {
+			t.Errorf("what was known is forgotten")
+		}
+		c := w.Canary("cart")
+		w.Change(c, func() { c.Status.FailedChecks = 1 })
+		w.Fail(nil)
+		time.Sleep(time.Minute)
+		f.settle()
+		if len(f.last.Lost) != 0 || f.last.Releases[0].Snapshot.Status.FailedChecks != 1 {
+			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].Snapshot.Status.FailedChecks)
+		}
+	})
+}
+
+func TestFollowNeedsTheRightToReadCanaries(t *testing.T) {
+	w := clitest.NewWorld(t, clitest.Cart)
+	w.Forbid("Canary")
+	err := w.Session.Follow(t.Context(), cluster.Selection{}, func(cluster.State) bool { return true })
+	if !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("got %v, want %v", err, cluster.ErrUnreachable)
+	}
+}
+
+func TestFollowSaysWhatItMayNotWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart)
+		w.Forbid("Deployment", "Event")
+		f := follow(t, w, cluster.Selection{Namespace: "shop"})
+		defer f.end(t)
+		if len(f.last.Lost) != 2 || !f.last.Releases[0].WorkloadAssumed {
+			t.Errorf("got lost %q, workload assumed %t; want two sentences, true", f.last.Lost, f.last.Releases[0].WorkloadAssumed)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package cluster_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
+)
+
+// look is one look at cart, ten seconds after its window began.
+func look(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
+	t.Helper()
+	time.Sleep(10 * time.Second) // in the bubble, where it takes none
+	seen, controller, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []string{"cart"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return explain.Of(seen[0], w.Session.Clock.Now()), controller
+}
+
+// verdicts of the gates, by name.
+func verdicts(r explain.Release) []string {
+	var out []string
+	for _, g := range r.Gates {
+		out = append(out, g.Name+" "+g.Verdict)
+	}
+	return out
+}
+
+func TestLookSeesWhatTheControllerWould(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
+		got, controller := look(t, w)
+		want := []string{"primary-ready pass", "canary-ready pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}
+		if diff := cmp.Diff(want, verdicts(got)); diff != "" {
+			t.Errorf("gates (-want +got):\n%s", diff)
+		}
+		if got.NextStep != "weight 40" || got.Weight != 20 || got.State != explain.Moving {
+			t.Errorf("got next step %q, weight %d, state %s; want weight 40, 20, moving", got.NextStep, got.Weight, got.State)
+		}
+		if len(got.Unread) > 0 {
+			t.Errorf("something could not be read: %v", got.Unread)
+		}
+		if len(got.Events) != 1 {
+			t.Errorf("got %d events, want 1", len(got.Events))
+		}
+		if controller.State != explain.Running {
+			t.Errorf("controller: got %+v, want running", controller)
+		}
+	})
+}
+
+func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
+	for _, tc := range []struct {
+		forbidden []string
+		unread    string
+		gates     []string
+	}{
+		{[]string{"Secret"}, "Secrets", []string{"primary-ready pass", "canary-ready pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"HTTPRoute"}, "HTTPRoutes", []string{"primary-ready pass", "canary-ready pass", "window wait", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"Deployment"}, "Deployments", []string{"window wait", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"Event"}, "Events", []string{"primary-ready pass", "canary-ready pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"Deployment", "Secret", "HTTPRoute", "Event", "Lease"}, "Deployments", []string{"window wait", "old-samples pass", "request-success-rate wait"}},
+	} {
+		t.Run(strings.Join(tc.forbidden, ","), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := clitest.NewWorld(t, clitest.Cart)
+				w.Forbid(tc.forbidden...)
+				got, _ := look(t, w)
+				if diff := cmp.Diff(tc.gates, verdicts(got)); diff != "" {
+					t.Errorf("gates (-want +got):\n%s", diff)
+				}
+				if got.NextStep != "weight 40" || got.Weight != 20 {
+					t.Errorf("got next step %q at weight %d, want weight 40 at 20", got.NextStep, got.Weight)
+				}
+				if !slices.ContainsFunc(got.Unread, func(text string) bool { return strings.HasPrefix(text, tc.unread) }) {
+					t.Errorf("nothing says that %s could not be read: %q", tc.unread, got.Unread)
+				}
+			})
+		})
+	}
+}
+
+func TestAChangedTargetIsSeenWithoutAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart)
+		d := w.Deployment("cart")
+		w.Change(d, func() { d.Spec.Template.Spec.Containers[0].Image = "cart:v3" })
+		got, _ := look(t, w)
+		if want := "all traffic goes back to cart-primary"; got.NextStep != want {
+			t.Errorf("next step of a release whose target changed: got %q, want %q", got.NextStep, want)
+		}
+	})
+}
+
+func TestControllerIsFoundByItsSigns(t *testing.T) {
+	const lease = `
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: flagger-leader-election, namespace: flagger-system}
+spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-01T00:00:05.000000Z"}`
+	loadtester := strings.Replace(clitest.Controller, "[controller,", "[loadtester,", 1)
+	for _, tc := range []struct {
+		name, world string
+		forbidden   []string
+		wrote       time.Time
+		want        explain.ControllerState
+	}{
+		{name: "a ready Deployment", world: clitest.Controller, want: explain.Running},
+		{name: "a Deployment without ready pods", world: strings.Replace(clitest.Controller, "readyReplicas: 1", "readyReplicas: 0", 1), want: explain.NotFound},
+		{name: "the load tester is none", world: loadtester, want: explain.NotFound},
+		{name: "one for another namespace", world: strings.Replace(clitest.Controller, "controller,", "controller, -namespace=kitchen,", 1), want: explain.NotFound},
+		{name: "a held lease", world: lease, want: explain.Running},
+		{name: "a lease that was let go long ago", world: strings.Replace(lease, "2000-", "1999-", 1), want: explain.NotFound},
+		{name: "a status written just now", wrote: time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.Active},
+		{name: "a status written long ago", wrote: time.Date(1999, 1, 1, 0, 0, 1, 0, time.UTC), want: explain.NotFound},
+		{name: "signs that may not be read", forbidden: []string{"Lease"}, want: explain.Unknown},
+		{name: "no sign", want: explain.NotFound},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := clitest.NewWorld(t, clitest.Cart+tc.world)
+				w.Forbid(tc.forbidden...)
+				if !tc.wrote.IsZero() {
+					c := w.Canary("cart")
+					at := metav1.NewTime(tc.wrote)
+					w.Change(c, func() {
+						c.ManagedFields = []metav1.ManagedFieldsEntry{{
+							Manager: "serin", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "flagger.app/v1beta1", Time: &at,
+							Subresource: "status", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)},
+						}}
+					})
+				}
+				if _, got := look(t, w); got.State != tc.want {
+					t.Errorf("got %+v, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestTheFlagsOfTheControllerDecideAboutTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short := strings.Replace(clitest.Cart, "interval: 30s", "interval: 2s", 1)
+		for _, tc := range []struct {
+			name  string
+			world string
+			flags []string
+			want  time.Duration
+		}{
+			{"its Deployment says them", short + clitest.Controller, nil, 2 * time.Second},
+			{"the person says them", short, []string{"-min-analysis-interval=3s"}, 3 * time.Second},
+			{"the status shows them", strings.Replace(short, "gates:", "gates:\n    - {name: window, verdict: pass, message: observed for 2s}", 1), nil, 2 * time.Second},
+			{"nobody does: the default", short, nil, 10 * time.Second},
+		} {
+			w := clitest.NewWorld(t, tc.world)
+			w.Session.ControllerFlags = tc.flags
+			got, _ := look(t, w)
+			if length := got.Window.End.Sub(got.Window.Start); length != tc.want {
+				t.Errorf("%s: got a window of %s, want %s", tc.name, length, tc.want)
+			}
+		}
+	})
+}
+
+func TestErrorsHaveTheirKind(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		fail error
+		ask  string
+		want error
+	}{
+		{"no such release", nil, "basket", cluster.ErrNotFound},
+		{"no such kind", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "flagger.app", Kind: "Canary"}}, "cart", cluster.ErrNotFound},
+		{"nobody answers", errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"), "cart", cluster.ErrUnreachable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := clitest.NewWorld(t, clitest.Cart)
+			w.Fail(tc.fail)
+			_, _, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []string{tc.ask}})
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+	w := clitest.NewWorld(t, clitest.Cart)
+	w.Forbid("Canary")
+	if _, _, err := w.Session.Look(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
+		t.Errorf("without the right to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)
+	}
+}
