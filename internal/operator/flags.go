@@ -92,7 +92,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 func (f *Flags) FromEnvironment(lookup func(string) string) {
 	for name, target := range map[string]*string{
 		"SLACK_URL": &f.SlackURL, "SLACK_TOKEN": &f.SlackToken, "SLACK_PROXY_URL": &f.SlackProxyURL,
-		"MSTEAMS_URL": &f.MSTeamsURL, "MSTEAMS_PROXY_URL": &f.MSTeamsProxyURL, "EVENT_WEBHOOK": &f.EventWebhook,
+		"MSTEAMS_URL": &f.MSTeamsURL, "MSTEAMS_PROXY_URL": &f.MSTeamsProxyURL, "EVENT_WEBHOOK_URL": &f.EventWebhook,
 	} {
 		if value := lookup(name); value != "" {
 			*target = value

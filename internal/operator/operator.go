@@ -111,6 +111,9 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	if err := wire(mgr, f, shown, logger); err != nil {
 		return err
 	}
@@ -232,9 +235,14 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	if err != nil {
 		return err
 	}
+	// Events are written and never read: a client with a cache would begin to watch all of them.
+	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("make the client of events: %w", err)
+	}
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
-		Recorder: telemetry.NewRecorder(mgr.GetClient(), outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
+		Recorder: telemetry.NewRecorder(events, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), Notifier: notifier, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		Notifiers: func(providerType string, options notify.Options) (notify.Notifier, error) {
 			return notify.New(named, providerType, options)
@@ -243,7 +251,7 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	reconciler := &controller.Reconciler{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
-			Applier: &traffic.Applier{Client: mgr.GetClient()}, Settings: settings,
+			Applier: &traffic.Applier{Client: mgr.GetClient()}, Settings: settings, Indexed: true,
 		},
 		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
 	}

@@ -68,7 +68,11 @@ func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing,
 	if !ok {
 		return fmt.Errorf("copy %s.%s: %T is no object", existing.GetName(), existing.GetNamespace(), wanted)
 	}
-	if err := d.Client.Patch(ctx, written, patch); err != nil {
+	var options []client.PatchOption
+	if !cached(existing) {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	if err := d.Client.Patch(ctx, written, patch, options...); err != nil {
 		return err
 	}
 	d.wrote(c, written)
@@ -85,7 +89,16 @@ func (d *Deployments) wrote(c *flaggerv1.Canary, obj client.Object) {
 
 // remove deletes an object as it was read, and nothing that has its name since. Absence is success.
 func (d *Deployments) remove(ctx context.Context, obj client.Object) error {
-	return client.IgnoreNotFound(d.Client.Delete(ctx, obj, client.Preconditions{
-		UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion()),
-	}))
+	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion())}}
+	if !cached(obj) {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	return client.IgnoreNotFound(d.Client.Delete(ctx, obj, options...))
+}
+
+// cached is false for objects that are written with their content, which no cache holds: a client that waits for its
+// cache to see a write would start to watch all ConfigMaps and Secrets of the cluster.
+func cached(obj client.Object) bool {
+	_, unstructured := obj.(*unstructured.Unstructured)
+	return unstructured
 }

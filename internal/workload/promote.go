@@ -328,7 +328,7 @@ func (d *Deployments) upToDate(ctx context.Context, c *flaggerv1.Canary, source 
 }
 
 func (d *Deployments) createContent(ctx context.Context, c *flaggerv1.Canary, made *content) error {
-	if err := d.Client.Create(ctx, made.obj); err != nil {
+	if err := d.Client.Create(ctx, made.obj, client.DisableReadYourWritesConsistency); err != nil { // see cached
 		return err
 	}
 	d.memory.keep(keyOf(c), made.obj, made.sums())

@@ -33,7 +33,28 @@ type Observer struct {
 	Routers     *traffic.Registry
 	Applier     *traffic.Applier
 	Settings    canary.Settings
+	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
+	Indexed bool
 }
+
+// byTarget is the index of Canaries by their target.
+const byTarget = "spec.targetRef"
+
+// IndexTargets lets caches find the Canaries of one target without looking at all.
+func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &flaggerv1.Canary{}, byTarget, func(object client.Object) []string {
+		if c, ok := object.(*flaggerv1.Canary); ok {
+			return []string{targetOf(c)}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index Canaries by target: %w", err)
+	}
+	return nil
+}
+
+func targetOf(c *flaggerv1.Canary) string { return c.Spec.TargetRef.Kind + "/" + c.Spec.TargetRef.Name }
 
 // seen is a Canary, what is around it, and the snapshot that was made of both.
 type seen struct {
@@ -44,6 +65,9 @@ type seen struct {
 	selector string
 	refs     []traffic.Ref
 	things   []thing
+	// again is true where nothing tells of the change that is waited for: the definition of a route's kind, for which
+	// there is nothing to watch yet.
+	again bool
 }
 
 // Snapshot is what is known of a Canary now, without answers.
@@ -142,26 +166,18 @@ func templateKey(namespace string, ref flaggerv1.CrossNamespaceObjectReference) 
 	return types.NamespacedName{Namespace: namespace, Name: ref.Name}
 }
 
-// byTarget is the index of Canaries by their target.
-const byTarget = "target"
-
-func targetIndex(object client.Object) []string {
-	c, ok := object.(*flaggerv1.Canary)
-	if !ok {
-		return nil
-	}
-	return []string{c.Spec.TargetRef.Kind + "/" + c.Spec.TargetRef.Name}
-}
-
 // rivals are the Canaries with the same target, this one included.
 func (o *Observer) rivals(ctx context.Context, c *flaggerv1.Canary) ([]flaggerv1.Canary, error) {
 	var all flaggerv1.CanaryList
-	if err := o.Client.List(ctx, &all, client.InNamespace(c.Namespace)); err != nil {
+	options := []client.ListOption{client.InNamespace(c.Namespace)}
+	if o.Indexed {
+		// Only identities are read, which never change: neither copies nor our own latest writes are needed.
+		options = append(options, client.MatchingFields{byTarget: targetOf(c)}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	}
+	if err := o.Client.List(ctx, &all, options...); err != nil {
 		return nil, fmt.Errorf("list the Canaries of %s: %w", c.Namespace, err)
 	}
-	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool {
-		return targetIndex(&other)[0] != targetIndex(c)[0]
-	}), nil
+	return slices.DeleteFunc(all.Items, func(other flaggerv1.Canary) bool { return targetOf(&other) != targetOf(c) }), nil
 }
 
 // rival finds the Canary that owns the target, where that is another one: the older of the two.
@@ -233,7 +249,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	observed, err := o.Applier.Observe(ctx, renderer, s.target)
 	switch {
 	case isSentence(err):
-		s.snapshot.Route = canary.Route{Problem: err.Error()}
+		s.snapshot.Route, s.again = canary.Route{Problem: err.Error()}, errors.Is(err, traffic.ErrNotInstalled)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)

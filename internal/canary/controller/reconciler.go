@@ -30,6 +30,9 @@ import (
 // soon is when a pass is repeated that lost a race: the object it depended on was just changed.
 const soon = 20 * time.Millisecond
 
+// installedLook is how often it is looked whether a kind that a route needs has been installed.
+const installedLook = 15 * time.Second
+
 // stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
 // running.
 const stuckLook = 10 * time.Second
@@ -98,6 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.Prober.Ask(asking, decision.Probes)
 
 	r.memory.wakes(key, decision.Wake)
+	if s.again {
+		look = earliest(look, began.Add(installedLook))
+	}
 	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
 }
 
