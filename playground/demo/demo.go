@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,10 +141,8 @@ func (p *player) raise(ctx context.Context) error {
 		return err
 	}
 	var err error
-	p.serin, err = c.StartProcess(serinName, []string{
-		p.Serin, "controller", "-kubeconfig", c.Kubeconfig, "-metrics-server", c.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
-		"-min-analysis-interval", "2s", "-drain-delay", "2s", "-log-level", "info",
-	}, nil)
+	argv := append([]string{p.Serin, "controller", "-kubeconfig", c.Kubeconfig, "-metrics-server", c.PrometheusURL}, controllerFlags...)
+	p.serin, err = c.StartProcess(serinName, argv, nil)
 	if err != nil {
 		return err
 	}
@@ -311,5 +310,12 @@ func (a Act) judge(r Result) error {
 	return errors.Join(errs...)
 }
 
-// WatchArgs make Serin show the demo's release.
-func WatchArgs() []string { return []string{"watch", name, "-n", namespace} }
+// controllerFlags make Serin fit for people in a hurry.
+var controllerFlags = []string{
+	"-mesh-provider=gatewayapi:v1", "-min-analysis-interval=2s", "-drain-delay=2s", "-log-level=info",
+}
+
+// WatchArgs make Serin show the demo's release. Its controller is no Deployment here, so the flags have to be told.
+func WatchArgs() []string {
+	return []string{"watch", name, "-n", namespace, "--controller-flags", strings.Join(controllerFlags, " ")}
+}

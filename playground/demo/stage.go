@@ -22,6 +22,8 @@ type Stage struct {
 	Terminal *os.File
 	// View is started when the stage opens and ends with it; it gets a terminal that is some lines smaller.
 	View *exec.Cmd
+	// Where says in one line where there is more to see.
+	Where string
 
 	mu      sync.Mutex // one writer at a time
 	lines   [footer]string
@@ -35,8 +37,9 @@ type Stage struct {
 	open    bool
 }
 
-// footer is the number of lines that the demo keeps for itself: a rule, the act, the release, the counts.
-const footer = 4
+// footer is the number of lines that the demo keeps for itself: a rule, the act, the release, the counts, and where to
+// look.
+const footer = 5
 
 // Say prints a line before the stage opens, and shows it in the footer after.
 func (v *Stage) Say(text string) {
@@ -60,6 +63,7 @@ func (v *Stage) Begin() error {
 		return fmt.Errorf("start the view: %w", err)
 	}
 	v.inner = inner
+	fmt.Fprint(v.Terminal, "\x1b[?1049h") // a screen of its own; what was said before is there again at the end
 	v.mu.Lock()
 	v.open = true
 	v.resize()
@@ -86,7 +90,7 @@ func (v *Stage) resize() {
 	v.rows, v.columns = rows, columns
 	// The view believes in a terminal of this size, and scrolls within these lines only.
 	_ = pty.Setsize(v.inner, &pty.Winsize{Rows: uint16(rows - footer), Cols: uint16(columns)})
-	fmt.Fprintf(v.Terminal, "\x1b[2J\x1b[1;%dr\x1b[1;1H", rows-footer)
+	fmt.Fprintf(v.Terminal, "\x1b[1;%dr\x1b[2J\x1b[1;1H", rows-footer)
 	v.draw()
 }
 
@@ -114,7 +118,7 @@ func (v *Stage) draw() {
 	}
 	var out strings.Builder
 	out.WriteString("\x1b7\x1b[0m")
-	v.lines[0] = strings.Repeat("─", v.columns)
+	v.lines[0], v.lines[footer-1] = strings.Repeat("─", v.columns), v.Where
 	for i, text := range v.lines {
 		letters := []rune(text)
 		if len(letters) > v.columns {
@@ -162,5 +166,6 @@ func (v *Stage) End() {
 	v.inner.Close()
 	v.copying.Wait()
 	v.open = false
-	fmt.Fprintf(v.Terminal, "\x1b[0m\x1b[r\x1b[?25h\x1b[2J\x1b[1;1H%s\n", strings.Join(v.results, "\n"))
+	// Colours, scrolling, cursor, pasting and screen as they were, whatever the view left; then go on at the bottom.
+	fmt.Fprintf(v.Terminal, "\x1b[0m\x1b[r\x1b[?25h\x1b[?2004l\x1b[?1049l\x1b[%d;1H\n%s\n", v.rows, strings.Join(v.results, "\n"))
 }

@@ -79,23 +79,24 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 	view := exec.Command(os.Args[0])
 	view.Env = []string{viewVariable + "=yes"}
 	act := Act{Story: "v2 is " + strings.Repeat("very ", 20) + "good", Version: "v2"}
-	v := &Stage{Terminal: terminal, View: view}
+	v := &Stage{Terminal: terminal, View: view, Where: "logs are there"}
 	v.Say("starting Serin")
 	expect("starting Serin ...")
 	if err := v.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	expect("view of 26×60 <nil> on screen-256color")
-	expect("\x1b[1;26r") // the view scrolls in its own lines
+	expect("view of 25×60 <nil> on screen-256color")
+	expect("\x1b[1;25r") // the view scrolls in its own lines
 	v.Act(1, 3, act)
 	v.Progress(true, "phase Progressing", load.Counts{Lost: 2})
-	expect("\x1b[28;1H\x1b[2K" + "Act 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
-	expect("\x1b[29;1H\x1b[2Kphase Progressing\x1b")
-	expect("\x1b[30;1H\x1b[2Krequests: lost 2\x1b")
+	expect("\x1b[27;1H\x1b[2K" + "Act 1 of 3: v2 is very very very very very very very very ve"[:60] + "\x1b")
+	expect("\x1b[28;1H\x1b[2Kphase Progressing\x1b")
+	expect("\x1b[29;1H\x1b[2Krequests: lost 2\x1b")
+	expect("\x1b[30;1H\x1b[2Klogs are there\x1b")
 	v.Result(act, Result{Outcome: Promoted}, nil)
 	v.End()
 	expect("\x1b[r")
-	expect("\x1b[1;1H✓ v2 was promoted")
+	expect("\x1b[?1049l\x1b[30;1H\r\n✓ v2 was promoted")
 	if err := view.Process.Signal(os.Interrupt); err == nil {
 		t.Error("the view still runs")
 	}

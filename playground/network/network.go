@@ -40,7 +40,7 @@ const ClusterDomain = "cluster.local"
 func ResolvConf(namespace string) string {
 	search := "svc." + ClusterDomain + " " + ClusterDomain
 	if namespace != "" {
-		search = namespace + "." + search
+		search = namespace + ".svc." + ClusterDomain + " " + search
 	}
 	return fmt.Sprintf("nameserver %s\nsearch %s\noptions ndots:5\n", Node, search)
 }
@@ -122,12 +122,12 @@ func (n *Network) allocate() (netip.Addr, error) {
 		if !PodRange.Contains(address) || !PodRange.Contains(address.Next()) {
 			address = Node
 		}
-		if address == n.last {
-			return netip.Addr{}, fmt.Errorf("find an address for a pod: all of %s are in use", PodRange)
-		}
 		if !n.used[address] {
 			n.last, n.used[address] = address, true
 			return address, nil
+		}
+		if address == n.last {
+			return netip.Addr{}, fmt.Errorf("find an address for a pod: all of %s are in use", PodRange)
 		}
 	}
 }

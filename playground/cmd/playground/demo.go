@@ -111,7 +111,7 @@ func viewer(ctx context.Context, out *os.File, c *cluster.Cluster, serin string,
 	case term.IsTerminal(int(out.Fd())):
 		view := exec.CommandContext(ctx, serin, demo.WatchArgs()...)
 		view.Env = []string{"KUBECONFIG=" + c.Kubeconfig}
-		return &demo.Stage{Terminal: out, View: view}
+		return &demo.Stage{Terminal: out, View: view, Where: "KUBECONFIG=" + c.OutsideKubeconfig + "  Prometheus " + c.OutsidePrometheusURL}
 	default:
 		return &demo.Plain{Out: out}
 	}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package network
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestAddressesAreUsedAgainAsLateAsPossible(t *testing.T) {
+	n := &Network{last: Node, used: map[netip.Addr]bool{Node: true}}
+	take := func() netip.Addr {
+		t.Helper()
+		address, err := n.allocate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
+	first := take()
+	if first != netip.MustParseAddr("10.244.0.2") {
+		t.Errorf("the first pod has %s", first)
+	}
+	n.release(first)
+	if second := take(); second == first {
+		t.Errorf("the second pod has %s again", second)
+	}
+	// All that are left: 65536 without the network's own, the node's, broadcast, and the one in use.
+	for range 1<<16 - 4 {
+		if address := take(); !PodRange.Contains(address) || address == Node {
+			t.Fatalf("a pod has %s", address)
+		}
+	}
+	if address, err := n.allocate(); err == nil {
+		t.Errorf("all addresses are in use, but a pod has %s", address)
+	}
+	n.release(first)
+	if address := take(); address != first {
+		t.Errorf("the only free address is %s, a pod has %s", first, address)
+	}
+}
+
+func TestResolvConfSearchesTheOwnNamespaceFirst(t *testing.T) {
+	if got := ResolvConf("shop"); !strings.Contains(got, "\nsearch shop.svc.cluster.local svc.cluster.local cluster.local\n") {
+		t.Errorf("in a namespace: %s", got)
+	}
+	if got := ResolvConf(""); !strings.Contains(got, "\nsearch svc.cluster.local cluster.local\n") {
+		t.Errorf("beside pods: %s", got)
+	}
+}
