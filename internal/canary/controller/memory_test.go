@@ -1,0 +1,145 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+var (
+	cart  = types.NamespacedName{Namespace: "shop", Name: "cart"}
+	other = types.NamespacedName{Namespace: "shop", Name: "other"}
+	noon  = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func waiting(name string, opener release.Opener) canary.Decision {
+	return canary.Decision{Gates: release.Gates{release.WaitsFor(name, opener, "not yet")}}
+}
+
+func TestAWaitIsExplainedInTheStatusOnceAfterHalfAMinute(t *testing.T) {
+	m := newMemory()
+	d, s := waiting("canary-ready", release.ByCluster), canary.Snapshot{}
+	status, explain := m.gates(cart, d, s, noon)
+	if status != nil || !explain.Equal(noon.Add(explainAfter)) {
+		t.Fatalf("at once: got %v until %v, want nothing until %v", status, explain, noon.Add(explainAfter))
+	}
+	status, _ = m.gates(cart, d, s, noon.Add(explainAfter))
+	if len(status) != 1 || status[0].Name != "canary-ready" || !status[0].Since.Time.Equal(noon) {
+		t.Fatalf("after half a minute: got %+v, want canary-ready since %v", status, noon)
+	}
+	s.Status.Serin = &flaggerv1.SerinStatus{Gates: status}
+	d.Status = s.Status
+	if again, explain := m.gates(cart, d, s, noon.Add(time.Hour)); again != nil || !explain.IsZero() {
+		t.Fatalf("told already: got %v until %v, want nothing more", again, explain)
+	}
+}
+
+func TestWhatTimeOpensIsNotWrittenForItsOwnSake(t *testing.T) {
+	m := newMemory()
+	d := canary.Decision{Gates: release.Gates{release.WaitsUntil("window", noon.Add(time.Hour), "observing")}}
+	if status, explain := m.gates(cart, d, canary.Snapshot{}, noon.Add(time.Minute)); status != nil || !explain.IsZero() {
+		t.Fatalf("got %v until %v, want nothing", status, explain)
+	}
+}
+
+func TestGatesGoAlongWithAWriteThatIsDueAnyway(t *testing.T) {
+	m := newMemory()
+	d := waiting("canary-ready", release.ByCluster)
+	d.Status.Phase = flaggerv1.CanaryPhaseProgressing
+	if status, _ := m.gates(cart, d, canary.Snapshot{}, noon); len(status) != 1 {
+		t.Fatalf("got %v, want the gate", status)
+	}
+}
+
+func TestStatusBoundsWhatItSaysAboutGates(t *testing.T) {
+	m := newMemory()
+	var d canary.Decision
+	for i := range 30 {
+		d.Gates = append(d.Gates, release.WaitsFor(fmt.Sprint("gate-", i), release.ByPerson, strings.Repeat("ä", 500)))
+	}
+	d.Status.Phase = flaggerv1.CanaryPhaseProgressing
+	status, _ := m.gates(cart, d, canary.Snapshot{}, noon)
+	if len(status) != maxGates {
+		t.Errorf("got %d gates, want %d", len(status), maxGates)
+	}
+	if n := len(status[0].Message); n > maxGateMessage {
+		t.Errorf("got a message of %d bytes, want at most %d", n, maxGateMessage)
+	}
+}
+
+func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
+	before := newMemory()
+	d := waiting("canary-ready", release.ByCluster)
+	status, _ := before.gates(cart, d, canary.Snapshot{}, noon)
+	if status != nil {
+		t.Fatal("nothing is due yet")
+	}
+	status, _ = before.gates(cart, d, canary.Snapshot{}, noon.Add(explainAfter))
+	s := canary.Snapshot{Status: flaggerv1.CanaryStatus{Serin: &flaggerv1.SerinStatus{Gates: status}}}
+	after := newMemory()
+	d.Status.Phase = flaggerv1.CanaryPhaseFailed // a write that is due
+	status, _ = after.gates(cart, d, s, noon.Add(time.Hour))
+	if len(status) != 1 || !status[0].Since.Time.Equal(noon) {
+		t.Fatalf("got %+v, want since %v", status, noon)
+	}
+}
+
+func TestPodsAreLookedAtOnceAndAgainAfterTheyWereReady(t *testing.T) {
+	m := newMemory()
+	if at, _ := m.stuck(cart, false, true, noon); !at.Equal(noon.Add(stuckLook)) {
+		t.Fatalf("got %v, want a look at %v", at, noon.Add(stuckLook))
+	}
+	m.podProblem(cart, false, "ImagePullBackOff")
+	if at, problem := m.stuck(cart, false, true, noon.Add(time.Hour)); !at.IsZero() || problem != "ImagePullBackOff" {
+		t.Fatalf("looked: got %v and %q, want no look and what it said", at, problem)
+	}
+	if _, problem := m.stuck(cart, false, false, noon); problem != "" {
+		t.Fatalf("ready: got %q, want nothing", problem)
+	}
+	if at, problem := m.stuck(cart, false, true, noon); at.IsZero() || problem != "" {
+		t.Fatalf("unready again: got %v and %q, want a new look", at, problem)
+	}
+}
+
+func TestPruningIsNoticedOnceAndItsEndToo(t *testing.T) {
+	m := newMemory()
+	written := &flaggerv1.SerinStatus{Run: "r"}
+	if !m.noticePruning(cart, written, nil) || m.noticePruning(cart, written, nil) {
+		t.Fatal("a status that comes back without our part must be noticed, and once")
+	}
+	if !m.pruned(other) {
+		t.Fatal("pruning belongs to the definition, so it holds for every release")
+	}
+	m.noticePruning(cart, written, written)
+	if m.pruned(cart) {
+		t.Fatal("a status that comes back whole ends it")
+	}
+}
+
+func TestDependentsFollowWhatACanaryNamesNow(t *testing.T) {
+	d := newDependents()
+	config := thing{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
+	target := thing{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
+	d.set(cart, []thing{config, target})
+	d.set(other, []thing{config})
+	if got := len(d.of(config)); got != 2 {
+		t.Errorf("got %d Canaries for the ConfigMap, want 2", got)
+	}
+	d.set(cart, []thing{target})
+	if got := d.of(config); len(got) != 1 || got[0] != other {
+		t.Errorf("got %v, want %v alone", got, other)
+	}
+	d.forget(cart)
+	d.forget(other)
+	if len(d.by) != 0 || len(d.things) != 0 {
+		t.Errorf("what is forgotten must cost nothing: %v %v", d.by, d.things)
+	}
+}

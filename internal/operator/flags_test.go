@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+)
+
+// Every flag of Flagger's operator, as its users write it: one dash, with = or a blank.
+func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
+	values := map[string]string{
+		"kubeconfig": "/k", "kubeconfig-qps": "7", "kubeconfig-burst": "8", "master": "http://m", "kubeconfig-service-mesh": "/m",
+		"metrics-server": "http://p", "control-loop-interval": "3s", "log-level": "warn", "port": "9999",
+		"slack-url": "http://s", "slack-token": "t", "slack-proxy-url": "http://x", "slack-user": "u", "slack-channel": "c",
+		"msteams-url": "http://t", "msteams-proxy-url": "http://y", "event-webhook": "http://e", "include-label-prefix": "app",
+		"threadiness": "4", "zap-replace-globals": "true", "zap-encoding": "console", "namespace": "n", "mesh-provider": "gatewayapi:v1",
+		"selector-labels": "app", "ingress-annotations-prefix": "p", "ingress-class": "k", "enable-leader-election": "true",
+		"leader-election-namespace": "l", "enable-config-tracking": "false", "cluster-name": "lab", "no-cross-namespace-refs": "true", "version": "true",
+	}
+	parse := func(args ...string) map[string]string {
+		var f Flags
+		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+		f.Register(set)
+		if err := set.Parse(Normalise(set, args)); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		got := map[string]string{}
+		set.Visit(func(flag *pflag.Flag) { got[flag.Name] = flag.Value.String() })
+		return got
+	}
+	for name, value := range values {
+		want := map[string]string{name: value}
+		forms := [][]string{{"-" + name + "=" + value}, {"--" + name + "=" + value}}
+		if value != "true" && value != "false" {
+			forms = append(forms, []string{"-" + name, value}, []string{"--" + name, value})
+		}
+		for _, form := range forms {
+			if diff := cmp.Diff(want, parse(form...)); diff != "" {
+				t.Errorf("%v: (-want +got)\n%s", form, diff)
+			}
+		}
+	}
+}
+
+func TestNormaliseLeavesEverythingElseAlone(t *testing.T) {
+	var f Flags
+	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	f.Register(set)
+	args := []string{"-h", "-unknown", "-5", "value", "--", "-namespace"}
+	if diff := cmp.Diff(args, Normalise(set, args)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestEnvironmentBeatsFlags(t *testing.T) {
+	f := Flags{SlackURL: "from the flag", EventWebhook: "from the flag"}
+	f.FromEnvironment(func(name string) string {
+		return map[string]string{"SLACK_URL": "from the environment", "EVENT_WEBHOOK_URL": ""}[name]
+	})
+	if f.SlackURL != "from the environment" || f.EventWebhook != "from the flag" {
+		t.Errorf("got %q and %q", f.SlackURL, f.EventWebhook)
+	}
+}
+
+func TestValidateSaysWhatToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags Flags
+		want  string
+	}{
+		"negative drain":        {Flags{DrainDelay: -time.Second}, "-drain-delay is -1s"},
+		"negative floor":        {Flags{MinAnalysisInterval: -time.Second}, "-min-analysis-interval is -1s"},
+		"kubeconfig is gone":    {Flags{Kubeconfig: "/does/not/exist"}, "correct the path"},
+		"nothing is the matter": {Flags{}, ""},
+	} {
+		err := c.flags.Validate()
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
