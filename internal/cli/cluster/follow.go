@@ -21,6 +21,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/outbound"
 )
 
 // State is what is known while somebody watches.
@@ -58,7 +59,7 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 		Session: s, sel: sel, emit: emit, changes: make(chan change, 64),
 		objects: map[types.NamespacedName]*flaggerv1.Canary{}, seen: map[types.NamespacedName]explain.Seen{},
 		events: map[types.NamespacedName]map[string]explain.Event{}, dirty: map[types.NamespacedName]bool{},
-		lost: map[string]string{}, streams: map[string]bool{},
+		lost: map[string]error{}, streams: map[string]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
@@ -77,11 +78,14 @@ type follower struct {
 	changes chan change
 	group   errgroup.Group
 
-	objects    map[types.NamespacedName]*flaggerv1.Canary
-	seen       map[types.NamespacedName]explain.Seen
-	events     map[types.NamespacedName]map[string]explain.Event
-	dirty      map[types.NamespacedName]bool
-	lost       map[string]string
+	objects map[types.NamespacedName]*flaggerv1.Canary
+	seen    map[types.NamespacedName]explain.Seen
+	events  map[types.NamespacedName]map[string]explain.Event
+	dirty   map[types.NamespacedName]bool
+	// lost are the streams that are not heard of, with the reason; nil for those that are forbidden. heard is when the
+	// first of them was lost.
+	lost       map[string]error
+	heard      time.Time
 	streams    map[string]bool
 	controller explain.Controller
 	flags      flags
@@ -126,7 +130,10 @@ func (f *follower) run(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return nil
 				}
-				f.lost["look"] = "The cluster does not answer: " + err.Error()
+				if len(f.lost) == 0 {
+					f.heard = f.Clock.Now()
+				}
+				f.lost["look"] = err
 				look, wait = f.Clock.After(wait), min(2*wait, retryMost)
 			} else {
 				delete(f.lost, "look")
@@ -147,29 +154,45 @@ func (f *follower) tell() bool {
 		if !ok {
 			return true // its first look is due
 		}
-		seen.Events = slices.Collect(maps.Values(f.events[key]))
-		oldestFirst(seen.Events)
+		seen.Events = oldestFirst(f.events[key])
 		state.Releases = append(state.Releases, seen)
 	}
 	slices.SortFunc(state.Releases, func(a, b explain.Seen) int {
 		return strings.Compare(a.Object.Namespace+"/"+a.Object.Name, b.Object.Namespace+"/"+b.Object.Name)
 	})
-	for _, name := range slices.Sorted(maps.Keys(f.lost)) {
-		state.Lost = append(state.Lost, f.lost[name])
-	}
+	state.Lost = f.losses()
 	return f.emit(state)
 }
+
+// losses say what is not heard of: a cluster that is away once, not once for each kind.
+func (f *follower) losses() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(f.lost)) {
+		switch err := f.lost[name]; {
+		case err == nil:
+			out = append(out, name+" may not be watched, so that their changes show late.")
+		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, away) }):
+			out = append(out, fmt.Sprintf("%s since %s: %v", away, f.heard.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
+		}
+	}
+	return out
+}
+
+// away begins the sentence about a cluster that cannot be reached.
+const away = "The cluster does not answer"
 
 // take records a change, and is true when it shall be told without a look at the cluster.
 func (f *follower) take(c change) bool {
 	if c.err != nil {
-		text := fmt.Sprintf("%s are not heard of: %v", c.of, c.err)
-		if c.denied {
-			text = fmt.Sprintf("%s may not be watched, so that their changes show late.", c.of)
+		if len(f.lost) == 0 {
+			f.heard = f.Clock.Now()
 		}
-		news := f.lost[c.of] != text
-		f.lost[c.of] = text
-		return news
+		before, known := f.lost[c.of]
+		f.lost[c.of] = c.err
+		if c.denied {
+			f.lost[c.of] = nil
+		}
+		return !known || fmt.Sprint(before) != fmt.Sprint(f.lost[c.of])
 	}
 	_, was := f.lost[c.of]
 	delete(f.lost, c.of)
@@ -237,13 +260,8 @@ func (f *follower) takeEvents(c change) bool {
 		if !ok || c.gone || event.InvolvedObject.Kind != flaggerv1.CanaryKind {
 			continue
 		}
-		key := types.NamespacedName{Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-		if f.events[key] == nil {
-			f.events[key] = map[string]explain.Event{}
-		}
-		f.events[key][event.Name] = eventOf(event)
-		if len(f.events[key]) > eventsKept {
-			dropOldest(f.events[key])
+		if of := remember(f.events, event); len(of) > eventsKept {
+			dropOldest(of)
 		}
 	}
 	return true

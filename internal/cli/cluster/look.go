@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -185,15 +186,25 @@ func (s *Session) events(ctx context.Context, sel Selection) (map[types.Namespac
 	case err != nil:
 		return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
 	}
-	out := map[types.NamespacedName][]explain.Event{}
+	by := map[types.NamespacedName]map[string]explain.Event{}
 	for i := range list.Items {
-		key := types.NamespacedName{Namespace: list.Items[i].InvolvedObject.Namespace, Name: list.Items[i].InvolvedObject.Name}
-		out[key] = append(out[key], eventOf(&list.Items[i]))
+		remember(by, &list.Items[i])
 	}
-	for _, events := range out {
-		oldestFirst(events)
+	out := map[types.NamespacedName][]explain.Event{}
+	for key, events := range by {
+		out[key] = oldestFirst(events)
 	}
 	return out, nil
+}
+
+// remember keeps an event under the release that it is about, by its name.
+func remember(by map[types.NamespacedName]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
+	key := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+	if by[key] == nil {
+		by[key] = map[string]explain.Event{}
+	}
+	by[key][e.Name] = eventOf(e)
+	return by[key]
 }
 
 func eventOptions(sel Selection) []client.ListOption {
@@ -213,10 +224,17 @@ func eventOf(e *corev1.Event) explain.Event {
 	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
 }
 
-func oldestFirst(events []explain.Event) {
-	slices.SortStableFunc(events, func(a, b explain.Event) int {
-		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Message, b.Message))
+// oldestFirst orders events by their time, which has whole seconds only, and then by their names, in which all known
+// writers put a finer one.
+func oldestFirst(events map[string]explain.Event) []explain.Event {
+	names := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
+		return cmp.Or(events[a].At.Compare(events[b].At), strings.Compare(a, b))
 	})
+	out := make([]explain.Event, 0, len(names))
+	for _, name := range names {
+		out = append(out, events[name])
+	}
+	return out
 }
 
 // lenient remembers what may not be read, and does without it where a release can be explained without.

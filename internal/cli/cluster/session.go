@@ -24,6 +24,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
@@ -137,9 +138,11 @@ func inNamespace(namespace string) string {
 
 // explained is an error of the API machinery as a sentence, of a kind that callers can tell apart.
 func explained(what string, err error) error {
-	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	if err == nil || errors.Is(err, context.Canceled) {
 		return err
+	}
+	err = outbound.RedactError(err)
+	switch {
 	case meta.IsNoMatchError(err), runtime.IsNotRegisteredError(err):
 		return failure{ErrNotFound, err, what + ": this cluster does not know the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"}
 	case apierrors.IsNotFound(err):

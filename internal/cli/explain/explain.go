@@ -177,6 +177,7 @@ const (
 	windowGate      = "window"
 	unreachableGate = "provider-unreachable"
 	refusedGate     = "refused"
+	sourcesGate     = "metrics-available"
 	// askedPrefix begins the names of gates that hold rollout hooks while their answer is out.
 	askedPrefix = "rollout-asked/"
 )
@@ -287,6 +288,9 @@ func answered(g Gate, old flaggerv1.GateStatus, known bool, now time.Time) Gate 
 		return g
 	}
 	g.Value, g.Limit, g.Query = old.Value, old.Limit, old.Query
+	if old.Verdict == string(release.Pass) && askedOnce(g.Name) {
+		return toldAsked(g, old)
+	}
 	switch release.Verdict(old.Verdict) {
 	case release.Pass, release.Fail:
 		if g.Verdict == string(release.Pass) {
@@ -315,6 +319,17 @@ func answered(g Gate, old flaggerv1.GateStatus, known bool, now time.Time) Gate 
 	return g
 }
 
+// askedOnce is true for questions whose yes holds for the whole run; all others are asked in every window.
+func askedOnce(gate string) bool {
+	kind, _, _ := strings.Cut(gate, "/")
+	switch kind {
+	case sourcesGate, string(flaggerv1.ConfirmRolloutHook), string(flaggerv1.PreRolloutHook), string(flaggerv1.PostRolloutHook):
+		return true
+	default:
+		return false
+	}
+}
+
 // toldAsked is the gate as the status has it, with whom it asks.
 func toldAsked(g Gate, old flaggerv1.GateStatus) Gate {
 	out := told(old)
@@ -331,7 +346,7 @@ type question struct {
 }
 
 func describeQuestion(plan canary.Plan, object *flaggerv1.Canary, gate string) question {
-	if gate == "metrics-available" {
+	if gate == sourcesGate {
 		return question{asks: "the metrics providers of all checks"}
 	}
 	for i := range plan.Hooks {

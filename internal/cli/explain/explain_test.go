@@ -60,3 +60,25 @@ func TestShortNeverSaysThatAWaitIsOverBeforeItIs(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkOf explains a release that has five weights before it, as a live view does every second.
+func BenchmarkOf(b *testing.B) {
+	now := clitest.At(b, "12:00:10")
+	seen, err := clitest.Parse(`
+metadata: {name: cart}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  analysis: {interval: 30s, threshold: 2, stepWeight: 20, metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]}
+status:
+  phase: Progressing
+  lastTransitionTime: "2026-01-02T12:00:00Z"
+  serin: {run: 1f2e, revision: s1-new, promoted: s1-old}
+world: {target: {want: 1, have: 1}, primary: {want: 2, have: 2}}
+`, now)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		explain.Of(seen, now)
+	}
+}
