@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -164,4 +165,54 @@ func TestCrdsPrintsDefinitions(t *testing.T) {
 			t.Errorf("the definition of %s is missing", name)
 		}
 	}
+}
+
+func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Cart)
+		seen, controller, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := seen[0]
+		other.Object = other.Object.DeepCopy()
+		other.Object.Name, other.Snapshot.Plan.Name = "web", "web"
+		m := &model{watching: &watching{session: w.Session, goal: untilDone, timeout: time.Minute, began: time.Now()}}
+		quits := func(msg tea.Msg) bool {
+			_, next := m.Update(msg)
+			if next == nil {
+				return false
+			}
+			_, ticks := msg.(ticked)
+			return !ticks || m.ended
+		}
+		if !strings.Contains(m.View(), "Looking") {
+			t.Errorf("before anything is known: %q", m.View())
+		}
+		quits(tea.WindowSizeMsg{Width: 60, Height: 12})
+		quits(cluster.State{Releases: append(seen, other), Controller: controller})
+		if lines := strings.Split(m.View(), "\n"); len(lines) != 12 || !strings.Contains(m.View(), "shop/web") {
+			t.Errorf("the list:\n%s", m.View())
+		}
+		for _, key := range []tea.KeyMsg{{Type: tea.KeyDown}, {Type: tea.KeyDown}, {Type: tea.KeyEnter}} {
+			quits(key)
+		}
+		if !strings.Contains(m.View(), "web.shop") {
+			t.Errorf("details of the second release:\n%s", m.View())
+		}
+		if quits(tea.KeyMsg{Type: tea.KeyEsc}) || !strings.Contains(m.View(), "shop/cart") {
+			t.Errorf("esc does not lead back to the list:\n%s", m.View())
+		}
+		time.Sleep(30 * time.Second) // in the bubble
+		if quits(ticked{}); !strings.Contains(m.View(), "request-succ") {
+			t.Errorf("half a minute later the checks are not asked:\n%s", m.View())
+		}
+		time.Sleep(time.Minute)
+		if !quits(ticked{}) || ExitCode(m.err) != ExitTimeout {
+			t.Errorf("after its time the watch does not end with %d: %v", ExitTimeout, m.err)
+		}
+		if !quits(tea.KeyMsg{Type: tea.KeyCtrlC}) {
+			t.Error("Ctrl-C does not leave")
+		}
+	})
 }

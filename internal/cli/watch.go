@@ -13,10 +13,12 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // goal is what a watch waits for.
@@ -93,15 +95,54 @@ type watching struct {
 	state cluster.State
 	known bool
 	began time.Time
+	// said is what was explained last, by namespace and name.
+	said map[types.NamespacedName]said
 }
 
-// releases as they stand at that moment: time alone moves gates too.
+// said is an explanation, what it is about, and the moment from which it has to be made anew.
+type said struct {
+	looked   time.Time
+	version  string
+	told     []explain.Event
+	until    time.Time
+	document explain.Release
+}
+
+// releases as they stand at that moment: time alone moves gates too. An explanation holds until then, which keeps a
+// screen of a thousand releases cheap.
 func (w *watching) releases(now time.Time) []explain.Release {
 	out := make([]explain.Release, 0, len(w.state.Releases))
+	fresh := make(map[types.NamespacedName]said, len(w.state.Releases))
 	for _, seen := range w.state.Releases {
-		out = append(out, explain.Of(seen, now))
+		key := types.NamespacedName{Namespace: seen.Object.Namespace, Name: seen.Object.Name}
+		old, ok := w.said[key]
+		if !ok || !old.looked.Equal(seen.Snapshot.Now) || old.version != seen.Object.ResourceVersion || !slices.Equal(old.told, seen.Events) || !now.Before(old.until) {
+			document := explain.Of(seen, now)
+			old = said{looked: seen.Snapshot.Now, version: seen.Object.ResourceVersion, told: seen.Events, until: holdsUntil(&document, now), document: document}
+		}
+		fresh[key] = old
+		out = append(out, old.document)
 	}
+	w.said = fresh
 	return out
+}
+
+// holdsUntil is when time alone makes an explanation another one.
+func holdsUntil(r *explain.Release, now time.Time) time.Time {
+	first := r.First()
+	if r.State == explain.AtRest && first == nil {
+		return now.Add(time.Hour)
+	}
+	if first == nil || first.Opener != string(release.ByTime) || !first.Until.After(now) {
+		return now // what follows is counted from this moment
+	}
+	until := first.Until
+	for _, gate := range r.Gates {
+		if gate.Until.After(now) && gate.Until.Before(until) {
+			until = gate.Until
+		}
+	}
+	return until
 }
 
 // notes are what a person must know before all else.
