@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/metric"
+	prometheusprovider "github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// outside answers hooks and queries, and remembers what it was asked.
+type outside struct {
+	*httptest.Server
+	status int
+	body   string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func newOutside(t *testing.T, status int, body string) *outside {
+	t.Helper()
+	o := &outside{status: status, body: body}
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		payload, _ := io.ReadAll(r.Body)
+		o.mu.Lock()
+		o.asked = append(o.asked, strings.TrimSpace(r.Header.Get("Serin-Key")+" "+r.Header.Get("Authorization")+" "+r.URL.Query().Get("query")+string(payload)))
+		o.mu.Unlock()
+		w.WriteHeader(o.status)
+		_, _ = io.WriteString(w, o.body)
+	}))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *outside) last() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.asked) == 0 {
+		return ""
+	}
+	return o.asked[len(o.asked)-1]
+}
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, flaggerv1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func newAsker(t *testing.T, server string, objects ...client.Object) *Asker {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
+	out := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(out.Close)
+	registry := metric.NewRegistry(out, prometheusprovider.Factory())
+	return &Asker{
+		Client: c, Reader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Metrics: registry, Trusted: registry,
+		MetricsServer: server, Provider: "istio", Telemetry: telemetry.New(prometheus.NewRegistry()),
+	}
+}
+
+func cartCanary() *flaggerv1.Canary {
+	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "uid"}}
+	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	return c
+}
+
+func (a *Asker) about(ctx context.Context, question any) release.Answer {
+	return a.Ask(ctx, prober.Key{NamespacedName: cart, UID: "uid"}, release.Probe{ID: "id", Question: question})
+}
+
+const vector = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"0.25"]}]}}`
+
+func TestBuiltinDurationIsJudgedInMilliseconds(t *testing.T) {
+	prom := newOutside(t, http.StatusOK, vector)
+	c := cartCanary()
+	c.Spec.Provider = "gatewayapi:v1" // its histogram is in seconds
+	answer := newAsker(t, prom.URL, c).about(t.Context(), canary.MetricQuestion{
+		Check: canary.Check{Source: canary.Builtin, Canonical: canary.Duration, Interval: "1m", Metric: flaggerv1.CanaryMetric{Name: canary.Duration}},
+	})
+	if answer.Outcome != release.Measured || answer.Value != 250 {
+		t.Errorf("got %+v, want 250 ms", answer)
+	}
+	if !strings.Contains(prom.last(), `kubernetes_namespace="shop"`) || answer.Query == "" {
+		t.Errorf("asked %q, answered with query %q", prom.last(), answer.Query)
+	}
+}
+
+func TestHookSendsPayloadAndKey(t *testing.T) {
+	gate := newOutside(t, http.StatusNoContent, "")
+	answer := newAsker(t, "", cartCanary()).about(t.Context(), canary.HookQuestion{
+		Hook:  flaggerv1.CanaryWebhook{Name: "gate", URL: gate.URL, Metadata: map[string]string{"who": "me"}},
+		Phase: flaggerv1.CanaryPhaseProgressing, Key: "the-key",
+	})
+	if answer.Outcome != release.Yes {
+		t.Errorf("got %+v, want yes: any 2xx approves", answer)
+	}
+	for _, part := range []string{"the-key", `"name":"cart"`, `"namespace":"shop"`, `"phase":"Progressing"`, `"metadata":{"who":"me"}`} {
+		if !strings.Contains(gate.last(), part) {
+			t.Errorf("asked %s, which lacks %s", gate.last(), part)
+		}
+	}
+}
+
+func TestTemplateReadsItsSecretInItsOwnNamespace(t *testing.T) {
+	prom := newOutside(t, http.StatusOK, vector)
+	template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "errors"}}
+	template.Spec.Query = `errors{app="{{ target }}"}`
+	template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: prom.URL, SecretRef: &flaggerv1.SecretReference{Name: "token"}}
+	right := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "token"}, Data: map[string][]byte{"token": []byte("right")}}
+	wrong := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"}, Data: map[string][]byte{"token": []byte("wrong")}}
+	question := canary.MetricQuestion{Check: canary.Check{Source: canary.Template, Interval: "1m", Metric: flaggerv1.CanaryMetric{
+		Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "errors", Namespace: "shared"},
+	}}}
+	asker := newAsker(t, "", cartCanary(), template, right, wrong)
+	if answer := asker.about(t.Context(), question); answer.Outcome != release.Measured || answer.Value != 0.25 {
+		t.Errorf("got %+v", answer)
+	}
+	if !strings.Contains(prom.last(), "Bearer right") || !strings.Contains(prom.last(), `errors{app="cart"}`) {
+		t.Errorf("asked %q", prom.last())
+	}
+
+	asker.NoCrossNamespace = true
+	if answer := asker.about(t.Context(), question); answer.Outcome != release.Broken || !strings.Contains(answer.Text, "cross-namespace references are blocked") {
+		t.Errorf("with references blocked: got %+v", answer)
+	}
+}
+
+func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
+	template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broken"}}
+	template.Spec.Query = `errors{{ variables.missing }}`
+	template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://127.0.0.1:1"}
+	for name, c := range map[string]struct {
+		metric flaggerv1.CanaryMetric
+		source canary.Source
+		want   string
+	}{
+		"missing template": {
+			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}, canary.Template,
+			`Metric template nowhere.shop error: metrictemplate.flagger.app "nowhere" not found`,
+		},
+		"broken query": {
+			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "broken"}}, canary.Template,
+			"Metric template broken.shop query render error:",
+		},
+		"broken inline query": {flaggerv1.CanaryMetric{Name: "m", Query: "{{ nonsense }}"}, canary.Inline, "nonsense"},
+	} {
+		answer := newAsker(t, "http://127.0.0.1:1", cartCanary(), template).about(t.Context(), canary.MetricQuestion{
+			Check: canary.Check{Source: c.source, Interval: "1m", Metric: c.metric},
+		})
+		if answer.Outcome != release.Broken || !strings.Contains(answer.Text, c.want) {
+			t.Errorf("%s: got %+v, want %q", name, answer, c.want)
+		}
+	}
+}
+
+func TestSourcesTellWhichOneIsAway(t *testing.T) {
+	c := cartCanary()
+	c.Spec.MetricsServer = "http://user:secret@127.0.0.1:1/?token=secret"
+	answer := newAsker(t, "", c).about(t.Context(), canary.SourcesQuestion{Checks: []canary.Check{
+		{Source: canary.Builtin, Canonical: canary.SuccessRate},
+		{Source: canary.Template, Metric: flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}},
+	}})
+	if answer.Outcome != release.No || !strings.Contains(answer.Text, "prometheus not avaiable: ") || !strings.Contains(answer.Text, "metric template nowhere.shop error") {
+		t.Errorf("got %+v", answer)
+	}
+	if strings.Contains(answer.Text, "secret") {
+		t.Errorf("the text shows a secret: %s", answer.Text)
+	}
+}
