@@ -38,10 +38,14 @@ func (s Snapshot) primaryMessage() string {
 	if !primary.Found {
 		return s.Plan.primary() + " not ready: it does not exist"
 	}
-	if primary.PodProblem != "" {
-		return s.Plan.primary() + " not ready: " + primary.Message + " (" + primary.PodProblem + ")"
+	message := primary.Message
+	if message == "" {
+		message = "it has no pods"
 	}
-	return s.Plan.primary() + " not ready: " + primary.Message
+	if primary.PodProblem != "" {
+		message += " (" + primary.PodProblem + ")"
+	}
+	return s.Plan.primary() + " not ready: " + message
 }
 
 // canaryReady holds everything while the new revision has not enough pods, until the progress deadline.
@@ -211,12 +215,16 @@ func routeConfirmed(s Snapshot) release.Gate {
 // drained holds pods that have just lost their traffic: requests under way end, and routers follow late.
 func drained(s Snapshot) release.Gate {
 	var until time.Time
-	switch {
-	case s.serin().DrainUntil != nil:
-		until = s.serin().DrainUntil.Time
-	case s.Pruned:
+	if drain := s.serin().DrainUntil; drain != nil {
+		until = drain.Time
+	}
+	if left := s.serin().LastTraffic; left != nil {
+		until = release.Later(until, left.Add(s.Plan.Drain)) // the run before this one may have ended a moment ago
+	}
+	if s.Pruned {
 		until = s.Status.LastTransitionTime.Add(s.Plan.Drain + time.Second)
-	default:
+	}
+	if until.IsZero() {
 		return release.Passes("drained", "there was no traffic")
 	}
 	if longest := s.Now.Add(s.Plan.Drain); until.After(longest) {

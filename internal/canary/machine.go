@@ -102,23 +102,17 @@ func obstacles(s Snapshot) release.Gates {
 
 // blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
 // requests for a target that is gone are given to those who can answer them.
-func blocked(s Snapshot, gates release.Gates) (d Decision) {
+func blocked(s Snapshot, gates release.Gates) Decision {
 	e := s.copy()
 	if !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryCarries() {
 		e.effect(RouteIs{})
 	}
 	first := gates.First()
 	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: reason(first.Name), Message: first.Message})
-	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.Workload.Target.Found && s.Obstacle == "" && len(s.Plan.Blocks) == 0 {
-		// What else is wrong is asked for at once, so that a person can mend everything in one go.
-		sources := sourcesKnown(s)
-		e.tell(sources.Events...)
-		defer func() { d.Gates, d.Probes = append(d.Gates, sources), release.Gates{sources}.Probes() }()
-	}
 	for _, gate := range gates {
 		e.tell(release.Event{Type: release.Warning, Message: gate.Message, Standing: true})
 	}
-	d = e.done(gates)
+	d := e.done(gates)
 	if len(diffConditions(s.Status, d.Status)) == 0 {
 		d.Status, d.Wake = s.Status, gates.Wake()
 	}
@@ -160,7 +154,11 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 		effects = append(effects, ScalerExists{})
 	}
 	if s.Plan.Routed {
-		effects = append(effects, RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored})
+		stands := RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored}
+		if !s.readable() && (s.left() || !s.Workload.Target.serves()) {
+			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, or has no pods
+		}
+		effects = append(effects, stands)
 	}
 	return append(effects, more...)
 }
@@ -203,12 +201,16 @@ func initialise(s Snapshot) Decision {
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
+	if s.leaks() {
+		return forgetDrain(s, effects)
+	}
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
 	if s.Plan.Routed {
 		effects = append(effects, RouteStands{})
 	}
 	if !s.Workload.Target.gone() {
-		if draining := s.serin().DrainUntil != nil || s.Pruned && s.Status.LastAppliedSpec != ""; !draining {
+		draining := s.serin().DrainUntil != nil || s.Pruned && s.Status.LastAppliedSpec != ""
+		if !draining {
 			e := s.edit().effect(effects...).stamp(release.StampDrain)
 			if s.Pruned {
 				e.status.LastAppliedSpec = s.Workload.Target.PeerHash // such a status has nothing else to say that the drain began
@@ -344,6 +346,10 @@ func rest(s Snapshot) Decision {
 	}
 	revision := s.Workload.Target.Revision
 	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promoted()
+	if from := s.Status.LastTransitionTime.Add(time.Second); retry && s.Pruned && s.Now.Before(from) {
+		// Without our part of the status runs are told apart by the second in which they began.
+		return wakeBy(hold(s, nil, standing(s)...), from)
+	}
 	if revision == s.pinned() && !retry {
 		return resting(s)
 	}
@@ -472,6 +478,7 @@ func (e *edit) await() *edit {
 		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
 	}
 	e.serin.Run, e.serin.Asked, e.serin.Held = e.s.waitingRun(e.status), nil, ""
+	e.obeyed()
 	return e
 }
 
@@ -524,11 +531,16 @@ func (e *edit) run() {
 	if old.Promoted == "" {
 		e.serin.Promoted = e.s.promoted()
 	}
+	e.obeyed()
+	e.applied()
+	e.began()
+}
+
+// obeyed records a command that was given for the run that ends here: it is never acted on again.
+func (e *edit) obeyed() {
 	if _, run, ok := strings.Cut(e.s.Command, "@"); ok && run == e.s.run() {
 		e.serin.Command = e.s.Command
 	}
-	e.applied()
-	e.began()
 }
 
 // commanded is true when a person gave that command for this run and it was not carried out yet.

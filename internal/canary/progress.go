@@ -153,17 +153,21 @@ func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return Decision{}, false
 	}
 	e := s.edit().effect(effects...)
+	due := !s.Now.Before(s.windowEnd())
 	switch {
-	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.next(said):
+	case s.Plan.Strategy == Weighted && live > 0 && live == s.Plan.next(said) && due:
 		// The step was taken, and the process died before it could say so.
 		e.status.CanaryWeight = live
 		return e.cookies().window().tell(advanced(s, live)).done(nil), true
-	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && !s.Now.Before(s.windowEnd()):
+	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return e.routeAll(nil), true // the same
 	case live < said && !s.Workload.Target.serves(), live > said && !s.primaryCarries():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0, s.Pruned && live == s.planned():
 		return Decision{}, false
+	}
+	if said == 0 {
+		e.stamp(release.StampLeft)
 	}
 	return e.effect(RouteIs{Canary: said, Mirror: s.mirrors(s.Status.Iterations)}).cookies().window().tell(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d, which was changed to %d by somebody else", s.Plan.full(), said, live),
@@ -480,8 +484,13 @@ func advance(e *edit, gates release.Gates) Decision {
 	case BlueGreen:
 		switch {
 		case s.Status.Iterations < s.Plan.Iterations:
-			if s.Plan.Mirror && s.live() == 0 {
-				e.effect(RouteIs{Mirror: true})
+			e.status.CanaryWeight = s.live()
+			if (s.Plan.Mirror || s.live() > 0) && (s.live() == 0 || s.primaryCarries()) {
+				e.effect(RouteIs{Mirror: s.Plan.Mirror})
+				if s.live() > 0 {
+					e.stamp(release.StampLeft)
+				}
+				e.status.CanaryWeight = 0
 			}
 			return e.iterate(gates)
 		case s.live() >= release.Total, !s.Plan.Routed && s.Status.Iterations > s.Plan.Iterations:
@@ -496,9 +505,6 @@ func advance(e *edit, gates release.Gates) Decision {
 func (e *edit) iterate(gates release.Gates) Decision {
 	e.status.Iterations++
 	e.phase(flaggerv1.CanaryPhaseProgressing)
-	if e.s.Plan.Strategy == BlueGreen {
-		e.status.CanaryWeight = e.s.live()
-	}
 	return e.window().tell(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Advance %s canary iteration %d/%d", e.s.Plan.full(), e.status.Iterations, e.s.Plan.Iterations),
 	}).done(gates)

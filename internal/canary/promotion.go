@@ -29,7 +29,7 @@ func (s Snapshot) copying() release.Event {
 // primaryPromoted is primary-ready while the primary itself is changing: nothing lifts it, and its deadline counts.
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
-	if primary.Found && primary.Ready {
+	if primary.Found && primary.Ready && (primary.Available > 0 || !s.exposed()) {
 		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
 	}
 	message := s.primaryMessage()
@@ -131,7 +131,9 @@ func finalising(s Snapshot) Decision {
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
-	case s.readable() && (s.live() > 0 || s.Route.Mirrored):
+	case s.leaks():
+		return forgetDrain(s, effects)
+	case s.Plan.Routed && s.Route.Problem == "" && (s.live() > 0 || s.Route.Mirrored):
 		return s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain).done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)
@@ -272,7 +274,9 @@ func skipping(s Snapshot) Decision {
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
-	case s.exposed() && !s.left() || s.leaks():
+	case s.leaks():
+		return forgetDrain(s, effects)
+	case s.exposed() && !s.left():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
 		e.forgetCookie()
 		return e.done(gates)

@@ -46,11 +46,13 @@ func takeBack(s Snapshot) Decision {
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
-	told := s.left()
-	if s.exposed() && !told || s.leaks() {
+	switch {
+	case s.leaks():
+		return forgetDrain(s, effects)
+	case s.exposed() && !s.left():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
-		if !told {
-			e.tell(s.threshold()...)
+		if told := s.threshold(); len(told) > 0 {
+			e.tell(told...).intend(intentRollback, reasonChecks) // whatever becomes of the threshold meanwhile
 		}
 		e.forgetCookie()
 		return e.done(gates)
@@ -60,7 +62,7 @@ func takeBack(s Snapshot) Decision {
 		return hold(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{})
-	if !told {
+	if !s.left() {
 		e.tell(s.threshold()...)
 	}
 	if s.intent() == intentCancel {
@@ -85,7 +87,28 @@ func (s Snapshot) left() bool {
 
 // leaks is true when the traffic was taken off the canary and somebody has put it back.
 func (s Snapshot) leaks() bool {
-	return s.left() && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+	return s.serin().DrainUntil != nil && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+}
+
+// forgetDrain says that a drain has to begin again, before the traffic is taken off again: a crash after that must not
+// find the moment of the drain before.
+func forgetDrain(s Snapshot, effects []release.Effect) Decision {
+	e := s.edit().effect(effects...)
+	e.serin.DrainUntil = nil
+	return e.done(nil)
+}
+
+// unnoticed is true when the canary has users that the status does not know of, because somebody else sent them there.
+// What was noticed less than half a drain ago counts as known.
+func (s Snapshot) unnoticed() bool {
+	last := s.serin().LastTraffic
+	return !s.Pruned && s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && (last == nil || !s.Now.Before(last.Add(s.Plan.Drain/2)))
+}
+
+// takesOff is true of the effect that leaves the canary without users.
+func takesOff(effect release.Effect) bool {
+	route, ok := effect.(RouteIs)
+	return ok && route.Canary == 0
 }
 
 // primaryServes holds the traffic where it is while the primary could not answer a single request, and the canary can.
@@ -106,7 +129,7 @@ func primaryServes(s Snapshot) release.Gate {
 
 // threshold is told when failed checks, and nothing else, take the release back.
 func (s Snapshot) threshold() []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.intent() != "" {
+	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.intent() == intentCancel {
 		return nil
 	}
 	return []release.Event{{
@@ -120,8 +143,7 @@ func (s Snapshot) threshold() []release.Event {
 func (e *edit) fail(why string) *edit {
 	s := e.s
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
-	byDeadline := !waiting && s.serin().Intent == intentRollback && !s.byPerson()
-	byThreshold := !waiting && s.serin().Intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
+	told := !waiting && (s.serin().Intent == intentRollback && !s.byPerson() || len(s.threshold()) > 0)
 	e.phase(flaggerv1.CanaryPhaseFailed)
 	e.zero()
 	if waiting {
@@ -132,7 +154,7 @@ func (e *edit) fail(why string) *edit {
 	event := release.Event{
 		Type: release.Warning, Message: "Canary failed! Scaling down " + s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseFailed),
 	}
-	if !byDeadline && !byThreshold {
+	if !told {
 		event.Alert = &release.Alert{Severity: release.Error, Message: "Canary failed: " + why}
 	}
 	return e.tell(event).postRollout(intentFailed)
@@ -148,8 +170,9 @@ func (s Snapshot) byPerson() bool {
 	}
 }
 
-// The reasons of rollbacks that people asked for.
+// The reasons of rollbacks, but for deadlines, which say what is not ready.
 const (
-	reasonHook  = "a rollback was asked for"
-	reasonAbort = "a person aborted the release"
+	reasonHook   = "a rollback was asked for"
+	reasonAbort  = "a person aborted the release"
+	reasonChecks = "too many checks failed"
 )

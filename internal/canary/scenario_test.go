@@ -164,8 +164,6 @@ func (s *story) show(p pass) {
 		fmt.Fprintf(&news, "  %s\n", effect)
 	}
 	switch {
-	case p.refused != nil:
-		fmt.Fprintf(&news, "  REFUSED %v\n", p.refused)
 	case p.crashed:
 		news.WriteString("  CRASH before the status was written\n")
 	default:
@@ -431,6 +429,8 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 	case "primary":
 		w.history = append(w.history, w.primary.content)
 		w.primary = pods{}
+	case "history":
+		w.history = nil
 	case "primary-content":
 		w.history = append(w.history, w.primary.content)
 		w.primary.roll(content{template: value(arg)}, "another", false)

@@ -164,6 +164,10 @@ func (e *edit) effect(effects ...release.Effect) *edit {
 
 // done is the decision to write the edited status.
 func (e *edit) done(gates release.Gates) Decision {
+	if e.s.unnoticed() && slices.ContainsFunc(e.effects, takesOff) {
+		// It is written down that there are users before they are taken away: a crash after that must not forget the drain.
+		return e.s.edit().stamp(release.StampLeft).done(nil)
+	}
 	if e.s.Pruned {
 		// The only moment that such a status keeps; see start and drained.
 		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))

@@ -175,12 +175,7 @@ type pass struct {
 func (w *world) step() pass {
 	s := w.snapshot()
 	p := pass{Decision: canary.Next(s)}
-	written := *p.Status.DeepCopy()
-	canary.Stamp(&written, s.Plan, p.Stamp, w.now)
-	if w.pruned {
-		written.Serin = nil
-	}
-	written = stored(written)
+	written := w.written(s, p.Decision)
 	p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
 	for _, effect := range p.Effects {
 		if p.wrote && w.crash == len(p.news) {
@@ -189,7 +184,10 @@ func (w *world) step() pass {
 		changed, err := w.apply(effect)
 		if err != nil {
 			p.refused = err
-			return p
+			p.Decision = canary.Refused(s, p.Gates, err.Error())
+			written = w.written(s, p.Decision)
+			p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
+			break
 		}
 		if changed {
 			p.news = append(p.news, effect)
@@ -203,6 +201,16 @@ func (w *world) step() pass {
 	w.status = written
 	w.ask(p.Probes)
 	return p
+}
+
+// written is what the API server makes of the status of a decision.
+func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
+	status := *d.Status.DeepCopy()
+	canary.Stamp(&status, s.Plan, d.Stamp, w.now)
+	if w.pruned {
+		status.Serin = nil
+	}
+	return stored(status)
 }
 
 // stored is a status as the API server gives it back.
@@ -336,9 +344,8 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
 		return true, nil
 	case canary.RouteStands:
-		if plan.Routed && w.route() == nil && w.routeError == "" {
-			w.routes[plan.Provider] = &canary.Route{Found: true, Canary: e.Canary, Mirrored: e.Mirror, Confirmation: canary.CannotTell}
-			return true, nil
+		if plan.Routed && w.routeError == "" {
+			return w.setRoute(plan, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror})
 		}
 	case canary.RouteIs:
 		return w.setRoute(plan, e)

@@ -1,0 +1,679 @@
+package canary_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func TestNextIsDeterministicAndLeavesItsSnapshotAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		before := clone(s)
+		first, second := canary.Next(s), canary.Next(s)
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Fatalf("two decisions about one snapshot differ (-first +second):\n%s", diff)
+		}
+		if diff := cmp.Diff(before, s); diff != "" {
+			t.Fatalf("the snapshot was changed (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestNextIsNoDeadEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		d := canary.Next(s)
+		if changed := cmp.Diff(s.Status, d.Status) != ""; changed {
+			if !d.Wake.Equal(s.Now) {
+				t.Fatalf("a new state must be looked at once, but the decision wakes at %s of %s", d.Wake, s.Now)
+			}
+			return
+		}
+		if !d.Wake.IsZero() && !d.Wake.After(s.Now) && len(d.Stamp) == 0 {
+			t.Fatalf("nothing changes, and the decision wakes at %s, which is not after %s: gates %v", d.Wake, s.Now, d.Gates)
+		}
+		first := d.Gates.First()
+		if first == nil {
+			return
+		}
+		switch first.Opener {
+		case release.ByTime:
+			if d.Wake.IsZero() && len(d.Stamp) == 0 {
+				t.Fatalf("gate %s waits for time, and nothing wakes: %+v", first.Name, first)
+			}
+		case release.ByAnswer:
+			if len(d.Probes) == 0 {
+				t.Fatalf("gate %s waits for an answer, and nothing is asked: %+v", first.Name, first)
+			}
+		case release.ByCluster, release.ByPerson:
+		default:
+			t.Fatalf("gate %s does not pass and names nobody who opens it: %+v", first.Name, first)
+		}
+	})
+}
+
+func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		d := canary.Next(s)
+		live := s.Route.Canary
+		if !s.Plan.Routed || !s.Route.Found || s.Route.Problem != "" {
+			live = 0
+		}
+		for _, effect := range d.Effects {
+			weight, ok := weightOf(effect)
+			if !ok {
+				continue
+			}
+			if weight < 0 || weight > release.Total {
+				t.Fatalf("%s is no share", effect)
+			}
+			if weight > live && s.Workload.Target.Available == 0 {
+				t.Fatalf("%s raises the weight from %d, and the canary has no pod available", effect, live)
+			}
+			if _, stands := effect.(canary.RouteStands); stands {
+				continue // keeps what is there
+			}
+			primary, target := s.Workload.Primary, s.Workload.Target
+			if weight < live && target.Available > 0 && (!primary.Found || primary.Available == 0) {
+				t.Fatalf("%s lowers the weight from %d, and the primary has no pod available", effect, live)
+			}
+		}
+		if w := d.Status.CanaryWeight; w < 0 || w > release.Total {
+			t.Fatalf("status says weight %d", w)
+		}
+	})
+}
+
+func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		if !s.Plan.Routed || s.Route.Problem != "" {
+			return
+		}
+		weight := s.Route.Canary
+		if !s.Route.Found {
+			weight = 0
+		}
+		d := canary.Next(s)
+		for _, effect := range d.Effects {
+			if w, ok := weightOf(effect); ok {
+				weight = w
+			}
+			if _, ok := effect.(canary.DownToZero); ok && weight > 0 {
+				t.Fatalf("the target goes to zero with weight %d: %v", weight, d.Effects)
+			}
+		}
+	})
+}
+
+func TestNextNeverRisesAboveThePlan(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		d := canary.Next(s)
+		if s.Plan.Strategy != canary.Weighted || d.Status.Phase == flaggerv1.CanaryPhaseFailed {
+			return // all traffic at once is what those ask for
+		}
+		limit := max(s.Plan.Max, s.Status.CanaryWeight, s.Route.Canary)
+		if d.Status.CanaryWeight > limit {
+			t.Fatalf("status says weight %d, above %d", d.Status.CanaryWeight, limit)
+		}
+		for _, effect := range d.Effects {
+			if w, ok := weightOf(effect); ok && w > limit {
+				t.Fatalf("%s is above %d", effect, limit)
+			}
+		}
+	})
+}
+
+// weightOf is the weight that an effect sets.
+func weightOf(effect release.Effect) (int, bool) {
+	switch e := effect.(type) {
+	case canary.RouteIs:
+		return e.Canary, e.Provider == ""
+	case canary.RouteStands:
+		return e.Canary, true
+	default:
+		return 0, false
+	}
+}
+
+// TestEveryWorldComesToRest applies what is decided, from any state, until nothing moves: there is no hot loop, and
+// nothing that is decided undoes what was decided before.
+func TestEveryWorldComesToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := worlds().Draw(t, "world")
+		var trace []string
+		before := w.status
+		rested := w.settle(40, func(p pass) {
+			trace = append(trace, fmt.Sprintf("%s: %v, first gate %s, answered %d, status %s",
+				w.status.Phase, p.news, first(p.Gates), len(w.answers), cmp.Diff(before, w.status)))
+			before = w.status
+		})
+		if !rested {
+			t.Fatalf("does not come to rest:\n%s", strings.Join(trace[len(trace)-6:], "\n"))
+		}
+	})
+}
+
+// TestHistories plays what may happen to a Canary in any order and holds what must be true all the while.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &history{T: t, world: newWorld()}
+		h.world.instant, h.world.pruned = true, rapid.IntRange(0, 4).Draw(t, "pruned") == 0
+		draw(t, h.world)
+		h.live()
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(*rapid.T) {},
+			"deploy": func(t *rapid.T) {
+				h.world.target.roll(content{template: rapid.SampledFrom(templates).Draw(t, "template")}, "", h.world.instant)
+				h.live()
+			},
+			"pods": func(t *rapid.T) {
+				h.world.instant = rapid.Bool().Draw(t, "instant")
+				for _, p := range []*pods{&h.world.target, &h.world.primary} {
+					if p.found && p.replicas > 0 {
+						p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
+					}
+				}
+				h.live()
+			},
+			"time":        h.while,
+			"more time":   h.while,
+			"a long time": h.while,
+			"whole": func(*rapid.T) {
+				h.world.instant = true
+				for _, p := range []*pods{&h.world.target, &h.world.primary} {
+					p.available, p.exceeded = p.replicas, false
+				}
+				h.live()
+			},
+			"answers": func(t *rapid.T) {
+				h.world.standing["all"] = rapid.SampledFrom([]string{"good", "good", "good", "bad", "unreachable:away"}).Draw(t, "answers")
+				h.live()
+			},
+			"route": func(t *rapid.T) {
+				if route := h.world.route(); route != nil && h.world.plan().Routed {
+					route.Canary, route.Mirrored = rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(t, "weight"), false
+					h.weight, h.traffic = route.Canary, time.Time{} // nobody saw it go
+					route.Confirmation = rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed")
+				}
+				h.live()
+			},
+			"edit": func(t *rapid.T) {
+				if rapid.IntRange(0, 3).Draw(t, "really") == 0 {
+					draw(t, h.world)
+					h.weight, h.traffic = 0, time.Time{} // another provider's route is another story
+				}
+				h.live()
+			},
+			"command": func(t *rapid.T) {
+				h.world.command = rapid.SampledFrom([]string{"abort", "promote", "retry"}).Draw(t, "verb") + "@" + canary.Run("uid", h.world.status)
+				h.live()
+			},
+			"restart": func(*rapid.T) { h.world.restart(); h.live() },
+			"crash": func(t *rapid.T) {
+				h.world.crash = rapid.IntRange(0, 6).Draw(t, "effects")
+				h.live()
+			},
+		})
+	})
+}
+
+// history is a world with somebody who watches it.
+type history struct {
+	*rapid.T
+	world *world
+	wake  time.Time
+	// errors counts the error alerts of the run; advanced is when its last step was told, traffic when the canary was last
+	// seen with users.
+	errors            int
+	advanced, traffic time.Time
+	weight            int // as of the pass before
+	trace             []string
+}
+
+func (h *history) live() {
+	if !h.world.settle(80, h.see) {
+		h.fail("does not come to rest")
+	}
+}
+
+func (h *history) fail(format string, args ...any) {
+	h.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(h.trace[max(0, len(h.trace)-40):], "\n"))
+}
+
+func (h *history) while(t *rapid.T) {
+	h.pass(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
+}
+
+// pass lets time pass: nothing looks at the Canary but at the moments that its decisions name.
+func (h *history) pass(by time.Duration) {
+	until := h.world.now.Add(by)
+	for range 1000 {
+		if h.wake.IsZero() || h.wake.After(until) {
+			h.world.now = until
+			return
+		}
+		h.world.now = release.Later(h.world.now, h.wake)
+		h.live()
+	}
+	h.fail("woken a thousand times")
+}
+
+func (h *history) see(p pass) {
+	w := h.world
+	h.wake = p.Wake
+	if p.wrote {
+		h.wake = time.Time{}
+	}
+	h.trace = append(h.trace, fmt.Sprintf("%s %s weight=%d iterations=%d failed=%d: %v refused=%v crashed=%v first gate %s",
+		w.now.Format(time.TimeOnly), w.status.Phase, w.status.CanaryWeight, w.status.Iterations, w.status.FailedChecks, p.news, p.refused, p.crashed, first(p.Gates)))
+	plan := w.plan()
+	if route := w.route(); route != nil && plan.Routed {
+		down := slices.ContainsFunc(p.news, isDown)
+		if route.Canary > 0 {
+			h.traffic = w.now
+			if down {
+				h.fail("pods were taken away that have traffic")
+			}
+		}
+		// Where our part of the status is dropped, a crash may cost a drain; where somebody edits routes, half of one.
+		if down && !h.traffic.IsZero() && w.now.Sub(h.traffic) < plan.Drain/2 && !w.pruned {
+			h.fail("pods were taken away %s after their traffic", w.now.Sub(h.traffic))
+		}
+		for _, effect := range p.news {
+			if is, ok := effect.(canary.RouteIs); ok && is.Canary > h.weight && is.Provider == "" && w.target.available == 0 {
+				h.fail("traffic was sent to a canary without pods")
+			}
+		}
+		h.weight = route.Canary
+	}
+	if p.crashed || p.refused != nil {
+		return
+	}
+	for _, event := range p.Events {
+		switch {
+		case strings.HasPrefix(event.Message, "New revision detected!"):
+			h.errors, h.advanced = 0, time.Time{}
+		case strings.HasPrefix(event.Message, "Advance ") && strings.Contains(event.Message, " canary "):
+			if !h.advanced.IsZero() && w.now.Sub(h.advanced) < plan.Window && !w.pruned {
+				h.fail("a step was observed for %s of %s", w.now.Sub(h.advanced), plan.Window)
+			}
+			h.advanced = w.now
+		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Standing:
+			h.errors++
+		}
+	}
+	if p.wrote && p.Status.Phase == flaggerv1.CanaryPhaseFailed && slices.ContainsFunc(p.Events, isEnd) {
+		if h.errors != 1 && !w.pruned {
+			h.fail("a release failed with %d error alerts", h.errors)
+		}
+		h.errors = 0
+	}
+}
+
+func first(gates release.Gates) string {
+	if g := gates.First(); g != nil {
+		return fmt.Sprintf("%s %s: %s", g.Verdict, g.Name, g.Message)
+	}
+	return "none"
+}
+
+func isDown(effect release.Effect) bool { _, ok := effect.(canary.DownToZero); return ok }
+
+func isEnd(event release.Event) bool {
+	return strings.HasPrefix(event.Message, "Canary failed!") || strings.HasPrefix(event.Message, "Promotion of")
+}
+
+// TestACrashAnywhereEndsInTheSamePlace plays one story twice, once with crashes after some of the effects of any pass:
+// effects stay, the status and all that only the process knew is lost.
+func TestACrashAnywhereEndsInTheSamePlace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		story := stories().Draw(t, "story")
+		want := story.play(t, nil)
+		crashes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) crash {
+			return crash{pass: rapid.IntRange(0, 30).Draw(t, "pass"), effects: rapid.IntRange(0, 4).Draw(t, "effects")}
+		}), 1, 4).Draw(t, "crashes")
+		got := story.play(t, crashes)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("after crashes the story ends elsewhere (-without +with):\n%s", diff)
+		}
+	})
+}
+
+// crash is where a process dies: in that pass, after that many effects.
+type crash struct{ pass, effects int }
+
+// tale is one thing that happens to a Canary, from the beginning to the end.
+type tale struct {
+	Spec    func(*world)
+	Name    string
+	Pruned  bool
+	Answers string
+	Then    string // what happens after 70 seconds
+}
+
+// stories are tales whose end does not depend on how long they take.
+func stories() *rapid.Generator[tale] {
+	return rapid.Custom(func(t *rapid.T) tale {
+		specs := map[string]func(*world){
+			"weighted": func(w *world) { w.spec.Analysis.StepWeights = []int{10, 40, 70, 90} },
+			"slow way back": func(w *world) {
+				w.spec.Analysis.StepWeights, w.spec.Analysis.StepWeightPromotion = []int{10, 40, 70, 90}, 30
+			},
+			"mirror":     func(w *world) { w.spec.Analysis.StepWeight, w.spec.Analysis.Mirror = 30, true },
+			"ab":         func(w *world) { w.spec.Analysis.Iterations, w.spec.Analysis.Match = 4, match() },
+			"blue-green": func(w *world) { w.spec.Analysis.Iterations = 4 },
+			"copies":     func(w *world) { w.spec.Analysis.Iterations, w.spec.Analysis.Mirror = 4, true },
+			"kubernetes": func(w *world) { w.spec.Analysis.Iterations, w.spec.Provider = 4, "kubernetes" },
+			"skip":       func(w *world) { w.spec.Analysis.StepWeight, w.spec.SkipAnalysis = 30, true },
+		}
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(specs))).Draw(t, "spec")
+		tale := tale{Spec: specs[name], Name: name, Pruned: rapid.IntRange(0, 4).Draw(t, "pruned") == 0}
+		tale.Answers = rapid.SampledFrom([]string{"good", "bad"}).Draw(t, "answers")
+		if tale.Answers == "good" {
+			tale.Then = rapid.SampledFrom([]string{"", "v1", "v3", "delete", "abort"}).Draw(t, "then")
+		}
+		if name == "skip" {
+			tale.Then = "" // it is over by then
+		}
+		return tale
+	})
+}
+
+func match() []flaggerv1.AnalysisMatch {
+	return []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x": {Exact: "y"}}}}
+}
+
+// end is where a story ends.
+type end struct {
+	Phase                            flaggerv1.CanaryPhase
+	Weight, Iterations, Failed       int
+	Applied, Promoted                string
+	Revision, Runs                   string
+	Target, Primary                  string
+	TargetReplicas, PrimaryReplicas  int32
+	Routes                           map[string]canary.Route
+	Gone, Finalizer, PausedAutoscale bool
+}
+
+func (s tale) play(t *rapid.T, crashes []crash) end {
+	w := newWorld()
+	w.instant, w.pruned = true, s.Pruned
+	w.standing["all"] = s.Answers
+	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	w.spec.Analysis = &flaggerv1.CanaryAnalysis{
+		Interval: "1m", Threshold: 2,
+		Metrics:  []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Threshold: 99}},
+		Webhooks: []flaggerv1.CanaryWebhook{{Type: flaggerv1.PreRolloutHook, Name: "smoke", URL: "http://smoke"}, {Name: "load", URL: "http://load"}},
+	}
+	w.spec.RevertOnDeletion = true
+	s.Spec(w)
+	passes := 0
+	var wake time.Time
+	run := func(until time.Time) {
+		for range 400 {
+			if !w.settle(60, func(p pass) {
+				wake = p.Wake
+				if p.wrote {
+					wake = time.Time{}
+				}
+				passes++
+				for _, c := range crashes {
+					if c.pass == passes {
+						w.crash = c.effects
+					}
+				}
+			}) {
+				t.Fatalf("does not come to rest in phase %s", w.status.Phase)
+			}
+			if w.gone || wake.IsZero() || wake.After(until) {
+				break
+			}
+			w.now = release.Later(w.now, wake)
+		}
+		w.now = until
+	}
+	run(w.now.Add(time.Minute))
+	w.target.roll(content{template: "v2"}, "", true)
+	run(w.now.Add(70 * time.Second))
+	switch s.Then {
+	case "v1", "v3":
+		w.target.roll(content{template: s.Then}, "", true)
+	case "delete":
+		w.deleting = true
+	case "abort":
+		w.command = "abort@" + canary.Run("uid", w.status)
+	}
+	run(w.now.Add(24 * time.Hour))
+	out := end{
+		Phase: w.status.Phase, Weight: w.status.CanaryWeight, Iterations: w.status.Iterations, Failed: w.status.FailedChecks,
+		Applied: w.status.LastAppliedSpec, Promoted: w.status.LastPromotedSpec,
+		Target: w.target.revision(), Primary: w.primary.revision(), TargetReplicas: w.target.replicas, PrimaryReplicas: w.primary.replicas,
+		Gone: w.gone, Finalizer: w.finalizer, PausedAutoscale: w.target.paused, Routes: map[string]canary.Route{},
+	}
+	if w.gone {
+		out.Weight, out.Iterations, out.Failed = 0, 0, 0 // as of when it was deleted
+	}
+	if w.status.Serin != nil {
+		out.Revision, out.Runs = w.status.Serin.Revision, w.status.Serin.Promoted
+	}
+	for provider, route := range w.routes {
+		out.Routes[provider] = *route
+	}
+	return out
+}
+
+var (
+	templates = []string{"v1", "v2", "v3"}
+	phases    = []flaggerv1.CanaryPhase{
+		"", flaggerv1.CanaryPhaseInitializing, flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing,
+		flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising, flaggerv1.CanaryPhaseSucceeded,
+		flaggerv1.CanaryPhaseFailed, flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated, "Unheard-of",
+	}
+	hookTypes = []flaggerv1.HookType{
+		"", flaggerv1.RolloutHook, flaggerv1.PreRolloutHook, flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook,
+		flaggerv1.ConfirmPromotionHook, flaggerv1.PostRolloutHook, flaggerv1.RollbackHook, flaggerv1.EventHook,
+	}
+)
+
+// draw makes a spec, possible or not.
+func draw(t *rapid.T, w *world) {
+	rare := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 0 }
+	a := &flaggerv1.CanaryAnalysis{
+		Interval:            rapid.SampledFrom([]string{"10s", "1m", "2m", "nonsense"}).Draw(t, "interval"),
+		Threshold:           rapid.IntRange(-1, 4).Draw(t, "threshold"),
+		StepWeight:          rapid.SampledFrom([]int{50, 30, 50, 100, 100, 20, 1, 1 << 62}).Draw(t, "step"),
+		MaxWeight:           rapid.SampledFrom([]int{0, 0, 0, 50, 50, 100}).Draw(t, "max"),
+		StepWeightPromotion: rapid.SampledFrom([]int{0, 0, 40, 1 << 62, -4}).Draw(t, "promotion-step"),
+		Mirror:              rare("mirror"),
+	}
+	if rare("impossible") {
+		a.StepWeight = rapid.SampledFrom([]int{0, -3}).Draw(t, "no-step")
+		a.MaxWeight = rapid.SampledFrom([]int{0, 130, -1}).Draw(t, "no-max")
+		a.StepWeights = rapid.SliceOfN(rapid.IntRange(-5, 120), 0, 4).Draw(t, "weights")
+	}
+	if rapid.IntRange(0, 2).Draw(t, "iterates") == 0 {
+		a.Iterations = rapid.SampledFrom([]int{1, 2, 3, 1 << 62}).Draw(t, "iterations")
+		if rapid.IntRange(0, 2).Draw(t, "matches") == 0 {
+			a.Match = match()
+		}
+	}
+	if rare("sticky") {
+		a.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "ship", PrimaryCookieName: "home"}
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "hooks") {
+		a.Webhooks = append(a.Webhooks, flaggerv1.CanaryWebhook{
+			Type: rapid.SampledFrom(hookTypes).Draw(t, "type"), Name: fmt.Sprint("hook", i/2), URL: fmt.Sprint("http://hook", i),
+		})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "checks") {
+		a.Metrics = append(a.Metrics, flaggerv1.CanaryMetric{
+			Name:      rapid.SampledFrom([]string{canary.SuccessRate, canary.Duration, "custom", "istio_requests_total"}).Draw(t, "metric"),
+			Threshold: rapid.Float64Range(1, 99).Draw(t, "bound"), Query: rapid.SampledFrom([]string{"", "sum(x)"}).Draw(t, "query"),
+		})
+	}
+	w.spec = flaggerv1.CanarySpec{
+		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}, Analysis: a,
+		Provider:     rapid.SampledFrom([]string{"istio", "istio", "gatewayapi:v1", "kubernetes"}).Draw(t, "provider"),
+		SkipAnalysis: rare("skip"), Suspend: rare("suspend"), RevertOnDeletion: rare("revert"),
+	}
+	w.generation++
+}
+
+// worlds are states of the world, reachable or not.
+func worlds() *rapid.Generator[*world] {
+	return rapid.Custom(func(t *rapid.T) *world {
+		w := newWorld()
+		rare := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) == 0 }
+		draw(t, w)
+		w.pruned, w.instant = rare("pruned"), rapid.Bool().Draw(t, "instant")
+		w.target, w.primary = somePods(t, "target"), somePods(t, "primary")
+		if !w.target.found {
+			w.targetProblem = "deployment cart.shop get query error: not found"
+		}
+		w.history = []content{{template: "v1"}}
+		w.newest = somewhen(t, "newest")
+		w.status = someStatus(t)
+		if w.pruned {
+			w.status.Serin = nil
+		}
+		w.status = stored(w.status)
+		w.deleting, w.finalizer = rare("deleting"), rare("finalizer")
+		if rare("obstacle") {
+			w.obstacle = "another Canary was first"
+		}
+		if rare("missing") {
+			w.missing = []string{"no template"}
+		}
+		if rapid.Bool().Draw(t, "routed") {
+			w.routes[w.plan().Provider] = &canary.Route{
+				Found: true, Canary: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "live"), Mirrored: rare("mirrored"),
+				Confirmation: rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed"),
+			}
+		}
+		if rare("unreadable") {
+			w.routeError = "cannot be read"
+		}
+		if rare("commanded") {
+			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.Run("uid", w.status)
+		}
+		w.standing["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
+		if rapid.Bool().Draw(t, "silent") {
+			delete(w.standing, "all")
+		}
+		return w
+	})
+}
+
+func somePods(t *rapid.T, label string) pods {
+	p := pods{
+		content: content{template: rapid.SampledFrom(templates).Draw(t, label)}, id: rapid.SampledFrom([]string{"", "id"}).Draw(t, "id"),
+		found: rapid.IntRange(0, 9).Draw(t, "found") > 0, replicas: rapid.Int32Range(0, 3).Draw(t, "replicas"),
+		exceeded: rapid.IntRange(0, 9).Draw(t, "exceeded") == 0, paused: rapid.Bool().Draw(t, "paused"),
+	}
+	p.total = p.replicas
+	p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
+	if !p.found {
+		return pods{}
+	}
+	return p
+}
+
+// somewhen is around the beginning of every story, or never.
+func somewhen(t *rapid.T, label string) time.Time {
+	seconds := rapid.SampledFrom([]int{-1 << 20, -300, -60, -30, -5, 0, 5, 30, 3600}).Draw(t, label)
+	if seconds == -1<<20 {
+		return time.Time{}
+	}
+	return midnight.Add(time.Duration(seconds) * time.Second)
+}
+
+func somewhenMicro(t *rapid.T, label string) *metav1.MicroTime {
+	at := somewhen(t, label)
+	if at.IsZero() {
+		return nil
+	}
+	micro := metav1.NewMicroTime(at)
+	return &micro
+}
+
+func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
+	hashes := []string{"", "hash-v1", "hash-v2", "5fcc94f9fb"}
+	status := flaggerv1.CanaryStatus{
+		Phase:        rapid.SampledFrom(phases).Draw(t, "phase"),
+		CanaryWeight: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "weight"), Iterations: rapid.IntRange(-1, 4).Draw(t, "iterations"),
+		FailedChecks:    rapid.IntRange(0, 3).Draw(t, "failed"),
+		LastAppliedSpec: rapid.SampledFrom(hashes).Draw(t, "applied"), LastPromotedSpec: rapid.SampledFrom(hashes).Draw(t, "promoted"),
+		LastTransitionTime: metav1.NewTime(somewhen(t, "transition")),
+	}
+	if rapid.Bool().Draw(t, "conditions") {
+		status.Conditions = []flaggerv1.CanaryCondition{{Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, LastUpdateTime: metav1.NewTime(midnight)}}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
+		status.Conditions = append(status.Conditions, flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: "Plan"})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "foreign") == 0 {
+		return status
+	}
+	status.Serin = &flaggerv1.SerinStatus{
+		Run:         rapid.SampledFrom([]string{"", "run"}).Draw(t, "run"),
+		Revision:    rapid.SampledFrom([]string{"v1", "v2", "v3", "peer-x", ""}).Draw(t, "revision"),
+		Promoted:    rapid.SampledFrom([]string{"v1", "v2", "none", "peer-x", ""}).Draw(t, "promoted"),
+		Shape:       rapid.SampledFrom([]string{"", "canary/istio/Deployment/cart", "blue-green/kubernetes/Deployment/cart"}).Draw(t, "shape"),
+		Started:     rapid.Bool().Draw(t, "started"),
+		Since:       somewhenMicro(t, "since"),
+		DrainUntil:  somewhenMicro(t, "drain"),
+		Asked:       somewhenMicro(t, "asked"),
+		Unreachable: somewhenMicro(t, "unreachable"),
+		LastTraffic: somewhenMicro(t, "last-traffic"),
+		Intent:      rapid.SampledFrom([]string{"", "", "", "rollback", "cancel", "skip", "completed", "skipped", "failed", "unheard-of"}).Draw(t, "intent"),
+		Held:        rapid.SampledFrom([]string{"", "confirm-rollout/hook0"}).Draw(t, "held"),
+	}
+	if start := somewhenMicro(t, "window"); start != nil {
+		status.Serin.Window = &flaggerv1.AnalysisWindow{Start: *start, Unconfirmed: rapid.IntRange(0, 9).Draw(t, "unconfirmed") == 0}
+	}
+	return status
+}
+
+// snapshots are what may be seen of a world, with answers to some of what is asked.
+func snapshots() *rapid.Generator[canary.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) canary.Snapshot {
+		w := worlds().Draw(t, "world")
+		for range rapid.IntRange(0, 6).Draw(t, "answered") {
+			s := w.snapshot()
+			w.ask(canary.Next(s).Probes)
+			if len(w.out) == 0 {
+				break
+			}
+			w.answer(rapid.SampledFrom([]string{"good", "bad", "yes", "no:no", "unreachable:away", "no-data:none", "broken:bad"}).Draw(t, "answer"))
+			w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 60, 90}).Draw(t, "later")) * time.Second)
+		}
+		return w.snapshot()
+	})
+}
+
+// clone is a snapshot that shares nothing with the given one.
+func clone(s canary.Snapshot) canary.Snapshot {
+	s.Status = *s.Status.DeepCopy()
+	s.Answers = maps.Clone(s.Answers)
+	s.Missing = slices.Clone(s.Missing)
+	s.Workload.Configs, s.Workload.PeerConfigs = maps.Clone(s.Workload.Configs), maps.Clone(s.Workload.PeerConfigs)
+	s.Plan.Steps, s.Plan.Hooks, s.Plan.Checks = slices.Clone(s.Plan.Steps), slices.Clone(s.Plan.Hooks), slices.Clone(s.Plan.Checks)
+	s.Plan.Blocks, s.Plan.Notes = slices.Clone(s.Plan.Blocks), slices.Clone(s.Plan.Notes)
+	return s
+}
