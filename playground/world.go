@@ -75,7 +75,7 @@ func Enter(prepare func(context.Context) error) *World {
 		case err = <-done:
 		case <-signals:
 			cancel()
-			<-done
+			_ = <-done // it was interrupted
 			os.Exit(130)
 		}
 		cancel()
@@ -157,8 +157,7 @@ func runInside(ctx context.Context, signals <-chan os.Signal) (int, error) {
 		}
 	}()
 	err = command.Wait()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
 		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			return 128 + int(status.Signal()), nil
 		}

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		address, err := world.Expose(context.Background(), "127.0.0.1:80")
 		fmt.Println(address, err)
-		http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from inside") }))
+		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "from inside") }))
 	}
 }
 
@@ -123,7 +123,7 @@ func TestExposedAddressIsReachedFromOutsideUntilTheOuterProcessDies(t *testing.T
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("after the death: %q, %v", rest, err)
 	}
-	command.Wait()
+	_ = command.Wait() // it was killed
 	if _, err := net.Dial("tcp4", address); err == nil {
 		t.Error("somebody still listens")
 	}

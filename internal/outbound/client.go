@@ -165,7 +165,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	if err != nil {
 		return Response{}, unreachable(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // only read from
+	defer response.Body.Close()
 
 	body, err := io.ReadAll(io.LimitReader(response.Body, r.Limit+1))
 	out := Response{Code: response.StatusCode, Header: response.Header, Body: body}
@@ -230,8 +230,7 @@ func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &UnreachableError{cause: context.Cause(ctx)}
 	}
-	var inURL *url.Error
-	if errors.As(err, &inURL) {
+	if inURL, ok := errors.AsType[*url.Error](err); ok {
 		err = inURL.Err
 	}
 	return &UnreachableError{cause: RedactError(err)}

@@ -84,8 +84,7 @@ func TestTheDialerRefusesWhatANameResolvesTo(t *testing.T) {
 		t.Fatal("no transport")
 	}
 	_, err := transport.DialContext(t.Context(), "tcp", "localhost:80")
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
+	if _, ok := errors.AsType[*RefusedError](err); !ok {
 		t.Errorf("got %v, want a RefusedError", err)
 	}
 }

@@ -140,8 +140,7 @@ func meant(addr netip.Addr) []netip.Addr {
 
 // refused finds the RefusedError in what a client returned.
 func refused(err error) *RefusedError {
-	var out *RefusedError
-	if errors.As(err, &out) {
+	if out, ok := errors.AsType[*RefusedError](err); ok {
 		return out
 	}
 	return nil

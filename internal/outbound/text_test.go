@@ -26,8 +26,8 @@ func TestRedactKeepsSchemeHostAndPath(t *testing.T) {
 }
 
 func TestRedactErrorHidesURLsButKeepsTheCause(t *testing.T) {
-	_, parse := url.Parse("http://u:hunter2 x@host/")
-	_, port := url.Parse("http://u:hunter2")
+	_, parse := url.Parse("http://u:hunter2 x@host/") //nolint:staticcheck // what does not parse is the point
+	_, port := url.Parse("http://u:hunter2")          //nolint:staticcheck // what does not parse is the point
 	for _, err := range []error{
 		&url.Error{Op: "Get", URL: "http://u:hunter2@host/p?key=hunter2", Err: io.EOF},
 		fmt.Errorf("ask: %w", &url.Error{Op: "Get", URL: "http://host/p?key=hunter2", Err: io.EOF}),

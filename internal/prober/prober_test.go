@@ -356,7 +356,9 @@ func TestAPanicIsAnAnswerOfItsReleaseOnly(t *testing.T) {
 					t.Errorf("answer of the other release: %q, want yes", got)
 				}
 				cancel()
-				<-done
+				if err := <-done; err != nil {
+					t.Errorf("end of the prober: %v", err)
+				}
 			})
 		})
 	}
@@ -397,7 +399,9 @@ func TestWhatIsAskedBeforeRunGoesOutWhenRunBegins(t *testing.T) {
 		synctest.Wait()
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Errorf("end of the prober: %v", err)
+		}
 	})
 }
 

@@ -288,8 +288,6 @@ func (m *Metrics) Forget(namespace, name, target string) {
 	c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]
 	if known {
 		m.drop(c)
-	} else {
-		c = Canary{Namespace: namespace, Name: name, Target: target}
 	}
 	m.wait(gated{canaryKind, namespace, name}, "", time.Time{})
 	if m.onTarget[types.NamespacedName{Namespace: namespace, Name: target}] == 0 {

@@ -187,6 +187,8 @@ func serveOn(ctx context.Context, listener net.Listener, handler http.Handler) e
 	if err := server.Shutdown(ending); err != nil {
 		_ = server.Close() // what did not end in time is cut off
 	}
-	<-served
+	if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
 	return nil
 }

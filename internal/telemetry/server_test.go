@@ -145,7 +145,7 @@ func fetch(t *testing.T, url string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end
+	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err.Error()
@@ -158,7 +158,7 @@ func TestRunSaysThatItCannotListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close() //nolint:errcheck // nothing was sent
+	defer taken.Close()
 	s, err := NewServer(ServerOptions{
 		Address: "127.0.0.1:0", ProfilingAddress: taken.Addr().String(), Gatherer: prometheus.NewRegistry(),
 	})

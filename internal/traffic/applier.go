@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -128,8 +127,8 @@ func (a *Applier) create(ctx context.Context, t Target, desired *unstructured.Un
 			Kind:               flaggerv1.CanaryKind,
 			Name:               t.Canary.Name,
 			UID:                t.Canary.UID,
-			Controller:         ptr.To(true),
-			BlockOwnerDeletion: ptr.To(true),
+			Controller:         new(true),
+			BlockOwnerDeletion: new(true),
 		}})
 	}
 	return a.Client.Create(ctx, obj, a.createOptions()...)

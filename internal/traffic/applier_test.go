@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -149,7 +148,7 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 	}
 	want := []metav1.OwnerReference{{
 		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "0d3a5fd7-uid",
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
 	if diff := cmp.Diff(want, c.get(t, "VirtualService", "cart").GetOwnerReferences()); diff != "" {
 		t.Errorf("owner (-want +got):\n%s", diff)
@@ -268,7 +267,7 @@ func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
 func TestStrangersAreLeftAlone(t *testing.T) {
 	theirs := usersService()
 	theirs.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: ptr.To(true),
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: new(true),
 	}})
 	c := newCluster(theirs)
 	a := &traffic.Applier{Client: c}
@@ -297,19 +296,27 @@ func TestErrorTexts(t *testing.T) {
 		is       error
 	}{
 		{
-			"get of one object", gatewayapi.New(gatewayapi.V1), map[string]error{"get HTTPRoute": cause}, nil,
+			"get of one object", gatewayapi.New(gatewayapi.V1),
+			map[string]error{"get HTTPRoute": cause},
+			nil,
 			"HTTPRoute cart.web get query error: no answer", cause,
 		},
 		{
-			"create of one object", gatewayapi.New(gatewayapi.V1), map[string]error{"create HTTPRoute": cause}, nil,
+			"create of one object", gatewayapi.New(gatewayapi.V1),
+			map[string]error{"create HTTPRoute": cause},
+			nil,
 			"HTTPRoute cart.web create error: no answer", cause,
 		},
 		{
-			"create of one of several", istio.New(), map[string]error{"create DestinationRule": cause}, nil,
+			"create of one of several", istio.New(),
+			map[string]error{"create DestinationRule": cause},
+			nil,
 			"reconcileDestinationRule failed: DestinationRule cart-canary.web create error: no answer", cause,
 		},
 		{
-			"update of one of several", istio.New(), map[string]error{"patch VirtualService": cause}, nil,
+			"update of one of several", istio.New(),
+			map[string]error{"patch VirtualService": cause},
+			nil,
 			"reconcileVirtualService failed: VirtualService cart.web update error: no answer", cause,
 		},
 		{
@@ -323,7 +330,9 @@ func TestErrorTexts(t *testing.T) {
 			"GatewayRefs must be specified when using Gateway API as a provider.", traffic.ErrInvalid,
 		},
 		{
-			"a kind that is not there", gatewayapi.New(gatewayapi.V1), map[string]error{"get HTTPRoute": missing}, nil,
+			"a kind that is not there", gatewayapi.New(gatewayapi.V1),
+			map[string]error{"get HTTPRoute": missing},
+			nil,
 			"HTTPRoute is not known to this cluster: install its definition (gateway.networking.k8s.io, v1), or choose another spec.provider",
 			traffic.ErrNotInstalled,
 		},

@@ -72,7 +72,8 @@ func TestSticky(t *testing.T) {
 		{
 			"a cookie without a name is none",
 			affinity(flaggerv1.SessionAffinity{CookieName: "ship", PrimaryCookieName: "anchor"}, ""),
-			flaggerv1.CanaryStatus{PrimarySessionAffinityCookie: "=xyz"}, nil,
+			flaggerv1.CanaryStatus{PrimarySessionAffinityCookie: "=xyz"},
+			nil,
 		},
 		{
 			"defaults; the primary's cookie is not asked for", affinity(flaggerv1.SessionAffinity{CookieName: "ship"}, ""), full,
@@ -138,9 +139,18 @@ func TestCookiePatternMatchesTheCookieAndNoOther(t *testing.T) {
 
 func TestShare(t *testing.T) {
 	for _, tt := range []struct{ primary, canary, want int }{
-		{100, 0, 0}, {0, 100, 100}, {80, 20, 20}, {0, 0, 0}, {0, 1, 100}, {1, 0, 0},
-		{1, 1, 50}, {2, 1, 33}, {1, 2, 67}, {30, 10, 25},
-		{1000, 1, 1}, {1, 1000, 99}, // both sides get requests, and that shows
+		{100, 0, 0},
+		{0, 100, 100},
+		{80, 20, 20},
+		{0, 0, 0},
+		{0, 1, 100},
+		{1, 0, 0},
+		{1, 1, 50},
+		{2, 1, 33},
+		{1, 2, 67},
+		{30, 10, 25},
+		{1000, 1, 1},
+		{1, 1000, 99}, // both sides get requests, and that shows
 	} {
 		if got := traffic.Share(tt.primary, tt.canary); got != tt.want {
 			t.Errorf("Share(%d, %d) = %d, want %d", tt.primary, tt.canary, got, tt.want)

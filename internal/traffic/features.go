@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -168,12 +169,7 @@ func totalOf(r release.Route) int {
 
 func anyMatch(holds func(release.Match) bool) func(Target, release.Route) bool {
 	return func(_ Target, r release.Route) bool {
-		for _, m := range r.Matches {
-			if holds(m) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(r.Matches, holds)
 	}
 }
 

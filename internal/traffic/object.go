@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,9 +259,7 @@ func merged(into, from map[string]string) map[string]string {
 	if into == nil {
 		into = map[string]string{}
 	}
-	for key, value := range from {
-		into[key] = value
-	}
+	maps.Copy(into, from)
 	return into
 }
 

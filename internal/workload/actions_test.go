@@ -174,13 +174,19 @@ func TestProblemsOfATarget(t *testing.T) {
 		prepare func(w *world)
 		want    string
 	}{
-		{"missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(deploymentKind, "cart"))) },
-			`deployment cart.shop get query error: deployments.apps "cart" not found`},
-		{"configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env"))) },
-			`createPrimaryDeployment failed: GetTargetConfigs failed: configmap env.shop get query error: configmap env.shop get query error: configmaps "env" not found`},
+		{
+			"missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(deploymentKind, "cart"))) },
+			`deployment cart.shop get query error: deployments.apps "cart" not found`,
+		},
+		{
+			"configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(configMapGVK, "env"))) },
+			`createPrimaryDeployment failed: GetTargetConfigs failed: configmap env.shop get query error: configmap env.shop get query error: configmaps "env" not found`,
+		},
 		{"optional configuration missing", func(w *world) { must(w.t, w.client.Delete(w.t.Context(), w.object(secretGVK, "creds"))) }, ""},
-		{"no port", func(w *world) { w.edit(canaryGVK, "cart", `{spec: {service: {port: 0}}}`) },
-			`reconcileService failed: service cart-canary.shop create error: Service "cart-canary" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive`},
+		{
+			"no port", func(w *world) { w.edit(canaryGVK, "cart", `{spec: {service: {port: 0}}}`) },
+			`reconcileService failed: service cart-canary.shop create error: Service "cart-canary" is invalid: spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := cart(t)

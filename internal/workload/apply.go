@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -89,7 +88,7 @@ func (d *Deployments) wrote(c *flaggerv1.Canary, obj client.Object) {
 
 // remove deletes an object as it was read, and nothing that has its name since. Absence is success.
 func (d *Deployments) remove(ctx context.Context, obj client.Object) error {
-	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion())}}
+	options := []client.DeleteOption{client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}}
 	if !cached(obj) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}

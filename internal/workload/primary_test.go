@@ -162,7 +162,7 @@ func TestSelectorLabel(t *testing.T) {
 
 func TestKeysOfToolsAreNotCopied(t *testing.T) {
 	source := map[string]string{}
-	for _, key := range strings.Fields(`kustomize.toolkit.fluxcd.io/name argocd.argoproj.io/tracking-id meta.helm.sh/release-name
+	for key := range strings.FieldsSeq(`kustomize.toolkit.fluxcd.io/name argocd.argoproj.io/tracking-id meta.helm.sh/release-name
 		kubectl.kubernetes.io/last-applied-configuration deployment.kubernetes.io/revision flagger.app/config-tracking
 		serin.dev/original kapp.k14s.io/identity flagger-id`) {
 		source[key] = "x"

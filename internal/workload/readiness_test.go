@@ -33,17 +33,23 @@ func TestDeploymentReadiness(t *testing.T) {
 		{"all there", counts{2, 2, 2, 2, 2, 2}, "NewReplicaSetAvailable", 100, Readiness{Ready: true}},
 		{"nothing wanted", counts{2, 2, 0, 0, 0, 0}, "", 100, Readiness{Ready: true}},
 		{"row 0 comes before row 1", counts{3, 2, 2, 2, 2, 2}, "ProgressDeadlineExceeded", 100, Readiness{
-			Message: "waiting for rollout to finish: observed deployment generation less than desired generation"}},
+			Message: "waiting for rollout to finish: observed deployment generation less than desired generation",
+		}},
 		{"row 1 comes before row 2", counts{2, 2, 2, 2, 1, 1}, "ProgressDeadlineExceeded", 100, Readiness{
-			Exceeded: true, Message: `deployment "cart" exceeded its progress deadline`}},
+			Exceeded: true, Message: `deployment "cart" exceeded its progress deadline`,
+		}},
 		{"row 2 ignores the threshold", counts{2, 2, 2, 2, 1, 1}, "", 50, Readiness{
-			Message: "waiting for rollout to finish: 1 out of 2 new replicas have been updated"}},
+			Message: "waiting for rollout to finish: 1 out of 2 new replicas have been updated",
+		}},
 		{"row 3 ignores the threshold", counts{2, 2, 2, 3, 2, 2}, "", 50, Readiness{
-			Message: "waiting for rollout to finish: 1 old replicas are pending termination"}},
+			Message: "waiting for rollout to finish: 1 old replicas are pending termination",
+		}},
 		{"row 4", counts{2, 2, 2, 2, 2, 0}, "", 100, Readiness{
-			Message: "waiting for rollout to finish: 0 of 2 (readyThreshold 100%) updated replicas are available"}},
+			Message: "waiting for rollout to finish: 0 of 2 (readyThreshold 100%) updated replicas are available",
+		}},
 		{"row 4, cut to a whole number", counts{2, 2, 10, 10, 10, 6}, "", 75, Readiness{
-			Message: "waiting for rollout to finish: 6 of 7 (readyThreshold 75%) updated replicas are available"}},
+			Message: "waiting for rollout to finish: 6 of 7 (readyThreshold 75%) updated replicas are available",
+		}},
 		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true}},
 		{"half of one is none", counts{2, 2, 1, 1, 1, 0}, "", 50, Readiness{Ready: true}},
 	} {

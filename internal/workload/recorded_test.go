@@ -77,7 +77,7 @@ func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
 			dir := filepath.Dir(file)
 			var recorded recordedCase
 			readYAML(t, file, &recorded)
-			provider := strings.Split(recorded.Provider, ":")[0]
+			provider, _, _ := strings.Cut(recorded.Provider, ":")
 			if !slices.Contains([]string{"kubernetes", "istio", "gatewayapi"}, provider) || len(recorded.Flags) > 0 || decided[filepath.Base(dir)] != "" {
 				continue
 			}
@@ -368,7 +368,7 @@ func documentsOf(t *testing.T, file string) []map[string]any {
 	text, err := os.ReadFile(file)
 	must(t, err)
 	var all []map[string]any
-	for _, document := range strings.Split("\n"+string(text), "\n---\n") {
+	for document := range strings.SplitSeq("\n"+string(text), "\n---\n") {
 		var object map[string]any
 		must(t, yaml.Unmarshal([]byte(document), &object))
 		if object != nil {

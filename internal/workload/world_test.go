@@ -29,7 +29,8 @@ const namespace = "shop"
 // worldKinds are the kinds whose versions are compared.
 var worldKinds = []schema.GroupVersionKind{
 	deploymentKind, serviceKind, scalerKind,
-	{Version: "v1", Kind: configMapKind}, {Version: "v1", Kind: secretKind},
+	{Version: "v1", Kind: configMapKind},
+	{Version: "v1", Kind: secretKind},
 }
 
 // world is a cluster without controllers, and the Deployments that act on it.

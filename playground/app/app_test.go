@@ -20,11 +20,11 @@ import (
 	"github.com/serin-dev/serin/playground/app"
 )
 
-func get(t *testing.T, s http.Handler, path string) *http.Response {
+func get(t *testing.T, s http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	s.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
-	return recorder.Result()
+	return recorder
 }
 
 func TestErrorsAreSpreadEvenly(t *testing.T) {
@@ -41,7 +41,7 @@ func TestErrorsAreSpreadEvenly(t *testing.T) {
 		s := app.New(app.Config{Version: "v1", ErrorPercent: c.percent}, clock.RealClock{})
 		got := ""
 		for range 20 {
-			switch status := get(t, s, "/").StatusCode; status {
+			switch status := get(t, s, "/").Code; status {
 			case http.StatusOK:
 				got += "."
 			case http.StatusInternalServerError:
@@ -59,7 +59,7 @@ func TestErrorsAreSpreadEvenly(t *testing.T) {
 func TestAnswerNamesVersionPodAndMessage(t *testing.T) {
 	s := app.New(app.Config{Version: "v7", Pod: "cart-1", Message: "hello"}, clock.RealClock{})
 	response := get(t, s, "/anything")
-	got := [3]string{response.Header.Get("X-Version"), response.Header.Get("X-Pod"), response.Header.Get("X-Message")}
+	got := [3]string{response.Header().Get("X-Version"), response.Header().Get("X-Pod"), response.Header().Get("X-Message")}
 	if want := [3]string{"v7", "cart-1", "hello"}; got != want {
 		t.Errorf("headers are %v, want %v", got, want)
 	}
@@ -84,7 +84,7 @@ func TestMetricsCountAnswersByStatusAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, line := range strings.Split(string(body), "\n") {
+	for line := range strings.SplitSeq(string(body), "\n") {
 		if strings.HasPrefix(line, "http_request_duration_seconds_count") {
 			got = append(got, line)
 		}
@@ -98,11 +98,11 @@ func TestMetricsCountAnswersByStatusAndNothingElse(t *testing.T) {
 func TestReadyAfterTheDelay(t *testing.T) {
 	c := clocktesting.NewFakeClock(time.Unix(0, 0))
 	s := app.New(app.Config{ReadyAfter: time.Minute}, c)
-	if got := get(t, s, "/readyz").StatusCode; got != http.StatusServiceUnavailable {
+	if got := get(t, s, "/readyz").Code; got != http.StatusServiceUnavailable {
 		t.Errorf("before the delay: %d", got)
 	}
 	c.Step(time.Minute)
-	if got := get(t, s, "/readyz").StatusCode; got != http.StatusOK {
+	if got := get(t, s, "/readyz").Code; got != http.StatusOK {
 		t.Errorf("after the delay: %d", got)
 	}
 }

@@ -332,11 +332,15 @@ func (c *Cluster) startControllers() error {
 	if !c.options.Autoscaling {
 		controllers += ",-horizontal-pod-autoscaler-controller"
 	}
-	common := []string{"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false",
-		"--kube-api-qps=500", "--kube-api-burst=1000"}
-	err := c.startPart("controller-manager", nil, append([]string{c.programs.controlPlane, "kcm",
+	common := []string{
+		"--kubeconfig=" + c.Kubeconfig, "--leader-elect=false", "--secure-port=0", "--profiling=false",
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+	}
+	err := c.startPart("controller-manager", nil, append([]string{
+		c.programs.controlPlane, "kcm",
 		"--controllers=" + controllers, "--use-service-account-credentials=false", "--root-ca-file=" + c.credentials.file("ca.crt"),
-		"--service-account-private-key-file=" + c.credentials.file("service-accounts.key")}, common...)...)
+		"--service-account-private-key-file=" + c.credentials.file("service-accounts.key"),
+	}, common...)...)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 		buffer := make([]byte, 4096)
 		for {
 			n, err := outer.Read(buffer)
-			shown.Write(buffer[:n])
+			_, _ = shown.Write(buffer[:n])
 			if err != nil {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func (o Options) Validate() error {
 	if o.Users < 0 {
 		return fmt.Errorf("the number of users is %d: it cannot be negative", o.Users)
 	}
-	if _, err := http.NewRequest(http.MethodGet, o.URL, nil); err != nil {
+	if _, err := url.Parse(o.URL); err != nil {
 		return fmt.Errorf("the URL for load: %w", err)
 	}
 	return nil
@@ -315,9 +316,10 @@ func (c Counts) String() string {
 		v := c.ByVersion[version]
 		parts = append(parts, fmt.Sprintf("%s %d (%d errors)", version, v.Requests, v.Errors))
 	}
-	lost := fmt.Sprintf("lost %d", c.Lost)
+	var lost strings.Builder
+	lost.WriteString(fmt.Sprintf("lost %d", c.Lost))
 	for _, reason := range slices.Sorted(maps.Keys(c.Reasons)) {
-		lost += fmt.Sprintf(" (%d × %s)", c.Reasons[reason], reason)
+		lost.WriteString(fmt.Sprintf(" (%d × %s)", c.Reasons[reason], reason))
 	}
-	return strings.Join(append(parts, lost), ", ")
+	return strings.Join(append(parts, lost.String()), ", ")
 }

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/serin-dev/serin/playground/network"
 	"github.com/serin-dev/serin/playground/podroot"
@@ -57,7 +56,7 @@ func (c *container) status() corev1.ContainerStatus {
 	s := corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, ImageID: c.spec.Image,
 		State: *c.state.DeepCopy(), LastTerminationState: *c.last.DeepCopy(),
-		RestartCount: c.restarts, Started: ptr.To(c.started), Ready: c.ready,
+		RestartCount: c.restarts, Started: new(c.started), Ready: c.ready,
 	}
 	if c.state.Running != nil || c.last.Terminated != nil {
 		s.ContainerID = fmt.Sprintf("process://%s/%s", c.worker.pod.UID, c.spec.Name)

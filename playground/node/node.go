@@ -39,7 +39,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/serin-dev/serin/playground/network"
 )
@@ -135,7 +134,7 @@ func (n *Node) Register(ctx context.Context) error {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(n.Name), LeaseDurationSeconds: ptr.To(int32(40)), RenewTime: ptr.To(metav1.NewMicroTime(n.Clock.Now())),
+			HolderIdentity: new(n.Name), LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NewMicroTime(n.Clock.Now())),
 		},
 	}
 	if _, err := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
@@ -262,7 +261,7 @@ func (n *Node) patchStatus(ctx context.Context, pod *corev1.Pod, status corev1.P
 // remove takes the object of a pod away whose processes have ended.
 func (n *Node) remove(ctx context.Context, pod *corev1.Pod) error {
 	err := n.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

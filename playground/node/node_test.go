@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	playground "github.com/serin-dev/serin/playground"
 	"github.com/serin-dev/serin/playground/build"
@@ -238,7 +237,7 @@ func TestConfigurationReachesTheProgram(t *testing.T) {
 			c.Env = []corev1.EnvVar{{Name: "PLAIN", Value: "p"}, {Name: "MESSAGE", Value: "$(A_PREFIXED) and $(UNKNOWN) $$(PLAIN)"}}
 		}},
 		{"optional", "", variable(corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "nobody"}, Key: "k", Optional: ptr.To(true),
+			LocalObjectReference: corev1.LocalObjectReference{Name: "nobody"}, Key: "k", Optional: new(true),
 		}})},
 	} {
 		create(t, client, pod(c.name, c.change))
@@ -306,7 +305,7 @@ func terminate(t *testing.T, client kubernetes.Interface, name string, grace int
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), &grace
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Now()), &grace
 	if _, err := client.CoreV1().Pods("shop").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

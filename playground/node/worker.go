@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -245,10 +246,10 @@ func (w *worker) status() corev1.PodStatus {
 	}
 	status.Phase = phase(w.pod.Spec.RestartPolicy, status)
 
-	unready := ""
+	var unready strings.Builder
 	for _, s := range status.ContainerStatuses {
 		if !s.Ready {
-			unready += " " + s.Name
+			unready.WriteString(" " + s.Name)
 		}
 	}
 	ready, reason, message := corev1.ConditionTrue, "", ""
@@ -257,8 +258,8 @@ func (w *worker) status() corev1.PodStatus {
 		ready, reason = corev1.ConditionFalse, "PodCompleted"
 	case status.Phase == corev1.PodFailed:
 		ready, reason = corev1.ConditionFalse, "PodFailed"
-	case unready != "":
-		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: ["+unready[1:]+"]"
+	case unready.String() != "":
+		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", "containers with unready status: ["+unready.String()[1:]+"]"
 	}
 	condition := func(kind corev1.PodConditionType, value corev1.ConditionStatus, reason, message string) {
 		c := corev1.PodCondition{Type: kind, Status: value, Reason: reason, Message: message, LastTransitionTime: now}

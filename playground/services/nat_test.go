@@ -103,8 +103,8 @@ func pod(t *testing.T, n *network.Network, name string) *network.Namespace {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		command.Process.Kill()
-		command.Wait()
+		_ = command.Process.Kill()
+		_ = command.Wait() // it was killed
 		if err := ns.Close(); err != nil {
 			t.Error(err)
 		}

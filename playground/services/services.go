@@ -69,7 +69,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var closers []func() error
 	defer func() {
 		for _, close := range closers {
-			close()
+			_ = close()
 		}
 	}()
 	ended := make(chan error, 4)

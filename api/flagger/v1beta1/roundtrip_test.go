@@ -191,7 +191,8 @@ func TestCanaryTakesEveryNumberThatTheSchemaLetsThrough(t *testing.T) {
 	want := numbers{
 		math.MaxInt32, 80, math.MaxInt32, math.MinInt32,
 		2, 50, 99, math.MinInt,
-		[]int{10, 20, math.MaxInt}, 0.5, 99.95, 7, "cart",
+		[]int{10, 20, math.MaxInt},
+		0.5, 99.95, 7, "cart",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("numbers (-want +got):\n%s", diff)

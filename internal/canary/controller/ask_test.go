@@ -162,11 +162,13 @@ func TestWhatCannotBeAskedSaysWhy(t *testing.T) {
 		want   string
 	}{
 		"missing template": {
-			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}}, canary.Template,
+			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "nowhere"}},
+			canary.Template,
 			`Metric template nowhere.shop error: metrictemplate.flagger.app "nowhere" not found`,
 		},
 		"broken query": {
-			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "broken"}}, canary.Template,
+			flaggerv1.CanaryMetric{Name: "m", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "broken"}},
+			canary.Template,
 			"Metric template broken.shop query render error:",
 		},
 		"broken inline query": {flaggerv1.CanaryMetric{Name: "m", Query: "{{ nonsense }}"}, canary.Inline, "nonsense"},

@@ -250,8 +250,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // sentence is what an error says to a person.
 func sentence(err error) string {
-	var status *apierrors.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return status.ErrStatus.Message
 	}
 	return err.Error()

@@ -152,7 +152,7 @@ func (w *watches) routes(_ context.Context, refs []traffic.Ref) error {
 			continue
 		}
 		if _, err := w.mapper.RESTMapping(ref.GVK.GroupKind(), ref.GVK.Version); err != nil {
-			return nil // not installed: the observation says so, and the next pass tries again
+			return nil //nolint:nilerr // not installed: the observation says so, and the next pass tries again
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(ref.GVK)

@@ -128,7 +128,7 @@ func (f *follower) run(ctx context.Context) error {
 			look = nil
 			if err := f.look(ctx); err != nil {
 				if ctx.Err() != nil {
-					return nil
+					return nil //nolint:nilerr // whoever ended it knows
 				}
 				if len(f.lost) == 0 {
 					f.heard = f.Clock.Now()
@@ -282,8 +282,8 @@ func (f *follower) affected(object client.Object) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	for key, canary := range f.objects {
 		target := canary.Spec.TargetRef.Name
-		switch {
-		case kind == "Deployment":
+		switch kind {
+		case "Deployment":
 			if object.GetNamespace() == key.Namespace && (object.GetName() == target || object.GetName() == target+"-primary") {
 				f.dirty[key] = true
 			}
@@ -355,7 +355,7 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 			case err == nil: // the API server ends every watch after a while
 				continue
 			case ctx.Err() != nil:
-				return nil
+				return nil //nolint:nilerr // whoever ended it knows
 			case forbidden(err), meta.IsNoMatchError(err):
 				send(change{err: err, denied: true})
 				return nil

@@ -139,7 +139,7 @@ spec: {holderIdentity: flagger-1, leaseDurationSeconds: 15, renewTime: "2000-01-
 					w.Change(c, func() {
 						c.ManagedFields = []metav1.ManagedFieldsEntry{{
 							Manager: "serin", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "flagger.app/v1beta1", Time: &at,
-							Subresource: "status", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)},
+							Subresource: "status", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`),
 						}}
 					})
 				}

@@ -400,8 +400,8 @@ func do(plan canary.Plan, hook *flaggerv1.CanaryWebhook, gate string) string {
 
 // lastRun are the events since a revision was last taken up.
 func lastRun(events []Event) []Event {
-	for i := len(events) - 1; i >= 0; i-- {
-		if strings.HasPrefix(events[i].Message, "New revision detected!") {
+	for i, event := range slices.Backward(events) {
+		if strings.HasPrefix(event.Message, "New revision detected!") {
 			return slices.Clone(events[i:])
 		}
 	}

@@ -92,7 +92,7 @@ func pad(text string, columns int) string {
 func wrap(text string, columns int, indent string) []string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
 			line = word

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,8 +94,8 @@ func parse(body []byte, after, until time.Time) (float64, error) {
 		return 0, metric.ErrNoData
 	}
 	series := answer.Series[0]
-	for i := len(series.Points) - 1; i >= 0; i-- {
-		point := series.Points[i]
+	for _, point := range slices.Backward(series.Points) {
+
 		if len(point) != 2 || point[0] == nil {
 			return 0, metric.Unexpected("Datadog")
 		}

@@ -14,16 +14,16 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// series is an answer whose points begin so many seconds before Now.
-func series(interval int, points ...[2]any) string {
+// series is an answer whose points, 20 s long, begin so many seconds before Now.
+func series(points ...[2]any) string {
 	list := ""
 	for i, p := range points {
 		if i > 0 {
 			list += ","
 		}
-		list += fmt.Sprintf("[%d.0,%v]", metrictest.Now.Add(-time.Duration(p[0].(int))*time.Second).UnixMilli(), p[1])
+		list += fmt.Sprintf("[%d.0,%v]", metrictest.Now.Unix()*1000-int64(p[0].(int))*1000, p[1])
 	}
-	return fmt.Sprintf(`{"status":"ok","series":[{"interval":%d,"pointlist":[%s]},{"interval":1,"pointlist":[]}]}`, interval, list)
+	return fmt.Sprintf(`{"status":"ok","series":[{"interval":20,"pointlist":[%s]},{"interval":1,"pointlist":[]}]}`, list)
 }
 
 func TestContract(t *testing.T) {
@@ -32,9 +32,9 @@ func TestContract(t *testing.T) {
 		Credentials: map[string][]byte{"datadog_api_key": []byte("ap1-key"), "datadog_application_key": []byte("app-k3y")},
 		Query:       "avg:errors{*}",
 		// Oldest first: too old, good, unknown, and one that is still being filled.
-		Value: series(20, [2]any{500, 9}, [2]any{60, 1.5}, [2]any{40, "null"}, [2]any{10, 8}),
+		Value: series([2]any{500, 9}, [2]any{60, 1.5}, [2]any{40, "null"}, [2]any{10, 8}),
 		NoData: []string{
-			`{"status":"ok","series":[]}`, series(20), series(20, [2]any{500, 9}), series(20, [2]any{40, "null"}), series(20, [2]any{10, 8}),
+			`{"status":"ok","series":[]}`, series(), series([2]any{500, 9}), series([2]any{40, "null"}), series([2]any{10, 8}),
 		},
 		Wrong: []string{`{"status":"error","error":"x"}`, `{"status":"ok","series":[{"pointlist":[[1]]}]}`, `{"status":"ok","series":[{"pointlist":[[null,1]]}]}`},
 		Authorised: func(r *http.Request) bool {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/serin-dev/serin/internal/metric"
@@ -84,11 +85,11 @@ func parse(body []byte) (float64, error) {
 		return 0, metric.ErrNoData
 	}
 	points := targets[len(targets)-1].Datapoints
-	for i := len(points) - 1; i >= 0; i-- {
-		if len(points[i]) == 0 {
+	for _, point := range slices.Backward(points) {
+		if len(point) == 0 {
 			return 0, metric.Unexpected("Graphite")
 		}
-		if value := points[i][0]; value != nil {
+		if value := point[0]; value != nil {
 			return *value, nil
 		}
 	}

@@ -192,8 +192,7 @@ func (s Subject) testPolicy(t *testing.T) {
 	t.Run("refused destination", func(t *testing.T) {
 		_, err := s.measure(t, s.at(t, "http://127.0.0.1:9", outbound.Policy{}))
 		s.check(t, err, release.Broken)
-		var refused *outbound.RefusedError
-		if !errors.As(err, &refused) {
+		if _, ok := errors.AsType[*outbound.RefusedError](err); !ok {
 			t.Errorf("got %v, want a RefusedError", err)
 		}
 	})

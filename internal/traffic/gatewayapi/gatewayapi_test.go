@@ -3,7 +3,6 @@ package gatewayapi_test
 import (
 	"testing"
 
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -26,14 +25,14 @@ func TestContract(t *testing.T) {
 // gatewayFields adds what a gateway needs, and what only gateways read.
 func gatewayFields(t *rapid.T, c *flaggerv1.Canary) {
 	s := &c.Spec.Service
-	s.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge", Namespace: ptr.To("infra")}}
+	s.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge", Namespace: new("infra")}}
 	if rapid.Bool().Draw(t, "second parent") {
 		s.GatewayRefs = append(s.GatewayRefs, flaggerv1.GatewayReference{
-			Group: ptr.To(""), Kind: ptr.To("Service"), Name: "cart", Port: ptr.To(int32(80)),
+			Group: new(""), Kind: new("Service"), Name: "cart", Port: new(int32(80)),
 		})
 	}
 	if rapid.Bool().Draw(t, "mirror") {
-		s.Mirror = []flaggerv1.RequestMirror{{BackendRef: &flaggerv1.MirrorBackendReference{Name: "shadow", Port: ptr.To(int32(80))}}}
+		s.Mirror = []flaggerv1.RequestMirror{{BackendRef: &flaggerv1.MirrorBackendReference{Name: "shadow", Port: new(int32(80))}}}
 	}
 	if s.Rewrite != nil {
 		s.Rewrite.Type = rapid.SampledFrom([]string{"", "ReplaceFullPath", "ReplacePrefixMatch"}).Draw(t, "rewrite type")

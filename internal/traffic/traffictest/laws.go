@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -315,7 +314,7 @@ func must(objs []*unstructured.Unstructured, err error) func(*rapid.T) []*unstru
 func controlledBy(c *flaggerv1.Canary) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion: flaggerv1.SchemeGroupVersion.String(), Kind: flaggerv1.CanaryKind, Name: c.Name, UID: c.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
 }
 
@@ -345,13 +344,13 @@ type stranger struct {
 // strangers are those who may have an object that a release needs.
 var strangers = []stranger{
 	{name: "another Canary", references: []metav1.OwnerReference{{
-		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: ptr.To(true),
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: new(true),
 	}}},
 	{name: "an earlier Canary", references: []metav1.OwnerReference{{
-		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "earlier", Controller: ptr.To(true),
+		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "cart", UID: "earlier", Controller: new(true),
 	}}},
 	{name: "another controller", references: []metav1.OwnerReference{{
-		APIVersion: "example.com/v1", Kind: "Mesh", Name: "cart", UID: "mesh", Controller: ptr.To(true),
+		APIVersion: "example.com/v1", Kind: "Mesh", Name: "cart", UID: "mesh", Controller: new(true),
 	}}},
 	{name: "a Canary without owner references", annotations: map[string]string{traffic.CanaryAnnotation: "web/basket"}},
 	{name: "a Canary that took it over", annotations: map[string]string{traffic.OriginalAnnotation: `{"canary":"web/basket"}`}},

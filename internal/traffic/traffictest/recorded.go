@@ -246,7 +246,7 @@ func canariesIn(t *testing.T, file string) []*flaggerv1.Canary {
 		t.Fatal(err)
 	}
 	var out []*flaggerv1.Canary
-	for _, document := range strings.Split(string(text), "\n---") {
+	for document := range strings.SplitSeq(string(text), "\n---") {
 		c := &flaggerv1.Canary{}
 		if err := yaml.Unmarshal([]byte(document), c); err != nil || c.Kind != flaggerv1.CanaryKind {
 			continue // another kind

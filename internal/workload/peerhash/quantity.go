@@ -134,7 +134,7 @@ func (p parsed) small(text string) (dump string, fits bool) {
 func (p parsed) large() string {
 	unscaled, _ := new(big.Int).SetString(p.whole+p.fraction, 10)
 	places := len(p.fraction) - p.exponent
-	unscaled.Lsh(unscaled, uint(p.binary)) //nolint:gosec // one of the six above
+	unscaled.Lsh(unscaled, uint(p.binary))
 	ten := func(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 	if unscaled.Sign() != 0 {
 		const nano = 9
