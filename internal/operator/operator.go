@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -135,10 +136,53 @@ func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	return f.tune(cfg, shown), nil
+}
+
+func (f *Flags) tune(cfg *rest.Config, shown *telemetry.Metrics) *rest.Config {
 	cfg.QPS, cfg.Burst = f.QPS, f.Burst
 	cfg.UserAgent = "serin"
 	cfg.Wrap(shown.CountRequests)
-	return cfg, nil
+	return cfg
+}
+
+// routes is the cluster that has the route objects, when it is not the one that has the Canaries; else nil.
+func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.Cluster, error) {
+	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
+		return nil, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", f.KubeconfigServiceMesh)
+	if err != nil {
+		return nil, fmt.Errorf("read -kubeconfig-service-mesh: %w", err)
+	}
+	if cfg.Host == mgr.GetConfig().Host {
+		return nil, nil
+	}
+	c, err := cluster.New(f.tune(cfg, shown), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.Client = mgr.GetScheme(), f.cache(), clients()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster of -kubeconfig-service-mesh: %w", err)
+	}
+	if err := mgr.Add(c); err != nil {
+		return nil, fmt.Errorf("add the cluster of -kubeconfig-service-mesh: %w", err)
+	}
+	return c, nil
+}
+
+// cache holds what is watched, without what nobody reads.
+func (f *Flags) cache() cache.Options {
+	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	if f.Namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
+	}
+	return options
+}
+
+// clients see in every pass what the pass before wrote; without that a lagging cache would make a pass apply the
+// previous route once more.
+func clients() client.Options {
+	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
 }
 
 func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager, error) {
@@ -146,15 +190,10 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		Scheme: Scheme(),
 		Logger: logger,
 		// Health and metrics have a mux of their own; see telemetry.Server.
-		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: "0",
-		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		Client: client.Options{Cache: &client.CacheOptions{
-			Unstructured: true,
-			// Every pass sees what the pass before it wrote; without that a lagging cache would make it apply the previous
-			// route once more.
-			EnableReadYourWritesConsistency: ptr.To(true),
-		}},
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress:        "0",
+		Cache:                         f.cache(),
+		Client:                        clients(),
 		LeaderElection:                f.EnableLeaderElection,
 		LeaderElectionID:              "serin",
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,
@@ -167,7 +206,6 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 	}
 	if f.Namespace != "" {
 		options.LeaderElectionNamespace = f.Namespace
-		options.Cache.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
 	}
 	mgr, err := manager.New(cfg, options)
 	if err != nil {
@@ -248,14 +286,22 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 			return notify.New(named, providerType, options)
 		},
 	}
+	routes, err := f.routes(mgr, shown)
+	if err != nil {
+		return err
+	}
+	applier := &traffic.Applier{Client: mgr.GetClient()}
+	if routes != nil {
+		applier = &traffic.Applier{Client: routes.GetClient(), NoOwnerReferences: true}
+	}
 	reconciler := &controller.Reconciler{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
-			Applier: &traffic.Applier{Client: mgr.GetClient()}, Settings: settings, Indexed: true,
+			Applier: applier, Settings: settings, Indexed: true,
 		},
 		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
 	}
-	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness}); err != nil {
+	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
 		return err
 	}
 	for _, part := range []everywhere{{asking.Run}, {outbox.Run}} {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +33,8 @@ const passTimeout = time.Minute
 type Options struct {
 	// Workers is how many passes may run at once; zero means ten.
 	Workers int
+	// Routes is the cluster that has the route objects; nil means the manager's.
+	Routes cluster.Cluster
 }
 
 // Queue lets others bring a release back. It is nobody's until the controller has started, and then takes keys.
@@ -72,6 +75,11 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	}
 	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), affected: r.affected, known: map[schema.GroupKind]bool{}}
 	r.watch = w.routes
+	if o.Routes != nil {
+		r.watch = (&watches{
+			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), affected: r.affected, known: map[schema.GroupKind]bool{},
+		}).routes
+	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
 	}
