@@ -6,6 +6,7 @@ package canary
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -190,8 +191,9 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if !features.Known {
 		p.block("spec.provider names %q, which is no provider of Serin: correct it, or leave it out for the default", p.Provider)
 	}
-	p.Step, p.Steps, p.PromotionStep = analysis.StepWeight, slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
-	p.Iterations, p.Mirror = max(analysis.Iterations, 0), analysis.Mirror
+	// The schema lets numbers through that no arithmetic holds; what is more than everything is everything.
+	p.Step, p.Steps, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
+	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), math.MaxInt32), analysis.Mirror
 	p.Max = maxWeight(analysis)
 	matches := len(analysis.Match) > 0
 	if !p.Routed {

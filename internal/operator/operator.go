@@ -297,7 +297,7 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	reconciler := &controller.Reconciler{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
-			Applier: applier, Settings: settings, Indexed: true,
+			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
 		},
 		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,8 @@ type Observer struct {
 	Routers     *traffic.Registry
 	Applier     *traffic.Applier
 	Settings    canary.Settings
+	// MetricTypes are the metrics services that templates may name; nil: not known, so that none is refused.
+	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
 	Indexed bool
 }
@@ -278,6 +281,10 @@ func (o *Observer) missing(ctx context.Context, s *seen) error {
 			s.snapshot.Missing = append(s.snapshot.Missing, metric.TemplateMissing(key.Name, key.Namespace, templateGone(key.Name)))
 		case err != nil:
 			return fmt.Errorf("get metric template %s: %w", key, err)
+		case o.MetricTypes != nil && !slices.Contains(o.MetricTypes, template.Spec.Provider.Type):
+			s.snapshot.Plan.Blocks = append(s.snapshot.Plan.Blocks, fmt.Sprintf(
+				"metric template %s.%s asks %s, which this version of Serin cannot: use one of %s",
+				key.Name, key.Namespace, template.Spec.Provider.Type, strings.Join(o.MetricTypes, ", ")))
 		}
 	}
 	return nil
