@@ -1,0 +1,209 @@
+package canary_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+)
+
+// spec is a Canary that nothing is wrong with, changed.
+func spec(change func(*flaggerv1.CanarySpec)) *flaggerv1.Canary {
+	c := &flaggerv1.Canary{Spec: flaggerv1.CanarySpec{
+		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"},
+		Analysis:  &flaggerv1.CanaryAnalysis{Interval: "1m", Threshold: 2, StepWeight: 20},
+	}}
+	c.Name, c.Namespace = "cart", "shop"
+	change(&c.Spec)
+	return c
+}
+
+func settings() canary.Settings {
+	return canary.Settings{Provider: "istio", MinInterval: 10 * time.Second, Drain: 5 * time.Second, Features: everything}
+}
+
+func TestPlanDefaults(t *testing.T) {
+	seconds := int32(30)
+	for _, test := range []struct {
+		name   string
+		change func(*flaggerv1.CanarySpec)
+		get    func(canary.Plan) any
+		want   any
+	}{
+		{"interval", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Window }, time.Minute},
+		{"no interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "" }, func(p canary.Plan) any { return p.Window }, time.Minute},
+		{"unreadable interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "1d" }, func(p canary.Plan) any { return p.Window }, time.Minute},
+		{"negative interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "-1m" }, func(p canary.Plan) any { return p.Window }, time.Minute},
+		{"short interval", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "100ms" }, func(p canary.Plan) any { return []any{p.Window, p.Raised} }, []any{10 * time.Second, true}},
+		{"interval at the floor", func(s *flaggerv1.CanarySpec) { s.Analysis.Interval = "10s" }, func(p canary.Plan) any { return []any{p.Window, p.Raised} }, []any{10 * time.Second, false}},
+		{"no threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = 0 }, func(p canary.Plan) any { return p.Threshold }, 1},
+		{"negative threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Threshold = -3 }, func(p canary.Plan) any { return p.Threshold }, 1},
+		{"no deadline", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Deadline }, 10 * time.Minute},
+		{"deadline", func(s *flaggerv1.CanarySpec) { s.ProgressDeadlineSeconds = &seconds }, func(p canary.Plan) any { return p.Deadline }, 30 * time.Second},
+		{"default provider", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return []any{p.Provider, p.Routed} }, []any{"istio", true}},
+		{"own provider", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Iterations = "kubernetes", 3 }, func(p canary.Plan) any { return []any{p.Provider, p.Routed, p.Iterations} }, []any{"kubernetes", false, 3}},
+		{"weighted", func(s *flaggerv1.CanarySpec) {}, func(p canary.Plan) any { return p.Strategy }, canary.Weighted},
+		{"match alone is weighted", func(s *flaggerv1.CanarySpec) { s.Analysis.Match = match() }, func(p canary.Plan) any { return p.Strategy }, canary.Weighted},
+		{"iterations", func(s *flaggerv1.CanarySpec) { s.Analysis.Iterations = 1 }, func(p canary.Plan) any { return p.Strategy }, canary.BlueGreen},
+		{"match and iterations", func(s *flaggerv1.CanarySpec) { s.Analysis.Iterations, s.Analysis.Match = 1, match() }, func(p canary.Plan) any { return p.Strategy }, canary.ABTesting},
+		{"kubernetes is blue/green", func(s *flaggerv1.CanarySpec) { s.Provider = "kubernetes" }, func(p canary.Plan) any { return []any{p.Strategy, p.Iterations} }, []any{canary.BlueGreen, 10}},
+		{"no analysis is skipped", func(s *flaggerv1.CanarySpec) { s.Analysis = nil }, func(p canary.Plan) any { return p.Skip }, true},
+		{"old analysis", func(s *flaggerv1.CanarySpec) { s.Analysis, s.CanaryAnalysis = nil, s.Analysis }, func(p canary.Plan) any { return []any{p.Skip, p.Step} }, []any{false, 20}},
+		{"hook without type", func(s *flaggerv1.CanarySpec) { s.Analysis.Webhooks = []flaggerv1.CanaryWebhook{{Name: "load"}} }, func(p canary.Plan) any { return p.Hooks[0].Type }, flaggerv1.RolloutHook},
+		{"steps beyond reason", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeightPromotion = 1<<62, 1<<62 }, func(p canary.Plan) any { return []any{p.Step, p.PromotionStep} }, []any{100, 100}},
+		{"promotion by less than nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeightPromotion = -5 }, func(p canary.Plan) any { return p.PromotionStep }, 0},
+		{"cookies", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "b"}
+		}, func(p canary.Plan) any { return p.Cookie + p.PrimaryCookie }, "ab"},
+	} {
+		plan := canary.NewPlan(spec(test.change), settings())
+		if diff := cmp.Diff(test.want, test.get(plan)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+		if len(plan.Blocks) > 0 {
+			t.Errorf("%s: blocked by %v", test.name, plan.Blocks)
+		}
+	}
+}
+
+// TestPlanChecks: an entry may be several checks; builtin and inline ones come before templates.
+func TestPlanChecks(t *testing.T) {
+	ref := &flaggerv1.CrossNamespaceObjectReference{Name: "t"}
+	for _, test := range []struct {
+		name    string
+		metrics []flaggerv1.CanaryMetric
+		want    []string
+	}{
+		{"none", nil, nil},
+		{"builtin", []flaggerv1.CanaryMetric{{Name: canary.SuccessRate}}, []string{"0 builtin request-success-rate 1m"}},
+		{"old names", []flaggerv1.CanaryMetric{{Name: "istio_requests_total", Interval: "30s"}, {Name: "istio_request_duration_seconds_bucket", Threshold: 5}},
+			[]string{"0 builtin request-success-rate 30s", "1 builtin request-duration 1m"}},
+		{"an old name with a query of its own", []flaggerv1.CanaryMetric{{Name: "istio_requests_total", Query: "q"}}, []string{"0 inline  1m"}},
+		{"a name with a query and a template", []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Query: "q", TemplateRef: ref}},
+			[]string{"0 builtin request-success-rate 1m", "0 inline  1m", "0 template  1m"}},
+		{"templates last", []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: ref, Interval: "bad"}, {Name: canary.SuccessRate}},
+			[]string{"1 builtin request-success-rate 1m", "0 template  1m"}},
+	} {
+		plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = test.metrics }), settings())
+		var got []string
+		for _, c := range plan.Checks {
+			got = append(got, strings.Join([]string{string(rune('0' + c.Index)), string(c.Source), c.Canonical, c.Interval}, " "))
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(plan.Blocks) > 0 {
+			t.Errorf("%s: blocks %v (-want +got):\n%s", test.name, plan.Blocks, diff)
+		}
+	}
+}
+
+// TestPlanNotes: what the kubernetes provider cannot do is done otherwise, and said.
+func TestPlanNotes(t *testing.T) {
+	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
+		s.Provider, s.Analysis.Match, s.Analysis.Mirror = "kubernetes", match(), true
+	}), settings())
+	want := []string{
+		"A/B testing is not supported when using the kubernetes provider", "Progressive traffic is not supported when using the kubernetes provider",
+		"Setting canaryAnalysis.iterations: 10",
+	}
+	if diff := cmp.Diff(want, plan.Notes); diff != "" || plan.Mirror || len(plan.Blocks) > 0 {
+		t.Errorf("mirror %v, blocks %v (-want +got):\n%s", plan.Mirror, plan.Blocks, diff)
+	}
+}
+
+func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
+	percent := 101
+	for _, test := range []struct {
+		name   string
+		change func(*flaggerv1.CanarySpec)
+		want   string
+	}{
+		{"unknown provider", func(s *flaggerv1.CanarySpec) { s.Provider = "unheard-of" },
+			`spec.provider names "unheard-of", which is no provider of Serin: correct it, or leave it out for the default`},
+		{"no step", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight = 0 },
+			"spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them"},
+		{"steps that fall", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20} },
+			"spec.analysis.stepWeights is [50 20], but weights must rise from above 0 to at most 100: correct them"},
+		{"steps that repeat", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20} },
+			"spec.analysis.stepWeights is [20 20], but weights must rise from above 0 to at most 100: correct them"},
+		{"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
+			"spec.analysis.stepWeights is [0 20], but weights must rise from above 0 to at most 100: correct them"},
+		{"steps beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 150} },
+			"spec.analysis.stepWeights is [20 150], but weights must rise from above 0 to at most 100: correct them"},
+		{"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.MaxWeight = 120 },
+			"spec.analysis.maxWeight is 120, but a share of traffic lies between 1 and 100: correct it"},
+		{"a router without weights", func(s *flaggerv1.CanarySpec) { s.Provider = "nothing" },
+			"provider nothing cannot split traffic by weight: set spec.analysis.iterations, or choose another provider"},
+		{"a router without matches", func(s *flaggerv1.CanarySpec) {
+			s.Provider, s.Analysis.Iterations, s.Analysis.Match = "nothing", 1, match()
+		},
+			"provider nothing cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider"},
+		{"a router without mirrors", func(s *flaggerv1.CanarySpec) {
+			s.Provider, s.Analysis.Iterations, s.Analysis.Mirror = "nothing", 1, true
+		},
+			"provider nothing cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider"},
+		{"one cookie for both", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "a"}
+		}, "can't use the same cookie name for both primary and cookie name; please update them to be different"},
+		{"a threshold beyond all pods", func(s *flaggerv1.CanarySpec) { s.Analysis.CanaryReadyThreshold = &percent },
+			"spec.analysis.canaryReadyThreshold is 101, but a share of pods lies between 0 and 100: correct it"},
+		{"a duration without threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.Duration}} },
+			"spec.analysis.metrics[0] (request-duration) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds"},
+		{"an unknown metric", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "request-sucess-rate"}}
+		},
+			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate, request-duration, or give a templateRef)`},
+		{"a DaemonSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "DaemonSet" },
+			"spec.targetRef.kind is DaemonSet, but this version of Serin releases Deployments only: point it at a Deployment"},
+		{"Knative under another provider", func(s *flaggerv1.CanarySpec) {
+			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}
+		}, "can't use istio provider with Knative Service as target"},
+		{"provider knative for something else", func(s *flaggerv1.CanarySpec) { s.Provider = "knative" },
+			"can't use apps/v1/Deployment as target if provider is set to knative"},
+		{"Knative with an autoscaler", func(s *flaggerv1.CanarySpec) {
+			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}
+			s.Provider, s.AutoscalerRef = "knative", &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "x"}
+		}, "can't use autoscaler with Knative Service"},
+		{"a template elsewhere", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "t", Namespace: "other"}}}
+		}, "can't access metric template t.other, cross-namespace references are blocked"},
+		{"an alert provider elsewhere", func(s *flaggerv1.CanarySpec) {
+			s.Analysis.Alerts = []flaggerv1.CanaryAlert{{ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "a", Namespace: "other"}}}
+		}, "can't access alert provider a.other, cross-namespace references are blocked"},
+		{"an upstream elsewhere", func(s *flaggerv1.CanarySpec) {
+			s.UpstreamRef = &flaggerv1.UpstreamReference{Name: "u", Namespace: "other"}
+		}, "can't access gloo upstream u.other, cross-namespace references are blocked"},
+	} {
+		with := settings()
+		with.NoCrossNamespace = true
+		plan := canary.NewPlan(spec(test.change), with)
+		if diff := cmp.Diff([]string{test.want}, plan.Blocks); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestPlanWithoutAnalysisAsksNothingOfIt: what would never pass is no obstacle to a release that skips it.
+func TestPlanWithoutAnalysisAsksNothingOfIt(t *testing.T) {
+	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
+		s.SkipAnalysis, s.Analysis.StepWeight = true, 0
+		s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "typo"}, {Name: canary.Duration}}
+	}), settings())
+	if len(plan.Blocks) > 0 {
+		t.Errorf("blocked by %v", plan.Blocks)
+	}
+}
+
+// TestReferencesOfTheSameNamespaceAreAllowed: a namespace that is spelled out is not another one.
+func TestReferencesOfTheSameNamespaceAreAllowed(t *testing.T) {
+	with := settings()
+	with.NoCrossNamespace = true
+	plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) {
+		s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: "t", Namespace: "shop"}}}
+	}), with)
+	if len(plan.Blocks) > 0 {
+		t.Errorf("blocked by %v", plan.Blocks)
+	}
+}

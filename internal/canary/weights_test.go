@@ -1,0 +1,94 @@
+package canary
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// TestMaxWeight: the last of stepWeights, at most 100; else maxWeight when it is above zero; else 100 (Flagger's rule).
+func TestMaxWeight(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		analysis flaggerv1.CanaryAnalysis
+		want     int
+	}{
+		{"nothing", flaggerv1.CanaryAnalysis{}, 100},
+		{"max", flaggerv1.CanaryAnalysis{MaxWeight: 50}, 50},
+		{"one", flaggerv1.CanaryAnalysis{MaxWeight: 1}, 1},
+		{"all", flaggerv1.CanaryAnalysis{MaxWeight: 100}, 100},
+		{"more than all is kept, for the plan to complain", flaggerv1.CanaryAnalysis{MaxWeight: 130}, 130},
+		{"less than nothing", flaggerv1.CanaryAnalysis{MaxWeight: -1}, 100},
+		{"steps win", flaggerv1.CanaryAnalysis{MaxWeight: 50, StepWeights: []int{10, 80}}, 80},
+		{"steps end at all", flaggerv1.CanaryAnalysis{StepWeights: []int{50, 120}}, 100},
+		{"one step", flaggerv1.CanaryAnalysis{StepWeights: []int{5}}, 5},
+	} {
+		if got := maxWeight(&test.analysis); got != test.want {
+			t.Errorf("%s: maxWeight(%+v) = %d, want %d", test.name, test.analysis, got, test.want)
+		}
+	}
+}
+
+func TestNextWeight(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		plan    Plan
+		current int
+		want    int
+	}{
+		{"first step", Plan{Step: 20, Max: 50}, 0, 20},
+		{"second step", Plan{Step: 20, Max: 50}, 20, 40},
+		{"the last step ends at the maximum", Plan{Step: 20, Max: 50}, 40, 50},
+		{"at the maximum", Plan{Step: 20, Max: 50}, 50, 50},
+		{"above the maximum, by hand", Plan{Step: 20, Max: 50}, 70, 70},
+		{"from a weight that somebody set", Plan{Step: 20, Max: 100}, 33, 53},
+		{"by one", Plan{Step: 1, Max: 100}, 99, 100},
+		{"all at once", Plan{Step: 100, Max: 100}, 0, 100},
+		{"a step beyond the maximum", Plan{Step: 100, Max: 30}, 0, 30},
+		{"first of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 0, 10},
+		{"next of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 10, 45},
+		{"between steps, by hand", Plan{Steps: []int{10, 45, 80}, Max: 80}, 30, 45},
+		{"last of steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 45, 80},
+		{"beyond the steps", Plan{Steps: []int{10, 45, 80}, Max: 80}, 80, 80},
+		{"beyond the steps, by hand", Plan{Steps: []int{10, 45, 80}, Max: 80}, 90, 90},
+		{"a step beside steps wins", Plan{Step: 5, Steps: []int{10, 80}, Max: 80}, 10, 15},
+		{"nothing to step by", Plan{Max: 100}, 0, 100},
+	} {
+		if got := test.plan.next(test.current); got != test.want {
+			t.Errorf("%s: next(%d) = %d, want %d", test.name, test.current, got, test.want)
+		}
+	}
+}
+
+// TestNextWeightLeadsToTheMaximum: from any weight a plan that is not blocked gets to its maximum, in at most 100 steps
+// that rise.
+func TestNextWeightLeadsToTheMaximum(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		analysis := &flaggerv1.CanaryAnalysis{
+			StepWeight: rapid.OneOf(rapid.IntRange(-2, 120), rapid.Just(math.MaxInt)).Draw(t, "step"),
+			MaxWeight:  rapid.IntRange(-2, 120).Draw(t, "max"), StepWeights: rapid.SliceOfN(rapid.IntRange(-2, 120), 0, 5).Draw(t, "steps"),
+		}
+		c := &flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}, Analysis: analysis}}
+		p := NewPlan(c, Settings{Provider: "istio", Features: func(string) Features { return Features{Known: true, Weights: true} }})
+		if len(p.Blocks) > 0 {
+			return
+		}
+		weight := rapid.IntRange(0, 100).Draw(t, "from")
+		for range 100 {
+			if weight >= p.Max {
+				return
+			}
+			next := p.next(weight)
+			if next <= weight || next > p.Max {
+				t.Fatalf("after %d comes %d, and the maximum is %d", weight, next, p.Max)
+			}
+			weight = next
+		}
+		if weight < p.Max {
+			t.Fatalf("does not reach %d in a hundred steps: %d", p.Max, weight)
+		}
+	})
+}
