@@ -1,0 +1,145 @@
+package release_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func passes(int) release.Gate { return release.Passes("passes", "seen") }
+
+func waits(int) release.Gate {
+	return release.WaitsUntil("waits", noon.Add(time.Minute), "until a minute past noon")
+}
+
+func asks(int) release.Gate {
+	return release.Asks("asks", release.Probe{ID: "question"}, "waiting for the answer")
+}
+
+func fails(int) release.Gate { return release.Fails("fails", release.ByPerson, "no") }
+
+func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		gates   []func(int) release.Gate
+		verdict release.Verdict
+		first   string
+		asked   int
+		wake    time.Time
+	}{
+		{"nothing", nil, release.Pass, "", 0, time.Time{}},
+		{"all pass", []func(int) release.Gate{passes, passes}, release.Pass, "", 0, time.Time{}},
+		{"a question alone", []func(int) release.Gate{passes, asks}, release.Ask, "asks", 1, time.Time{}},
+		{"a question after a wait is held back", []func(int) release.Gate{waits, asks}, release.Wait, "waits", 0, noon.Add(time.Minute)},
+		{"a question after a question is held back", []func(int) release.Gate{asks, asks}, release.Ask, "asks", 1, time.Time{}},
+		{"a question after a failure is held back", []func(int) release.Gate{fails, asks}, release.Fail, "fails", 0, time.Time{}},
+		{"a wait after a question is seen", []func(int) release.Gate{asks, waits}, release.Ask, "asks", 1, noon.Add(time.Minute)},
+	} {
+		gates := release.Look(0, test.gates...)
+		if len(gates) != len(test.gates) || gates.Verdict() != test.verdict || len(gates.Probes()) != test.asked || !gates.Wake().Equal(test.wake) {
+			t.Errorf("%s: %d gates, %s, %d probes, wake %s; want %d, %s, %d, %s", test.name,
+				len(gates), gates.Verdict(), len(gates.Probes()), gates.Wake(), len(test.gates), test.verdict, test.asked, test.wake)
+		}
+		first := ""
+		if g := gates.First(); g != nil {
+			first = g.Name
+		}
+		if first != test.first {
+			t.Errorf("%s: the first gate that does not pass is %q, want %q", test.name, first, test.first)
+		}
+		for _, g := range gates {
+			if g.Verdict != release.Pass && g.Opener == "" {
+				t.Errorf("%s: gate %s names nobody who opens it", test.name, g.Name)
+			}
+		}
+	}
+}
+
+func TestEventsAreThoseUpToTheFirstGateThatDoesNotPass(t *testing.T) {
+	event := func(text string) []release.Event { return []release.Event{{Message: text}} }
+	gates := release.Gates{
+		{Name: "a", Verdict: release.Pass, Events: event("a")}, {Name: "b", Verdict: release.Fail, Events: event("b")},
+		{Name: "c", Verdict: release.Fail, Events: event("c")},
+	}
+	if diff := cmp.Diff([]release.Event{{Message: "a"}, {Message: "b"}}, gates.Events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if g := gates.Named("c"); g == nil || g.Events[0].Message != "c" {
+		t.Errorf("the gate named c is %+v", g)
+	}
+	if g := gates.Named("d"); g != nil {
+		t.Errorf("the gate named d is %+v, want none", g)
+	}
+}
+
+func TestWakeIsTheEarliestMomentOfAGateThatDoesNotPass(t *testing.T) {
+	gates := release.Gates{
+		{Verdict: release.Pass, Until: noon}, {Verdict: release.Wait, Until: noon.Add(time.Hour)}, {Verdict: release.Wait},
+		{Verdict: release.Wait, Until: noon.Add(time.Minute)},
+	}
+	if got, want := gates.Wake(), noon.Add(time.Minute); !got.Equal(want) {
+		t.Errorf("wakes at %s, want %s", got, want)
+	}
+}
+
+func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
+	answers := release.Answers{
+		"old": {Began: noon, Ended: noon}, "out": {Began: noon},
+	}
+	for _, test := range []struct {
+		name  string
+		probe release.Probe
+		want  bool
+	}{
+		{"unknown", release.Probe{ID: "new"}, false},
+		{"out", release.Probe{ID: "out"}, false},
+		{"any", release.Probe{ID: "old"}, true},
+		{"from that moment", release.Probe{ID: "old", Since: noon}, true},
+		{"from later", release.Probe{ID: "old", Since: noon.Add(1)}, false},
+	} {
+		if _, got := answers.To(test.probe); got != test.want {
+			t.Errorf("%s: counts %v, want %v", test.name, got, test.want)
+		}
+	}
+	if _, ok := release.Answers(nil).To(release.Probe{ID: "old"}); ok {
+		t.Error("no answers have an answer")
+	}
+}
+
+func TestLaterOfTwoMoments(t *testing.T) {
+	for _, test := range []struct{ a, b, want time.Time }{
+		{time.Time{}, time.Time{}, time.Time{}}, {noon, time.Time{}, noon}, {time.Time{}, noon, noon},
+		{noon, noon.Add(1), noon.Add(1)}, {noon.Add(1), noon, noon.Add(1)},
+	} {
+		if got := release.Later(test.a, test.b); !got.Equal(test.want) {
+			t.Errorf("later of %s and %s is %s, want %s", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestRoute(t *testing.T) {
+	for _, test := range []struct {
+		route  release.Route
+		stable int
+		text   string
+	}{
+		{release.Route{}, 100, "canary=0 primary=100"},
+		{release.Route{Canary: 100}, 0, "canary=100 primary=0"},
+		{release.Route{Canary: 20, Mirror: release.Mirror{On: true}}, 80, "canary=20 primary=80 mirror"},
+		{release.Route{Mirror: release.Mirror{On: true, Percent: 5}}, 100, "canary=0 primary=100 mirror=5"},
+		{release.Route{Canary: 300, Total: 1000, Others: []release.Destination{{Service: "x", Weight: 100}}}, 600, "canary=300 primary=600"},
+		{release.Route{Canary: 100, Matches: []release.Match{{}, {}}}, 0, "canary=100 primary=0 matches=2"},
+	} {
+		if got := test.route.Stable(); got != test.stable {
+			t.Errorf("stable side of %+v has %d, want %d", test.route, got, test.stable)
+		}
+		if got := test.route.String(); got != test.text {
+			t.Errorf("%+v reads %q, want %q", test.route, got, test.text)
+		}
+	}
+}
