@@ -39,7 +39,8 @@ func DeploymentReadiness(obj *unstructured.Unstructured, threshold int) Readines
 		return Readiness{Message: fmt.Sprintf(
 			"waiting for rollout to finish: %d old replicas are pending termination", total-updated)}
 	}
-	if enough := share(updated, threshold); available < enough {
+	// A share of few pods may come to none, but what has no pod cannot answer a request.
+	if enough := max(share(updated, threshold), min(updated, 1)); available < enough {
 		return Readiness{Message: fmt.Sprintf(
 			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
 			available, enough, threshold)}

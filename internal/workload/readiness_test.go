@@ -51,7 +51,13 @@ func TestDeploymentReadiness(t *testing.T) {
 			Message: "waiting for rollout to finish: 6 of 7 (readyThreshold 75%) updated replicas are available",
 		}},
 		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true}},
-		{"half of one is none", counts{2, 2, 1, 1, 1, 0}, "", 50, Readiness{Ready: true}},
+		{"half of one is none, but one pod must be there", counts{2, 2, 1, 1, 1, 0}, "", 50, Readiness{
+			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 50%) updated replicas are available",
+		}},
+		{"no share at all, but one pod must be there", counts{2, 2, 2, 2, 2, 0}, "", 0, Readiness{
+			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 0%) updated replicas are available",
+		}},
+		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, DeploymentReadiness(deployment(test.counts, test.reason), test.threshold)); diff != "" {
