@@ -30,7 +30,7 @@ routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1'
 others=(bad-daemonset-strategy core-service-target daemonset keda)
 few=(
 	gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
-	istio-ab-header-cookie istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
+	istio-step-weights istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
 	kubernetes-blue-green-rollback metric-fail-rollback
 )
 
