@@ -113,7 +113,7 @@ func changed(s Snapshot) (Decision, bool) {
 		return e.stamp(release.StampSince).done(nil), true
 	}
 	exposed := s.exposed() || reshaped && s.shapedBy() != ""
-	if exposed && (s.primaryCarries() || !s.Workload.Target.serves()) {
+	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.Workload.Target.serves()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
 	}
 	e.zero()

@@ -352,7 +352,7 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 	}
 }
 
-// hooks reads type:name or type:name:muted.
+// hooks reads type:name, type:name:muted or type:name:path.
 func hooks(vals []string) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
 	for _, v := range vals {
@@ -360,9 +360,12 @@ func hooks(vals []string) []flaggerv1.CanaryWebhook {
 		if len(parts) < 2 {
 			continue
 		}
-		out = append(out, flaggerv1.CanaryWebhook{
-			Type: flaggerv1.HookType(parts[0]), Name: parts[1], URL: "http://hooks/" + parts[1], MuteAlert: len(parts) > 2 && parts[2] == "muted",
-		})
+		hook := flaggerv1.CanaryWebhook{Type: flaggerv1.HookType(parts[0]), Name: parts[1], URL: "http://hooks/" + parts[1]}
+		if len(parts) > 2 {
+			hook.MuteAlert = parts[2] == "muted"
+			hook.URL += "/" + parts[2]
+		}
+		out = append(out, hook)
 	}
 	return out
 }

@@ -36,8 +36,9 @@ type world struct {
 	history         []content // what the primary ran before
 	instant         bool      // pods are there as soon as they are asked for
 
-	routes     map[string]*canary.Route // by provider
-	routeError string
+	services, apex, given bool
+	routes                map[string]*canary.Route // by provider
+	routeError            string
 
 	standing map[string]string // answers that are given as soon as they are asked for, by name
 	answers  release.Answers
@@ -383,8 +384,14 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		}
 		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
 		return true, nil
-	case canary.ServicesExist, canary.ScalerExists, canary.ConfigsCollected, canary.GivenBack:
-		// The world has neither Services nor autoscalers nor copies.
+	case canary.ServicesExist:
+		changed = !w.services || e.Apex && !w.apex
+		w.services, w.apex = true, w.apex || e.Apex
+	case canary.GivenBack:
+		changed = !w.given
+		w.given = true
+	case canary.ScalerExists, canary.ConfigsCollected:
+		// The world has neither autoscalers nor copies.
 	default:
 		return false, fmt.Errorf("the world does not know %T", effect)
 	}

@@ -1,0 +1,69 @@
+package canary_test
+
+import (
+	"testing"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+)
+
+// TestKeysTellQuestionsApart: a receiver may answer one key once. A question that is asked again because its answer was
+// lost has the same key; a gate that is polled, and another run, have others.
+func TestKeysTellQuestionsApart(t *testing.T) {
+	w := newWorld()
+	w.instant = true
+	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+	w.spec.Analysis = &flaggerv1.CanaryAnalysis{
+		StepWeight: 50, Webhooks: []flaggerv1.CanaryWebhook{{Type: flaggerv1.ConfirmRolloutHook, Name: "gate", URL: "http://gate"}},
+	}
+	settle := func() {
+		t.Helper()
+		if !w.settle(60, func(pass) {}) {
+			t.Fatal("does not come to rest")
+		}
+	}
+	key := func() string {
+		t.Helper()
+		settle()
+		if len(w.out) != 1 {
+			t.Fatalf("asked are %v, want one question", w.out)
+		}
+		return w.out[0].Question.(canary.HookQuestion).Key
+	}
+	later := func() { w.now = w.now.Add(time.Minute) }
+	settle()
+	later()
+	settle()
+	w.target.roll(content{template: "v2"}, "", true)
+	seen := map[string]string{}
+	note := func(what string) {
+		t.Helper()
+		k := key()
+		if before := seen[k]; before != "" {
+			t.Errorf("%s has the key of %s", what, before)
+		}
+		seen[k] = what
+		w.restart()
+		if again := key(); again != k {
+			t.Errorf("%s, asked again after a restart, has another key", what)
+		}
+	}
+	note("the first question")
+	w.answer("no")
+	settle()
+	later()
+	note("the question of the wait")
+	w.answer("no")
+	settle()
+	later()
+	first := key()
+	w.answer("no")
+	settle()
+	later()
+	if second := key(); second == first {
+		t.Error("a gate that is polled has one key for ever")
+	}
+	w.target.roll(content{template: "v3"}, "", true)
+	note("the question for another revision")
+}
