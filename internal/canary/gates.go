@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func primaryReady(s Snapshot) release.Gate {
 	message := s.primaryMessage()
 	switch {
 	case primary.Found && primary.Ready:
-		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
+		return release.Passes("primary-ready", pods(primary))
 	case primary.Found && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.orphaned()):
 		g := release.Passes("primary-ready", "lifted so that a fix can ship: "+message)
 		g.Events = []release.Event{{
@@ -33,7 +34,7 @@ func primaryReady(s Snapshot) release.Gate {
 	}
 }
 
-func (s Snapshot) primaryMessage() string {
+func (s *Snapshot) primaryMessage() string {
 	primary := s.Workload.Primary
 	if !primary.Found {
 		return s.Plan.primary() + " not ready: it does not exist"
@@ -52,7 +53,7 @@ func (s Snapshot) primaryMessage() string {
 func canaryReady(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	if target.Ready && target.Replicas > 0 {
-		return release.Passes("canary-ready", fmt.Sprintf("%d pods available", target.Available))
+		return release.Passes("canary-ready", pods(target))
 	}
 	message := s.canaryMessage()
 	if target.Exceeded {
@@ -70,12 +71,12 @@ func canaryReady(s Snapshot) release.Gate {
 }
 
 // withoutPods is the snapshot without what was seen of single pods: the texts that the API promises do not name any.
-func (s Snapshot) withoutPods() Snapshot {
+func withoutPods(s Snapshot) *Snapshot {
 	s.Workload.Target.PodProblem, s.Workload.Primary.PodProblem = "", ""
-	return s
+	return &s
 }
 
-func (s Snapshot) canaryMessage() string {
+func (s *Snapshot) canaryMessage() string {
 	target := s.Workload.Target
 	message := target.Message
 	if message == "" {
@@ -89,7 +90,7 @@ func (s Snapshot) canaryMessage() string {
 
 // deadline is by when the workload that was asked to change must be ready. It counts from when it was asked, or from
 // when it was last seen ready, which the start of a window and every question of the run prove.
-func (s Snapshot) deadline() (time.Time, bool) {
+func (s *Snapshot) deadline() (time.Time, bool) {
 	var from time.Time
 	if since := s.serin().Since; since != nil {
 		from = since.Time
@@ -149,9 +150,11 @@ func windowOver(s Snapshot) release.Gate {
 		length = 0
 	}
 	end := s.past(start).Add(length)
-	g := release.Passes("window", fmt.Sprintf("observed for %s", length))
+	var g release.Gate
 	if s.Now.Before(end) {
 		g = release.WaitsUntil("window", end, "observing until "+end.UTC().Format(time.TimeOnly))
+	} else {
+		g = release.Passes("window", "observed for "+length.String())
 	}
 	if s.Plan.Raised {
 		g.Message += fmt.Sprintf("; the interval was raised to the floor of %s", s.Plan.Window)
@@ -161,12 +164,12 @@ func windowOver(s Snapshot) release.Gate {
 
 // unobserved is true in the last window of blue/green where no router moves traffic: nothing changed for users, so
 // there is nothing to observe.
-func (s Snapshot) unobserved() bool {
+func (s *Snapshot) unobserved() bool {
 	return !s.Plan.Routed && s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations
 }
 
 // windowEnd is when the answers of the open window may be asked for; zero: at once.
-func (s Snapshot) windowEnd() time.Time {
+func (s *Snapshot) windowEnd() time.Time {
 	start, ok := s.start()
 	if !ok || s.unobserved() {
 		return time.Time{}
@@ -175,16 +178,16 @@ func (s Snapshot) windowEnd() time.Time {
 }
 
 // attempt names the open window in the identity of its questions.
-func (s Snapshot) attempt() string {
+func (s *Snapshot) attempt() string {
 	start, ok := s.start()
 	if !ok {
 		return "first"
 	}
-	return start.UTC().Format(time.RFC3339Nano)
+	return strconv.FormatInt(start.UnixMicro(), 36)
 }
 
 // asked is when hooks that refused, and that are asked again one window later, were asked.
-func (s Snapshot) asked() (time.Time, bool) {
+func (s *Snapshot) asked() (time.Time, bool) {
 	switch {
 	case s.serin().Asked != nil:
 		return s.serin().Asked.Time, true
@@ -196,7 +199,7 @@ func (s Snapshot) asked() (time.Time, bool) {
 }
 
 // askFrom is from when on those hooks are asked again; zero: at once. A refusal in the future counts as one of now.
-func (s Snapshot) askFrom() time.Time {
+func (s *Snapshot) askFrom() time.Time {
 	asked, ok := s.asked()
 	if !ok {
 		return time.Time{}
@@ -322,7 +325,7 @@ func rollbackPolled(hook flaggerv1.CanaryWebhook, attempt string) gate {
 }
 
 // polledAgain is when the next of the rollback hooks is asked again; zero: when none waits for that.
-func (s Snapshot) polledAgain(attempt string) time.Time {
+func (s *Snapshot) polledAgain(attempt string) time.Time {
 	var next time.Time
 	for _, hook := range s.Plan.hooks(flaggerv1.RollbackHook) {
 		answer, ok := s.Answers.To(s.hookProbe(hook, attempt, time.Time{}))
@@ -353,7 +356,7 @@ func rolloutAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook
 	}
 }
 
-func (s Snapshot) rolloutProbe(hook flaggerv1.CanaryWebhook) release.Probe {
+func (s *Snapshot) rolloutProbe(hook flaggerv1.CanaryWebhook) release.Probe {
 	return s.hookProbe(hook, s.attempt(), time.Time{})
 }
 
@@ -445,7 +448,7 @@ func unreachable(s Snapshot, p release.Probe, check Check, answer release.Answer
 }
 
 // unreachableSince is since when the provider cannot be reached.
-func (s Snapshot) unreachableSince(answer release.Answer) time.Time {
+func (s *Snapshot) unreachableSince(answer release.Answer) time.Time {
 	if since := s.serin().Unreachable; since != nil {
 		return s.past(since.Time)
 	}
@@ -454,3 +457,6 @@ func (s Snapshot) unreachableSince(answer release.Answer) time.Time {
 	}
 	return s.past(answer.Began)
 }
+
+// pods says how many pods of a copy can answer.
+func pods(c Copy) string { return strconv.Itoa(int(c.Available)) + " pods available" }

@@ -55,7 +55,7 @@ func targetServes(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	given := s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
 	if target.Ready && target.Replicas > 0 && (given || target.Replicas >= s.Workload.Primary.Replicas) {
-		return release.Passes("target-ready", fmt.Sprintf("%d pods available", target.Available))
+		return release.Passes("target-ready", pods(target))
 	}
 	message := target.Message
 	switch {

@@ -165,7 +165,7 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 
 // primaryAgain makes a primary that somebody deleted again, with what it is meant to run: the promoted revision, or the
 // one that is being promoted. After a promotion that failed that is what the target serves with.
-func (s Snapshot) primaryAgain() release.Effect {
+func (s *Snapshot) primaryAgain() release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
@@ -179,7 +179,7 @@ func (s Snapshot) primaryAgain() release.Effect {
 }
 
 // id names a copy of the template for one purpose.
-func (s Snapshot) id(purpose, revision string) string {
+func (s *Snapshot) id(purpose, revision string) string {
 	return identity(s.UID, purpose, revision)
 }
 
@@ -245,7 +245,7 @@ func primaryTaken(s Snapshot) release.Gate {
 	case !primary.Ready:
 		return release.WaitsFor("primary-ready", release.ByCluster, s.primaryMessage())
 	default:
-		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
+		return release.Passes("primary-ready", pods(primary))
 	}
 }
 
@@ -287,7 +287,7 @@ func (e *edit) applied() {
 // pinned is the revision that was last taken up. A status that another controller wrote, or that lost our part, holds
 // a hash of another form: then the same hash, or the same content, is the same revision, and a hash that differs is by
 // itself never a new one.
-func (s Snapshot) pinned() string {
+func (s *Snapshot) pinned() string {
 	if revision := s.serin().Revision; revision != "" {
 		return revision
 	}
@@ -310,7 +310,7 @@ const peer = "peer-"
 
 // promoted is the revision that the primary runs. As long as that is known by another controller's hash alone, the
 // content of the primary says whether the target is back at it.
-func (s Snapshot) promoted() string {
+func (s *Snapshot) promoted() string {
 	if promoted := s.serin().Promoted; promoted != "" && !strings.HasPrefix(promoted, peer) {
 		return promoted
 	}
@@ -382,7 +382,7 @@ func resting(s Snapshot) Decision {
 }
 
 // foreign is true of a status that holds no revision in our form: another controller wrote it, or it lost our part.
-func (s Snapshot) foreign() bool { return s.serin().Revision == "" && !s.Pruned }
+func (s *Snapshot) foreign() bool { return s.serin().Revision == "" && !s.Pruned }
 
 // adopt records in our form what a status of another controller says.
 func (e *edit) adopt() *edit {
@@ -449,7 +449,7 @@ func waiting(s Snapshot) Decision {
 }
 
 // startGates are the conditions before a revision is taken up.
-func (s Snapshot) startGates() []gate {
+func (s *Snapshot) startGates() []gate {
 	conditions := []gate{primaryReady, routeReadable}
 	if s.commanded("promote") {
 		return conditions
@@ -464,7 +464,7 @@ func (s Snapshot) startGates() []gate {
 
 // waitingRun names the wait for approval of one revision, so that neither an answer nor a command for it counts for
 // another one.
-func (s Snapshot) waitingRun(status flaggerv1.CanaryStatus) string {
+func (s *Snapshot) waitingRun(status flaggerv1.CanaryStatus) string {
 	began := ""
 	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
 		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
@@ -489,12 +489,12 @@ func (e *edit) refused(g *release.Gate) *edit {
 	return e
 }
 
-func (s Snapshot) waitingEvents(gates release.Gates) []release.Event {
+func (s *Snapshot) waitingEvents(gates release.Gates) []release.Event {
 	return withAlert(gates.Events(), s.muted(gates.First().Name), release.Warn, "Canary is waiting for approval.")
 }
 
 // muted is true for a gate whose hook wants no alerts.
-func (s Snapshot) muted(gateName string) bool {
+func (s *Snapshot) muted(gateName string) bool {
 	return slices.ContainsFunc(s.Plan.Hooks, func(hook flaggerv1.CanaryWebhook) bool {
 		return hookGate(hook) == gateName && hook.MuteAlert
 	})
@@ -544,7 +544,7 @@ func (e *edit) obeyed() {
 }
 
 // commanded is true when a person gave that command for this run and it was not carried out yet.
-func (s Snapshot) commanded(verb string) bool {
+func (s *Snapshot) commanded(verb string) bool {
 	given, run, ok := strings.Cut(s.Command, "@")
 	return ok && given == verb && run == s.run() && s.Command != s.serin().Command
 }

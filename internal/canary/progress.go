@@ -130,7 +130,7 @@ func changed(s Snapshot) (Decision, bool) {
 }
 
 // shapedBy is the provider that carries the traffic of the run, when the plan names another one by now.
-func (s Snapshot) shapedBy() string {
+func (s *Snapshot) shapedBy() string {
 	parts := strings.Split(s.serin().Shape, "/")
 	if len(parts) < 2 || parts[1] == s.Plan.Provider || parts[1] == ProviderKubernetes {
 		return ""
@@ -175,7 +175,7 @@ func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
 }
 
 // planned is the weight that an iteration asks for. A status of another controller reports none with iterations.
-func (s Snapshot) planned() int {
+func (s *Snapshot) planned() int {
 	if s.Plan.Strategy == ABTesting && s.Status.Iterations > 0 || s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations {
 		return release.Total
 	}
@@ -183,7 +183,7 @@ func (s Snapshot) planned() int {
 }
 
 // mirrors is true while blue/green copies requests to the canary.
-func (s Snapshot) mirrors(iteration int) bool {
+func (s *Snapshot) mirrors(iteration int) bool {
 	return s.Plan.Mirror && s.Plan.Strategy == BlueGreen && iteration >= 1 && iteration <= s.Plan.Iterations
 }
 
@@ -198,7 +198,7 @@ func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 		return hold(s, gates, effects...)
 	}
 	return s.edit().effect(effects...).rollback(first.Message).tell(
-		release.Event{Type: release.Warning, Message: s.withoutPods().canaryMessage()},
+		release.Event{Type: release.Warning, Message: withoutPods(s).canaryMessage()},
 		release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.full(), first.Message),
 			Alert: &release.Alert{Severity: release.Error, Message: "Progress deadline exceeded " + first.Message},
@@ -242,7 +242,7 @@ func firstLook(s Snapshot, effects []release.Effect) Decision {
 
 // firstEvents tells what rollback hooks said before the start, and everything else after it. What was told when the
 // start was recorded, or when a gate was found closed, is not told again.
-func (s Snapshot) firstEvents(gates release.Gates) []release.Event {
+func (s *Snapshot) firstEvents(gates release.Gates) []release.Event {
 	_, refused := s.asked()
 	starts := !s.serin().Started || refused
 	var events []release.Event
@@ -300,7 +300,7 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 }
 
 // trafficGates are the hooks that must approve every increase of the weight.
-func (s Snapshot) trafficGates() []gate {
+func (s *Snapshot) trafficGates() []gate {
 	var out []gate
 	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmTrafficIncreaseHook) {
 		out = append(out, approves(hook, flaggerv1.CanaryPhaseProgressing, s.attempt(), time.Time{},
@@ -387,7 +387,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 }
 
 // moveGates are the hooks that must approve what follows the open window.
-func (s Snapshot) moveGates() []gate {
+func (s *Snapshot) moveGates() []gate {
 	var out []gate
 	if s.Plan.Strategy == Weighted && (s.live() > 0 || !s.Route.Mirrored) {
 		out = s.trafficGates()
@@ -458,7 +458,7 @@ func awayFrom(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 }
 
 // away is when the check at which the gates stop began to be asked of a provider that could not be reached.
-func (s Snapshot) away(gates release.Gates) (time.Time, bool) {
+func (s *Snapshot) away(gates release.Gates) (time.Time, bool) {
 	for _, check := range s.Plan.Checks {
 		answer, ok := s.Answers[s.metricProbe(check).ID]
 		name := gates.First().Name

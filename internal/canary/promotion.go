@@ -19,10 +19,10 @@ func promote(e *edit, gates release.Gates) Decision {
 // afterwardsAtMost is for how long after its end a release asks the hooks of the end where only that moment is known.
 const afterwardsAtMost = time.Minute
 
-func (s Snapshot) copyID() string    { return s.id("promote", s.run()) }
-func (s Snapshot) restoreID() string { return s.id("restore", s.run()) }
+func (s *Snapshot) copyID() string    { return s.id("promote", s.run()) }
+func (s *Snapshot) restoreID() string { return s.id("restore", s.run()) }
 
-func (s Snapshot) copying() release.Event {
+func (s *Snapshot) copying() release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.workload(), s.Plan.primary())}
 }
 
@@ -30,7 +30,7 @@ func (s Snapshot) copying() release.Event {
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.exposed()) {
-		return release.Passes("primary-ready", fmt.Sprintf("%d pods available", primary.Available))
+		return release.Passes("primary-ready", pods(primary))
 	}
 	message := s.primaryMessage()
 	deadline, ok := s.deadline()
@@ -208,7 +208,7 @@ func afterwards(s Snapshot) Decision {
 }
 
 // postGates ask the hooks of the end in order, up to the first that refuses.
-func (s Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
+func (s *Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
 	var gates release.Gates
 	for _, hook := range s.Plan.hooks(flaggerv1.PostRolloutHook) {
 		p := s.hookProbe(hook, string(phase), time.Time{})
@@ -231,7 +231,7 @@ func (s Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
 }
 
 // afterPruned asks those hooks where the status cannot remember that they are to be asked: for a while after the end.
-func (s Snapshot) afterPruned() release.Gates {
+func (s *Snapshot) afterPruned() release.Gates {
 	ended := s.Status.Phase == flaggerv1.CanaryPhaseSucceeded || s.Status.Phase == flaggerv1.CanaryPhaseFailed
 	if !s.Pruned || !ended || !s.Now.Before(s.Status.LastTransitionTime.Add(afterwardsAtMost)) {
 		return nil
@@ -292,7 +292,7 @@ func skipping(s Snapshot) Decision {
 // promotionFailed leaves the canary serving: the primary has the new template and cannot run it, so there is nothing
 // to roll back to. The next revision repairs the primary.
 func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	message := s.withoutPods().primaryMessage()
+	message := withoutPods(s).primaryMessage()
 	e := s.edit().effect(effects...)
 	weight := 0
 	if s.Plan.Routed {

@@ -38,7 +38,7 @@ const (
 
 // hookProbe names the call of a webhook for one attempt of a run: a window, a revision, the first look. Its question is
 // added when it is asked. Two hooks of one type and name are told apart by their address, which is in no ID.
-func (s Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Probe {
+func (s *Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Probe {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
 	return release.Probe{
@@ -49,7 +49,7 @@ func (s Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since 
 
 // asksHook is a gate that waits for the answer of a webhook. A gate that is polled asks with a key of its own each time,
 // else a receiver that remembers keys would repeat its first answer for ever.
-func (s Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
+func (s *Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
 	if !p.Since.IsZero() {
 		moment = p.Since.UTC().Format(time.RFC3339Nano)
@@ -62,7 +62,7 @@ func (s Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase 
 func hookGate(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + "/" + hook.Name }
 
 // metricProbe names one check of the open window, which is asked when the window is over. Its question is added then.
-func (s Snapshot) metricProbe(check Check) release.Probe {
+func (s *Snapshot) metricProbe(check Check) release.Probe {
 	return release.Probe{
 		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + check.Metric.Name + "/" + string(check.Source) + "/" + s.run() + "/" + s.attempt(),
 		Since: s.windowEnd(),
@@ -100,7 +100,7 @@ func Run(uid string, status flaggerv1.CanaryStatus) string {
 	return runOf(uid, status)
 }
 
-func (s Snapshot) run() string { return Run(s.UID, s.Status) }
+func (s *Snapshot) run() string { return Run(s.UID, s.Status) }
 
 func runOf(uid string, status flaggerv1.CanaryStatus) string {
 	began := ""

@@ -9,7 +9,7 @@ import (
 
 // intent is what was decided and is being carried out. A pruned status has no room for it; what it stands for is seen in
 // what the API's own fields say. See rollback for the intent to roll back.
-func (s Snapshot) intent() string {
+func (s *Snapshot) intent() string {
 	if !s.Pruned {
 		return s.serin().Intent
 	}
@@ -76,17 +76,17 @@ func takeBack(s Snapshot) Decision {
 }
 
 // restoring is true when the primary has, or had, the template that is being taken back.
-func (s Snapshot) restoring() bool {
+func (s *Snapshot) restoring() bool {
 	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.copied() || s.Workload.Primary.ID == s.restoreID()
 }
 
 // left is true when the traffic was taken off the canary, and the drain began.
-func (s Snapshot) left() bool {
+func (s *Snapshot) left() bool {
 	return s.serin().DrainUntil != nil || s.Pruned && s.live() == 0 && !s.Route.Mirrored && s.Status.CanaryWeight > 0
 }
 
 // leaks is true when the traffic was taken off the canary and somebody has put it back.
-func (s Snapshot) leaks() bool {
+func (s *Snapshot) leaks() bool {
 	return s.serin().DrainUntil != nil && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
@@ -100,7 +100,7 @@ func forgetDrain(s Snapshot, effects []release.Effect) Decision {
 
 // unnoticed is true when the canary has users that the status does not know of, because somebody else sent them there.
 // What was noticed less than half a drain ago counts as known.
-func (s Snapshot) unnoticed() bool {
+func (s *Snapshot) unnoticed() bool {
 	last := s.serin().LastTraffic
 	return !s.Pruned && s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && (last == nil || !s.Now.Before(last.Add(s.Plan.Drain/2)))
 }
@@ -123,12 +123,12 @@ func primaryServes(s Snapshot) release.Gate {
 	case s.exposed() && !s.primaryCarries() && target.serves():
 		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
 	default:
-		return release.Passes("primary-serves", fmt.Sprintf("%d pods available", primary.Available))
+		return release.Passes("primary-serves", pods(primary))
 	}
 }
 
 // threshold is told when failed checks, and nothing else, take the release back.
-func (s Snapshot) threshold() []release.Event {
+func (s *Snapshot) threshold() []release.Event {
 	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.intent() == intentCancel {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (e *edit) fail(why string) *edit {
 }
 
 // byPerson is true when a hook or a command, not the state of the canary, asked for the rollback.
-func (s Snapshot) byPerson() bool {
+func (s *Snapshot) byPerson() bool {
 	switch s.serin().Reason {
 	case reasonHook, reasonAbort:
 		return true

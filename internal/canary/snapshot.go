@@ -91,7 +91,7 @@ type Route struct {
 }
 
 // serin is the additive status, never nil.
-func (s Snapshot) serin() flaggerv1.SerinStatus {
+func (s *Snapshot) serin() flaggerv1.SerinStatus {
 	if s.Status.Serin == nil {
 		return flaggerv1.SerinStatus{}
 	}
@@ -99,10 +99,10 @@ func (s Snapshot) serin() flaggerv1.SerinStatus {
 }
 
 // readable is true when the route says what it is.
-func (s Snapshot) readable() bool { return s.Plan.Routed && s.Route.Found && s.Route.Problem == "" }
+func (s *Snapshot) readable() bool { return s.Plan.Routed && s.Route.Found && s.Route.Problem == "" }
 
 // live is the weight that the canary has now: the router's where there is one.
-func (s Snapshot) live() int {
+func (s *Snapshot) live() int {
 	switch {
 	case !s.Plan.Routed:
 		return 0
@@ -114,23 +114,23 @@ func (s Snapshot) live() int {
 }
 
 // exposed is true when the canary has, or may still have, requests of users.
-func (s Snapshot) exposed() bool {
+func (s *Snapshot) exposed() bool {
 	return s.Plan.Routed && (s.live() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
 }
 
 // orphaned is true when the primary runs nothing that was ever promoted, because a promotion failed: the target serves
 // until the next revision repairs the primary.
-func (s Snapshot) orphaned() bool {
+func (s *Snapshot) orphaned() bool {
 	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
 }
 
 // primaryCarries is true when the primary may get traffic. After a promotion that failed what it has left of pods is
 // not enough: it must be ready.
-func (s Snapshot) primaryCarries() bool {
+func (s *Snapshot) primaryCarries() bool {
 	return s.Workload.Primary.serves() && (s.Workload.Primary.Ready || !s.orphaned())
 }
 
 // copied is true when the primary has the template of this run: the promotion was decided and begun.
-func (s Snapshot) copied() bool {
+func (s *Snapshot) copied() bool {
 	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.copyID()
 }

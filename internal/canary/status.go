@@ -36,14 +36,14 @@ type edit struct {
 }
 
 // edit begins a status in which nothing is blocked any more.
-func (s Snapshot) edit() *edit {
+func (s *Snapshot) edit() *edit {
 	e := s.copy()
 	e.drop(flaggerv1.ConditionBlocked)
 	return e
 }
 
-func (s Snapshot) copy() *edit {
-	e := &edit{s: s, status: *s.Status.DeepCopy()}
+func (s *Snapshot) copy() *edit {
+	e := &edit{s: *s, status: *s.Status.DeepCopy()}
 	if e.status.Serin == nil {
 		e.status.Serin = &flaggerv1.SerinStatus{}
 	}
@@ -211,7 +211,7 @@ func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at
 
 // start is when the open window began, false when none is open. A pruned status keeps whole seconds only, so that its
 // window is one second longer rather than shorter.
-func (s Snapshot) start() (time.Time, bool) {
+func (s *Snapshot) start() (time.Time, bool) {
 	switch {
 	case s.serin().Window != nil:
 		return s.serin().Window.Start.Time, true
@@ -223,7 +223,7 @@ func (s Snapshot) start() (time.Time, bool) {
 }
 
 // past treats a moment in the future as now: a clock that jumped back must not extend a window.
-func (s Snapshot) past(t time.Time) time.Time {
+func (s *Snapshot) past(t time.Time) time.Time {
 	if t.After(s.Now) {
 		return s.Now
 	}

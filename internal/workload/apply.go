@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,9 @@ func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *u
 // update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
 // read. Without a difference nothing is written.
 func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing, wanted client.Object) error {
+	if equality.Semantic.DeepEqual(existing, wanted) {
+		return nil // the usual case, and a comparison costs much less than two encodings
+	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
 	difference, err := client.MergeFrom(existing).Data(wanted)
 	if err != nil {

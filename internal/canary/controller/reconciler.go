@@ -7,10 +7,12 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -93,7 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
 	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
-	if err := r.writeStatus(ctx, key, s, &decision, gates); err != nil {
+	written, err := r.writeStatus(ctx, key, s, &decision, gates)
+	if err != nil {
 		return later(ctx, err)
 	}
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
@@ -103,6 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.memory.wakes(key, decision.Wake)
 	if s.again {
 		look = earliest(look, began.Add(installedLook))
+	}
+	if written && !decision.Wake.After(s.snapshot.Now) {
+		decision.Wake = time.Time{} // the event of the write brings the release back
 	}
 	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
 }
@@ -140,29 +146,49 @@ func wakeIn(now, wake time.Time) time.Duration {
 	return max(wake.Sub(now), 1)
 }
 
-// writeStatus persists the decision, if it says anything new. The patch names the version that the decision was made
-// on and holds the difference only, so that fields of a newer Serin stay.
-func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, gates []flaggerv1.GateStatus) error {
+// writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
+// brings the release back. The patch names the version that the decision was made on and holds the difference only, so
+// that fields of a newer Serin stay.
+func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, gates []flaggerv1.GateStatus) (written bool, err error) {
 	if gates == nil {
-		return nil // neither has the release moved, nor is there anything to explain
+		return false, nil // neither has the release moved, nor is there anything to explain
 	}
 	status := d.Status.DeepCopy()
 	if status.Serin == nil {
 		status.Serin = &flaggerv1.SerinStatus{}
 	}
 	status.Serin.Gates = gates
-	old := s.object.DeepCopy()
-	wanted := old.DeepCopy()
-	wanted.Status = *status
-	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, wanted, patch); err != nil {
-		return fmt.Errorf("write the status of Canary %s: %w", key, err)
+	patch, err := statusPatch(s.object.ResourceVersion, s.snapshot.Status, *status)
+	if err != nil {
+		return false, fmt.Errorf("compare the status of Canary %s with what it was: %w", key, err)
 	}
-	s.object = wanted
-	if r.memory.noticePruning(key, status.Serin, wanted.Status.Serin) {
-		r.Reporter.Pruned(ctx, wanted)
+	stored := s.object.DeepCopy()
+	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
-	return nil
+	written = stored.ResourceVersion != s.object.ResourceVersion
+	s.object = stored
+	if r.memory.noticePruning(key, status.Serin, stored.Status.Serin) {
+		r.Reporter.Pruned(ctx, stored)
+	}
+	return written, nil
+}
+
+// statusPatch is the difference between two statuses, under the version that was read.
+func statusPatch(version string, before, after flaggerv1.CanaryStatus) ([]byte, error) {
+	old, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	difference, err := jsonpatch.CreateMergePatch(old, wanted)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": json.RawMessage(difference)})
 }
 
 // show puts what is known into the metrics.
