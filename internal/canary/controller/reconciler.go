@@ -35,6 +35,10 @@ const soon = 20 * time.Millisecond
 // installedLook is how often it is looked whether a kind that a route needs has been installed.
 const installedLook = 15 * time.Second
 
+// refusedLook is how soon an effect that was refused is tried again where no change tells that it may pass now: rights
+// that were granted, a quota that was raised.
+const refusedLook = 30 * time.Second
+
 // stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
 // running.
 const stuckLook = 10 * time.Second
@@ -90,6 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	decision.Events = append(decision.Events, warnings...)
 	if isSentence(failed) {
 		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
+		look = earliest(look, began.Add(refusedLook))
 	} else if failed != nil {
 		return later(ctx, failed)
 	}
@@ -117,9 +122,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func later(ctx context.Context, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, workload.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
-		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: soon}, nil
-	case apierrors.IsNotFound(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
 		return reconcile.Result{RequeueAfter: soon}, nil
 	default:
