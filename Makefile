@@ -28,6 +28,11 @@ test: ## Run every test, on a cluster of its own where it needs one
 conformance: ## Replay the recorded cases of Flagger, where they are at hand (ARGS='--only istio')
 	@hack/conformance.sh $(ARGS)
 
+.PHONY: bench
+bench: ## Measure what a hundred releases cost, into bench.json (ARGS='-releases 10')
+	go build -C playground -o ../bin/bench ./bench
+	@bin/bench $(ARGS)
+
 .PHONY: lint
 lint: ## Look for what reviewers should not have to (ARGS=--fix mends and formats)
 	@hack/lint.sh $(ARGS)

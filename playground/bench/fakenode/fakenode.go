@@ -1,0 +1,212 @@
+// Package fakenode is a node whose pods are nothing but a status: ready some
+// time after they were bound, gone as soon as they are asked to go.
+//
+// It makes hundreds of pods as cheap as their objects. It must not know what
+// the pods are for, and it starts nothing: no program, no network, no probe.
+// Its pods have no address, so Services have no endpoints.
+package fakenode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// Options say what a node is like. All fields are needed.
+type Options struct {
+	// Name of the Node, also its label kubernetes.io/hostname, by which pods choose it.
+	Name string
+	// Version that the Node reports, such as v1.36.3.
+	Version string
+	// Delay is the time from the moment at which a pod was bound to the one at which it is ready.
+	Delay  time.Duration
+	Client kubernetes.Interface
+	Clock  clock.WithTicker
+	Log    *slog.Logger
+}
+
+// Node plays pods.
+type Node struct {
+	Options
+	pods  cache.SharedIndexInformer
+	queue workqueue.TypedDelayingInterface[types.NamespacedName]
+}
+
+// New makes a node; Register makes it known and Run plays its pods.
+func New(options Options) *Node {
+	return &Node{
+		Options: options,
+		pods: coreinformers.NewFilteredPodInformer(options.Client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", options.Name).String()
+		}),
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Clock: options.Clock}),
+	}
+}
+
+// Register makes the Node and its Lease, so that pods can be scheduled to it.
+func (n *Node) Register(ctx context.Context) error {
+	now := n.Clock.Now()
+	plenty := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10000"), corev1.ResourceMemory: resource.MustParse("10Ti"), corev1.ResourcePods: resource.MustParse("10000"),
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name, corev1.LabelOSStable: "linux"}},
+		Status: corev1.NodeStatus{
+			Capacity: plenty, Allocatable: plenty,
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Played",
+				LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+			}},
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: n.Version, OperatingSystem: "linux", OSImage: "none"},
+		},
+	}
+	if _, err := n.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	// The API server taints every new node as not ready; the controller that takes that away may not run yet.
+	untaint := []byte(`{"spec":{"taints":null}}`)
+	if _, err := n.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, untaint, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &n.Name, LeaseDurationSeconds: ptr.To(int32(40)), RenewTime: ptr.To(metav1.NewMicroTime(now)),
+		},
+	}
+	if _, err := n.Client.CoordinationV1().Leases(lease.Namespace).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("register node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+const (
+	// renewEvery keeps the controller manager, which waits 50 s, from believing that the node is gone.
+	renewEvery = 10 * time.Second
+	// players is how many requests to the API server are under way at once.
+	players = 8
+	// again is the time to the next try after one that failed.
+	again = time.Second
+)
+
+// Run plays the pods of a registered node until ctx ends.
+func (n *Node) Run(ctx context.Context) error {
+	_, err := n.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { n.seen(object.(*corev1.Pod)) },
+		UpdateFunc: func(_, object any) { n.seen(object.(*corev1.Pod)) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { n.pods.RunWithContext(ctx) })
+	for range players {
+		running.Go(func() { n.work(ctx) })
+	}
+	ticker := n.Clock.NewTicker(renewEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+			n.renew(ctx)
+		}
+	}
+	n.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// seen plans the next moment of a pod.
+func (n *Node) seen(pod *corev1.Pod) {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		n.queue.Add(key)
+	case pod.Status.Phase != corev1.PodRunning:
+		n.queue.AddAfter(key, n.Delay) // the earliest of several moments holds
+	}
+}
+
+func (n *Node) work(ctx context.Context) {
+	for {
+		key, ended := n.queue.Get()
+		if ended {
+			return
+		}
+		if err := n.play(ctx, key); err != nil && ctx.Err() == nil {
+			n.Log.Warn("Could not play a pod", "pod", key.String(), "err", err)
+			n.queue.AddAfter(key, again)
+		}
+		n.queue.Done(key)
+	}
+}
+
+// play makes a pod ready, or takes it away.
+func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
+	object, found, err := n.pods.GetStore().GetByKey(key.String())
+	if err != nil || !found {
+		return err
+	}
+	pod, client := object.(*corev1.Pod), n.Client.CoreV1().Pods(key.Namespace)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		err = client.Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+	case pod.Status.Phase != corev1.PodRunning:
+		var patch []byte
+		// The UID keeps it from a new pod of the same name.
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": ready(pod, metav1.NewTime(n.Clock.Now()))})
+		if err == nil {
+			_, err = client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		}
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone; the watch says so too
+	}
+	return err
+}
+
+// ready is the status of a pod whose containers all run.
+func ready(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, container := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, Ready: true, Started: ptr.To(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	return status
+}
+
+// renew says that the node lives. One that is missed does no harm.
+func (n *Node) renew(ctx context.Context) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(n.Clock.Now())}})
+	if err == nil {
+		_, err = n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil && ctx.Err() == nil {
+		n.Log.Warn("Missed a heartbeat", "err", err)
+	}
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+// Command bench measures what releases cost: requests to the API server, time,
+// processor time and memory of Serin, on a control plane of its own.
+//
+// It ships a change of many Deployments at once and reads what everybody may
+// read: the Canaries, the Deployments, a proxy that counts, and the process
+// table. It knows nothing of how Serin works inside, and judges nothing: numbers are
+// printed and written, for people to compare.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/podroot"
+)
+
+// settings are what whoever runs it may choose.
+type settings struct {
+	releases, steps int
+	interval, idle  time.Duration
+	// serin is the program to measure; empty: the one of this repository.
+	serin string
+	// profiles is a folder for profiles of Serin; empty: none are taken.
+	profiles string
+	// output is the file for the numbers; empty: bench.json in the repository.
+	output string
+}
+
+// stepWeight is the weight of the first step, and what each adds.
+const stepWeight = 10
+
+func (s settings) validate() error {
+	switch {
+	case s.releases < 1 || s.releases > 1000:
+		return fmt.Errorf("-releases is %d: choose 1 to 1000", s.releases)
+	case s.steps < 1 || s.steps > 100/stepWeight:
+		return fmt.Errorf("-steps is %d: choose 1 to %d, each adds a weight of %d", s.steps, 100/stepWeight, stepWeight)
+	case s.interval < time.Second:
+		return fmt.Errorf("-interval is %s: choose 1s or more", s.interval)
+	case s.idle < time.Second:
+		return fmt.Errorf("-idle is %s: choose 1s or more", s.idle)
+	default:
+		return nil
+	}
+}
+
+func main() {
+	podroot.BecomePod()
+	var s settings
+	flag.IntVar(&s.releases, "releases", 100, "how many releases there are, and move at once")
+	flag.IntVar(&s.steps, "steps", 5, "how many weights a release goes through: 10, 20, …")
+	flag.DurationVar(&s.interval, "interval", 10*time.Second, "window of each weight")
+	flag.DurationVar(&s.idle, "idle", time.Minute, "for how long nothing happens while the idle requests are counted")
+	flag.StringVar(&s.serin, "serin", "", "program to measure (default: built from this repository)")
+	flag.StringVar(&s.profiles, "profiles", "", "folder for profiles of Serin's processor time and memory, which cost a little of both (default: none)")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [FILE]\n\nMeasures what releases cost, prints a table and writes FILE (default: bench.json in the repository).")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	s.output = flag.Arg(0)
+	if err := bench(s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// say tells a person what goes on; on stderr, so that the table can be used.
+func say(text string) { fmt.Fprintln(os.Stderr, text) }
+
+func bench(s settings) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	if flag.NArg() > 1 {
+		return fmt.Errorf("one file is enough for the numbers, there are %d: name one", flag.NArg())
+	}
+	for _, path := range []*string{&s.serin, &s.profiles, &s.output} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", *path, err)
+		}
+		*path = absolute
+	}
+	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	// What needs the network of the machine is done outside.
+	err := cluster.Enter(&options, say, func(ctx context.Context, b *build.Builder) error {
+		if _, err := istioCRDs(ctx, b); err != nil || s.serin != "" {
+			return err
+		}
+		say("building Serin ...")
+		_, err := b.Serin(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) //nolint:forbidigo // a command is where contexts come from
+	defer stop()
+	if s.serin == "" {
+		if s.serin, err = options.Builder.Serin(ctx); err != nil {
+			return err
+		}
+	}
+	if s.output == "" {
+		s.output = filepath.Join(options.Builder.Repository(), "bench.json")
+	}
+	options.Folder = options.Builder.Folder("bench")
+	r, err := measure(ctx, s, options)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return errors.New("interrupted: the cluster is gone, nothing was written")
+	}
+	if err != nil {
+		return err
+	}
+	if err := write(s.output, r); err != nil {
+		return err
+	}
+	if err := r.print(os.Stdout); err != nil {
+		return err
+	}
+	say("\nwrote " + s.output)
+	return nil
+}
+
+// measure plays everything on a cluster of its own.
+func measure(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
+	clk := clock.RealClock{}
+	r.Date = clk.Now().UTC().Truncate(time.Second)
+	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drain.Seconds()}
+	if r.Machine, err = look(); err != nil {
+		return r, err
+	}
+	say("starting the control plane ...")
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return r, err
+	}
+	defer func() {
+		say("stopping the control plane ...")
+		err = errors.Join(err, c.Stop())
+	}()
+	// The end of the cluster ends all of it.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.Done():
+			cancel(fmt.Errorf("the cluster ended: %w", c.Err()))
+		case <-ctx.Done():
+		}
+	}()
+	st := &stage{settings: s, cluster: c, clock: clk, log: options.Log, say: say}
+	defer func() { err = errors.Join(err, st.close()) }()
+	if err := st.raise(ctx, cancel, options.Builder); err != nil {
+		return r, ended(ctx, err)
+	}
+	if r.Idle, err = st.rest(ctx); err != nil {
+		return r, ended(ctx, err)
+	}
+	if r.Release, err = st.release(ctx); err != nil {
+		return r, ended(ctx, err)
+	}
+	return r, nil
+}
+
+// ended puts the cause of an end in the place of what came of it.
+func ended(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// look describes the machine, before anything is started on it.
+func look() (machine, error) {
+	m := machine{Processors: runtime.NumCPU()}
+	var kilobytes int64
+	memory, err := os.ReadFile("/proc/meminfo")
+	if err == nil {
+		_, err = fmt.Fscanf(strings.NewReader(string(memory)), "MemTotal: %d kB", &kilobytes)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the size of the memory: %w", err)
+	}
+	m.MemoryBytes = kilobytes << 10
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return m, fmt.Errorf("read the load: %w", err)
+	}
+	first, _, _ := strings.Cut(string(load), " ")
+	if m.Load, err = strconv.ParseFloat(first, 64); err != nil {
+		return m, fmt.Errorf("read the load: %w", err)
+	}
+	return m, nil
+}
+
+func write(path string, r report) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the numbers: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the numbers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+)
+
+// Where Serin shows what it knows about itself.
+const (
+	profilingAddress = "127.0.0.1:6060"
+	metricsURL       = "http://127.0.0.1:8080/metrics"
+	profilesURL      = "http://" + profilingAddress + "/debug/pprof/"
+)
+
+// profile keeps what Serin shows at a URL in a file, where profiles are wanted.
+func (s *stage) profile(ctx context.Context, url, file string) error {
+	if s.profiles == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.profiles, 0o755); err != nil {
+		return fmt.Errorf("keep profile %s: %w", file, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("keep profile %s: %w", file, err)
+	}
+	response, err := new(http.Client).Do(request)
+	if err != nil {
+		return fmt.Errorf("keep profile %s: %w", file, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("keep profile %s: Serin answered %s", file, response.Status)
+	}
+	output, err := os.Create(filepath.Join(s.profiles, file))
+	if err != nil {
+		return fmt.Errorf("keep profile %s: %w", file, err)
+	}
+	if _, err := io.Copy(output, response.Body); err != nil {
+		output.Close()
+		return fmt.Errorf("keep profile %s: %w", file, err)
+	}
+	return output.Close()
+}

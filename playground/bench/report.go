@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/serin-dev/serin/playground/apiproxy"
+)
+
+// report is everything that was measured, as it is written to the file. Times are in seconds, sizes in bytes.
+type report struct {
+	Date    time.Time `json:"date"`
+	Machine machine   `json:"machine"`
+	Plan    plan      `json:"plan"`
+	Idle    idle      `json:"idle"`
+	Release released  `json:"release"`
+}
+
+// machine is where it was measured.
+type machine struct {
+	Processors  int   `json:"processors"`
+	MemoryBytes int64 `json:"memoryBytes"`
+	// Load is the load average of the minute before the cluster was started: what others did here.
+	Load float64 `json:"load"`
+}
+
+// plan is what every release was asked to do.
+type plan struct {
+	Releases      int     `json:"releases"`
+	Steps         int     `json:"steps"`
+	WindowSeconds float64 `json:"windowSeconds"`
+	DrainSeconds  float64 `json:"drainSeconds"`
+}
+
+// idle is what releases cost while nothing happens.
+type idle struct {
+	Seconds                     float64  `json:"seconds"`
+	RequestsPerMinutePerRelease float64  `json:"requestsPerMinutePerRelease"`
+	Requests                    requests `json:"requests"`
+	CPUSecondsPerMinute         float64  `json:"cpuSecondsPerMinute"`
+	ResidentBytes               int64    `json:"residentBytes"`
+}
+
+// released is what it costs to bring a new version into service, all releases at once.
+type released struct {
+	// Measured releases succeeded; NotMeasured says of every other one why not.
+	Measured    int      `json:"measured"`
+	NotMeasured []string `json:"notMeasured"`
+
+	RequestsPerRelease float64  `json:"requestsPerRelease"`
+	ReadsPerRelease    float64  `json:"readsPerRelease"`
+	Requests           requests `json:"requests"`
+
+	// The time of a release and its four parts.
+	TotalSeconds    spread `json:"totalSeconds"`
+	WindowsSeconds  spread `json:"windowsSeconds"`
+	ClusterSeconds  spread `json:"clusterSeconds"`
+	DrainSeconds    spread `json:"drainSeconds"`
+	LatenessSeconds spread `json:"latenessSeconds"`
+	// Where the lateness arose.
+	NoticingSeconds  spread `json:"noticingSeconds"`
+	StartingSeconds  spread `json:"startingSeconds"`
+	SteppingSeconds  spread `json:"steppingSeconds"`
+	PromotingSeconds spread `json:"promotingSeconds"`
+	EndingSeconds    spread `json:"endingSeconds"`
+
+	CPUSecondsPerRelease float64 `json:"cpuSecondsPerRelease"`
+	PeakResidentBytes    int64   `json:"peakResidentBytes"`
+	AfterResidentBytes   int64   `json:"afterResidentBytes"`
+}
+
+// requests are the requests of one stretch of time, of all releases together, by kind. Leases and watches are not a
+// release's: the first keep the leadership of the process, the second are renewed every few minutes however many
+// releases there are.
+type requests struct {
+	Writes  map[string]int `json:"writes"`
+	Reads   map[string]int `json:"reads"`
+	Leases  int            `json:"leases"`
+	Watches int            `json:"watches"`
+}
+
+func sorted(counts apiproxy.Counts) requests {
+	r := requests{Writes: map[string]int{}, Reads: map[string]int{}}
+	for kind, n := range counts {
+		switch {
+		case kind.Resource == "leases":
+			r.Leases += n
+		case kind.Verb == "watch":
+			r.Watches += n
+		case kind.Verb == "get" || kind.Verb == "list" || kind.Verb == "head":
+			r.Reads[kind.String()] += n
+		default:
+			r.Writes[kind.String()] += n
+		}
+	}
+	return r
+}
+
+func total(kinds map[string]int) int {
+	sum := 0
+	for _, n := range kinds {
+		sum += n
+	}
+	return sum
+}
+
+// spread is how a time differed between releases, in seconds.
+type spread struct {
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+// spreadOf takes quantiles by the nearest rank: each is a time that was measured.
+func spreadOf(times []time.Duration) spread {
+	if len(times) == 0 {
+		return spread{}
+	}
+	ordered := slices.Sorted(slices.Values(times))
+	rank := func(q float64) float64 { return ordered[int(math.Ceil(q*float64(len(ordered))))-1].Seconds() }
+	return spread{Median: rank(0.5), P99: rank(0.99), Max: rank(1)}
+}
+
+// spend fills in the times of the measured releases.
+func (r *released) spend(all []parts) {
+	of := func(piece func(parts) time.Duration) spread {
+		times := make([]time.Duration, 0, len(all))
+		for _, p := range all {
+			times = append(times, piece(p))
+		}
+		return spreadOf(times)
+	}
+	r.Measured = len(all)
+	r.TotalSeconds = of(func(p parts) time.Duration { return p.Total })
+	r.WindowsSeconds = of(func(p parts) time.Duration { return p.Windows })
+	r.ClusterSeconds = of(func(p parts) time.Duration { return p.Cluster })
+	r.DrainSeconds = of(func(p parts) time.Duration { return p.Drain })
+	r.LatenessSeconds = of(func(p parts) time.Duration { return p.Lateness })
+	r.NoticingSeconds = of(func(p parts) time.Duration { return p.Noticing })
+	r.StartingSeconds = of(func(p parts) time.Duration { return p.Starting })
+	r.SteppingSeconds = of(func(p parts) time.Duration { return p.Stepping })
+	r.PromotingSeconds = of(func(p parts) time.Duration { return p.Promoting })
+	r.EndingSeconds = of(func(p parts) time.Duration { return p.Ending })
+}
+
+const (
+	megabyte = 1e6
+	gibibyte = 1 << 30
+)
+
+// print shows the report to a person. The figures of the peers were measured earlier, on the same kind of machine.
+func (r report) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %d releases at once, %d windows of %g s, Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\n\n",
+		r.Date.Format(time.DateOnly), r.Plan.Releases, r.Plan.Steps, r.Plan.WindowSeconds, r.Machine.Processors, float64(r.Machine.MemoryBytes)/gibibyte, r.Machine.Load)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
+	each := func(s spread) string { return fmt.Sprintf("%.2f s / %.2f s / %.2f s", s.Median, s.P99, s.Max) }
+	m := r.Release
+	row("", "Serin", "must be", "Flagger 1.44 *", "Argo Rollouts *")
+	row("API requests a minute while idle, per release", fmt.Sprintf("%.2f", r.Idle.RequestsPerMinutePerRelease), "0", "72", "0")
+	row("API requests per release, events included", fmt.Sprintf("%.2f", m.RequestsPerRelease), "≤ 30", "179", "97")
+	row("  reads among them", fmt.Sprintf("%.2f", m.ReadsPerRelease), "0", "", "")
+	row("lateness: median / p99 / max", each(m.LatenessSeconds), "≤ 2 s", "≈ 50 s", "≈ 3 s a step")
+	row("CPU per release", fmt.Sprintf("%.1f ms", m.CPUSecondsPerRelease*1000), "≤ 20 ms", "68 ms", "236 ms")
+	row("resident memory: idle / peak / after", fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(r.Idle.ResidentBytes)/megabyte,
+		float64(m.PeakResidentBytes)/megabyte, float64(m.AfterResidentBytes)/megabyte), "≤ 60 MB", "79 MB", "131 MB")
+	row("from a change to Progressing: median / p99 / max", each(m.NoticingSeconds), "p99 < 0.5 s", "≤ an interval", "< 1 s")
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "* measured earlier on the same kind of machine, not in this run")
+
+	fmt.Fprint(w, "\nThe time of a release: median / p99 / max\n")
+	for _, part := range []struct {
+		name string
+		time spread
+	}{
+		{"total", m.TotalSeconds},
+		{"- windows that were asked for", m.WindowsSeconds},
+		{"- pods, made by the cluster", m.ClusterSeconds},
+		{"- drain", m.DrainSeconds},
+		{"= lateness", m.LatenessSeconds},
+		{"  noticing the change", m.NoticingSeconds},
+		{"  starting", m.StartingSeconds},
+		{"  stepping", m.SteppingSeconds},
+		{"  promoting", m.PromotingSeconds},
+		{"  ending", m.EndingSeconds},
+	} {
+		row("  "+part.name, each(part.time))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(w, "\nRequests per release (besides, for all together: %d for leases, %d watches renewed)\n", m.Requests.Leases, m.Requests.Watches)
+	for _, kinds := range []map[string]int{m.Requests.Writes, m.Requests.Reads} {
+		for _, kind := range largestFirst(kinds) {
+			row(fmt.Sprintf("  %.2f", float64(kinds[kind])/float64(r.Plan.Releases)), kind)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nIdle for %.0f s: %d requests (besides, %d for leases, %d watches renewed), %.2f s of CPU a minute\n", r.Idle.Seconds,
+		total(r.Idle.Requests.Writes)+total(r.Idle.Requests.Reads), r.Idle.Requests.Leases, r.Idle.Requests.Watches, r.Idle.CPUSecondsPerMinute)
+	for _, kinds := range []map[string]int{r.Idle.Requests.Writes, r.Idle.Requests.Reads} {
+		for _, kind := range largestFirst(kinds) {
+			row(fmt.Sprintf("  %d", kinds[kind]), kind)
+		}
+	}
+	if len(m.NotMeasured) > 0 {
+		fmt.Fprintf(table, "\n%d of %d releases were not measured:\n", len(m.NotMeasured), r.Plan.Releases)
+		for _, why := range m.NotMeasured {
+			row("  " + why)
+		}
+	}
+	return table.Flush()
+}
+
+// largestFirst orders kinds of requests by how many there were, then by name.
+func largestFirst(kinds map[string]int) []string {
+	names := make([]string, 0, len(kinds))
+	for name := range kinds {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if kinds[a] != kinds[b] {
+			return kinds[b] - kinds[a]
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
