@@ -1,0 +1,301 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/playground/load"
+)
+
+// tail is the probability with which a bound on counts may be missed by chance: never, in practice.
+const tail = 1e-9
+
+// settling is the time in which the gateway takes up a route that the API server has. Its requests count for no share.
+const settling = time.Second
+
+// The user's own objects, from before Serin came: clients use the host name at the gateway, and the Service.
+const cartBefore = `
+apiVersion: v1
+kind: Service
+metadata: {name: cart}
+spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart}
+spec:
+  parentRefs: [{name: gateway, namespace: playground}]
+  hostnames: [cart.test]
+  rules: [{backendRefs: [{name: cart, port: 80}]}]
+`
+
+const cartCanary = `
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: cart}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  revertOnDeletion: true
+  service:
+    port: 80
+    targetPort: http
+    hosts: [cart.test]
+    gatewayRefs: [{name: gateway, namespace: playground}]
+  analysis:
+    interval: 3s
+    threshold: 2
+    stepWeights: [20, 50]
+    metrics:
+    - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
+    - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
+`
+
+// cartWindow is the interval of that analysis.
+const cartWindow = 3 * time.Second
+
+// acts are what happens to one application under one steady load that begins before Serin and ends after it.
+type acts struct {
+	*stage
+	gateway, service *load.Load
+}
+
+// TestEachStepGetsItsShareAndNoClientSeesAnEdge is the story of one application, told under load: taken over while it
+// serves, promoted, rolled back twice, restarted on a new revision, and given back.
+//
+// It runs alone: shares are of requests that one gateway draws, and a gateway with nothing else to do draws them best.
+func TestEachStepGetsItsShareAndNoClientSeesAnEdge(t *testing.T) {
+	a := acts{stage: enter(t, "acts")}
+	a.apply(deployment(t, "cart", "v1", 2) + cartBefore)
+	a.serves("cart", 2)
+	before := map[string]*unstructured.Unstructured{"Service": a.get(services, "cart"), "HTTPRoute": a.get(httpRoutes, "cart")}
+	a.gateway, a.service = a.send("cart.test", 80), a.call("cart", 80, 10)
+	for _, act := range []struct {
+		name string
+		play func(*testing.T, acts)
+	}{
+		{"adoption of a live Deployment", adoption},
+		{"promotion", promotion},
+		{"rollback of a version with errors", failing},
+		{"rollback of a slow version", slow},
+		{"restart on a new revision", restarted},
+		{"deletion", func(t *testing.T, a acts) { deletion(t, a, before) }},
+	} {
+		played := t.Run(act.name, func(t *testing.T) {
+			a.t = t // what waits in here fails this act
+			act.play(t, a)
+		})
+		a.t = t
+		if !played {
+			return // the next act would begin where no act should
+		}
+	}
+}
+
+// during returns the counts of both loads while something happens, and wants nothing lost, and nothing failed but by
+// the version that is allowed to.
+func (a acts) during(bad string, happens func()) (gateway load.Counts) {
+	a.t.Helper()
+	gatewayBefore, serviceBefore := a.gateway.Counts(), a.service.Counts()
+	happens()
+	requests(a.t, a.gateway, 40)
+	gateway = a.gateway.Counts().Since(gatewayBefore)
+	for client, counts := range map[string]load.Counts{"gateway": gateway, "Service": a.service.Counts().Since(serviceBefore)} {
+		if failed := counts.Failed() - counts.ByVersion[bad].Errors; failed != 0 {
+			a.t.Errorf("%d requests to the %s failed: %s", failed, client, counts)
+		}
+	}
+	return gateway
+}
+
+func adoption(t *testing.T, a acts) {
+	a.during("", func() {
+		r := a.follow("cart")
+		a.apply(cartCanary)
+		r.reaches("Initialized")
+		a.left("app=cart")
+	})
+	counts := requests(t, a.gateway, 40)
+	if answered := counts.ByVersion["v1"].Requests; answered != counts.Requests {
+		t.Errorf("after the adoption v1 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+}
+
+func promotion(t *testing.T, a acts) {
+	r := a.follow("cart")
+	a.during("", func() {
+		a.ship("cart", "v2")
+		r.ends("Succeeded")
+		a.left("app=cart")
+	})
+	windows := r.windows()
+	var weights []int
+	for _, w := range windows {
+		weights = append(weights, w.weight)
+		a.share(w, "v2")
+	}
+	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
+		t.Errorf("weights of the windows (-want +got):\n%s", diff)
+	}
+	counts := requests(t, a.gateway, 40)
+	if answered := counts.ByVersion["v2"].Requests; answered != counts.Requests {
+		t.Errorf("after the promotion v2 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+	const want = `New revision detected! Scaling up cart.acts
+Starting canary analysis for cart.acts
+Advance cart.acts canary weight 20
+Advance cart.acts canary weight 50
+Copying cart.acts template spec to cart-primary.acts
+Routing all traffic to primary
+Promotion completed! Scaling down cart.acts`
+	r.tells("Promotion completed!")
+	if diff := cmp.Diff(want, strings.Join(r.messages(), "\n")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// share wants the version to have had the weight's share of the requests of a window.
+func (a acts) share(w window, version string) {
+	a.t.Helper()
+	counts := a.gateway.Between(w.start.Add(settling), w.start.Add(cartWindow))
+	low, high := load.Bounds(counts.Requests, float64(w.weight)/100, tail)
+	if got := counts.ByVersion[version].Requests; got < low || got > high {
+		a.t.Errorf("at weight %d version %s got %d of %d requests, want %d to %d", w.weight, version, got, counts.Requests, low, high)
+	}
+}
+
+// rolledBack plays a bad version and returns the counts of the requests while it had clients.
+func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts {
+	r := a.follow("cart")
+	a.during(version, func() {
+		a.ship("cart", version, env...)
+		r.ends("Failed")
+		a.left("app=cart")
+	})
+	// The check that reaches the threshold opens a window too, as each failed check does; nothing is observed in that one.
+	windows := slices.DeleteFunc(r.windows(), func(w window) bool { return w.failed >= 2 })
+	for _, w := range windows {
+		if w.weight != 20 {
+			t.Errorf("version %s was observed at weight %d, it had to stay at 20", version, w.weight)
+		}
+		a.share(w, version)
+	}
+	if len(windows) != 2 {
+		t.Errorf("version %s was observed for %d windows, want as many as checks may fail: 2", version, len(windows))
+	}
+	r.tells("Canary failed! Scaling down cart.acts")
+	if !strings.Contains(strings.Join(r.messages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
+		t.Errorf("events do not tell of the rollback:\n%s", strings.Join(r.messages(), "\n"))
+	}
+	after := requests(t, a.gateway, 40)
+	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
+		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
+	}
+	var first, last time.Time
+	for _, sample := range a.gateway.Samples() {
+		if sample.Version == version {
+			if first.IsZero() || sample.Began.Before(first) {
+				first = sample.Began
+			}
+			if sample.Began.After(last) {
+				last = sample.Began
+			}
+		}
+	}
+	if end := windows[len(windows)-1].start.Add(cartWindow); first.Before(windows[0].start.Add(-settling)) || last.Before(end.Add(-settling)) {
+		t.Errorf("version %s had clients from %s to %s, its windows were from %s to %s", version, first, last, windows[0].start, end)
+	}
+	return a.gateway.Between(first, last.Add(1))
+}
+
+func failing(t *testing.T, a acts) {
+	const errors = 0.1
+	counts := rolledBack(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
+	// What a bad version may cost: its share of errors, of its share of the requests, of the windows that it had.
+	_, most := load.Bounds(counts.Requests, 0.2, tail)
+	if got := counts.ByVersion["v3"].Requests; got > most {
+		t.Errorf("v3 got %d of %d requests, at weight 20 at most %d", got, counts.Requests, most)
+	}
+	_, most = load.Bounds(counts.Requests, 0.2*errors, tail)
+	if got := counts.Failed(); got == 0 || got > most {
+		t.Errorf("%d of %d requests failed, want 1 to %d: %s", got, counts.Requests, most, counts)
+	}
+}
+
+func slow(t *testing.T, a acts) {
+	counts := rolledBack(t, a, "v4", "LATENCY", "900ms")
+	_, most := load.Bounds(counts.Requests, 0.2, tail)
+	if got := counts.ByVersion["v4"].Requests; got > most {
+		t.Errorf("%d of %d requests were slow, at weight 20 at most %d", got, counts.Requests, most)
+	}
+	if failed := counts.Failed(); failed != 0 {
+		t.Errorf("%d requests failed of a version that is only slow: %s", failed, counts)
+	}
+}
+
+func restarted(t *testing.T, a acts) {
+	r := a.follow("cart")
+	a.during("", func() {
+		a.ship("cart", "v5")
+		r.until("has weight 50", func(c canary) error {
+			if c.Status.CanaryWeight != 50 {
+				return fmt.Errorf("another weight")
+			}
+			return nil
+		})
+		a.ship("cart", "v6")
+		r.until("begins again", func(c canary) error {
+			if c.Status.Phase != "Progressing" || c.Status.CanaryWeight != 0 {
+				return fmt.Errorf("it has not begun again")
+			}
+			return nil
+		})
+		r.ends("Succeeded")
+		a.left("app=cart")
+	})
+	r.tells("New revision detected! Restarting analysis for cart.acts")
+	var weights []int
+	for _, w := range r.windows() {
+		weights = append(weights, w.weight)
+	}
+	if diff := cmp.Diff([]int{20, 50, 20, 50}, weights); diff != "" {
+		t.Errorf("weights of the windows (-want +got):\n%s", diff)
+	}
+	counts := requests(t, a.gateway, 40)
+	if answered := counts.ByVersion["v6"].Requests; answered != counts.Requests {
+		t.Errorf("after the promotion v6 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+}
+
+func deletion(t *testing.T, a acts, before map[string]*unstructured.Unstructured) {
+	a.during("", func() {
+		a.delete(canaries, "cart")
+		a.await("the Canary is gone", canaries, "cart", absent)
+		a.await("the primary is gone", deployments, "cart-primary", absent)
+		a.left("app=cart-primary")
+	})
+	a.serves("cart", 2)
+	counts := requests(t, a.gateway, 40)
+	if answered := counts.ByVersion["v6"].Requests; answered != counts.Requests {
+		t.Errorf("after the deletion v6 answered %d of %d requests: %s", answered, counts.Requests, counts)
+	}
+	after := map[string]*unstructured.Unstructured{"Service": a.get(services, "cart"), "HTTPRoute": a.get(httpRoutes, "cart")}
+	for kind, was := range before {
+		if diff := cmp.Diff(was.Object["spec"], after[kind].Object["spec"]); diff != "" {
+			t.Errorf("spec of the user's %s (-before +after):\n%s", kind, diff)
+		}
+		if diff := cmp.Diff(was.GetAnnotations(), after[kind].GetAnnotations()); diff != "" {
+			t.Errorf("annotations of the user's %s (-before +after):\n%s", kind, diff)
+		}
+	}
+	for _, name := range []string{"cart-canary", "cart-primary"} {
+		a.await("Service "+name+" is gone", services, name, absent)
+	}
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+func TestBlueGreenWithoutAMeshWaitsForItsAcceptanceTestAndLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "bluegreen")
+	hooks := listen(t)
+	hooks.answer("/", says(http.StatusForbidden))
+	s.apply(deployment(t, "worker", "v1", 2) + `
+apiVersion: v1
+kind: Service
+metadata: {name: worker}
+spec: {selector: {app: worker}, ports: [{name: http, port: 8080}]}
+`)
+	s.serves("worker", 2)
+	l := s.call("worker", 8080, 40)
+	requests(t, l, 1, "v1")
+
+	r := s.follow("worker")
+	s.apply(example(t, "canary-bluegreen", "interval: 30s", "interval: 1s", "http://loadtester.shop/", hooks.url("/")))
+	r.reaches("Initialized")
+	s.left("app=worker")
+	requests(t, l, 20, "v1")
+
+	r = s.follow("worker")
+	s.ship("worker", "v2")
+	r.until("counts the refused acceptance test", func(c canary) error {
+		if c.Status.FailedChecks != 1 {
+			return errors.New("not yet")
+		}
+		if c.Status.Iterations != 0 {
+			t.Error("an iteration began before the acceptance test passed")
+		}
+		return nil
+	})
+	asked := ""
+	hooks.answer("/", func(c call) int { // what the command of the manifest does
+		asked = c.Metadata["cmd"]
+		response, err := http.Get(fmt.Sprintf("http://worker-canary.%s:8080/ready", s.namespace))
+		if err != nil {
+			return http.StatusServiceUnavailable
+		}
+		defer response.Body.Close()
+		if version := response.Header.Get("X-Version"); version != "v2" {
+			t.Errorf("Service worker-canary leads to version %q, want v2", version)
+		}
+		return response.StatusCode
+	})
+	r.ends("Succeeded")
+	s.left("app=worker")
+	r.tells("Promotion completed!")
+	const want = `New revision detected! Scaling up worker.bluegreen
+Starting canary analysis for worker.bluegreen
+Halt worker.bluegreen advancement pre-rollout check acceptance failed Forbidden
+Pre-rollout check acceptance passed
+Advance worker.bluegreen canary iteration 1/5
+Advance worker.bluegreen canary iteration 2/5
+Advance worker.bluegreen canary iteration 3/5
+Advance worker.bluegreen canary iteration 4/5
+Advance worker.bluegreen canary iteration 5/5
+Copying worker.bluegreen template spec to worker-primary.bluegreen
+Promotion completed! Scaling down worker.bluegreen`
+	var told []string
+	for _, message := range r.messages() {
+		if len(told) == 0 || told[len(told)-1] != message {
+			told = append(told, message)
+		}
+	}
+	if diff := cmp.Diff(want, strings.Join(told, "\n")); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if !strings.HasPrefix(asked, "curl -sf http://worker-canary.shop:8080/ready") {
+		t.Errorf("the acceptance test was asked with cmd %q", asked)
+	}
+	primary := read[appsv1.Deployment](t, s.get(deployments, "worker-primary"))
+	if image := primary.Spec.Template.Spec.Containers[0].Image; image != "serin.dev/demo:v2" {
+		t.Errorf("the primary runs %s after the promotion", image)
+	}
+	requests(t, l, 20, "v2")
+	l.Stop()
+	if counts := l.Counts(); counts.Failed() != 0 {
+		t.Errorf("requests were lost: %s", counts)
+	}
+}

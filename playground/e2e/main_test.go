@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/cluster"
+)
+
+// What all tests share: one cluster, the program under test, and the ways of naming resources.
+var (
+	shared     *cluster.Cluster
+	serin      string
+	repository string
+	mapper     *restmapper.DeferredDiscoveryRESTMapper
+)
+
+// parallel is the number of tests at a time. They wait most of the time, so it has little to do with processors.
+const parallel = "8"
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	options := cluster.Options{Gateway: true, Prometheus: true}
+	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, prepare)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	flag.Parse()
+	if !given("test.parallel") {
+		err = flag.Set("test.parallel", parallel)
+	}
+	if err == nil {
+		options.Folder, err = os.MkdirTemp("", "e2e-")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(options.Folder)
+	options.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := start(context.Background(), options); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// prepare builds and fetches what the tests need besides a cluster, while the network can still be reached.
+func prepare(ctx context.Context, b *build.Builder) error {
+	if _, err := b.Serin(ctx); err != nil {
+		return err
+	}
+	_, err := istioCRDs(ctx, b.Repository())
+	return err
+}
+
+// istioCRDs returns the folder with Istio's resource definitions, which come with its API, on which Serin depends.
+func istioCRDs(ctx context.Context, repository string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "istio.io/api")
+	command.Dir = repository
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output, &module); err != nil {
+		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
+	}
+	return filepath.Join(module.Dir, "kubernetes"), nil
+}
+
+func start(ctx context.Context, options cluster.Options) (err error) {
+	repository = options.Builder.Repository()
+	if serin, err = options.Builder.Serin(ctx); err != nil {
+		return err
+	}
+	if shared, err = cluster.Start(ctx, options); err != nil {
+		return err
+	}
+	istio, err := istioCRDs(ctx, repository)
+	if err != nil {
+		return err
+	}
+	for _, folder := range []string{filepath.Join(repository, "config", "crd"), istio} {
+		if err := shared.ApplyFolder(ctx, folder); err != nil {
+			return err
+		}
+	}
+	mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(shared.Client.Discovery()))
+	return grant(ctx)
+}

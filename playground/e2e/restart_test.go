@@ -1,0 +1,175 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// interrupted is a Canary whose release goes through every phase, and waits for people in two of them.
+func interrupted(hooks *receiver) string {
+	return fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: cart}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  service: {port: 8080, hosts: [%[1]s], gatewayRefs: [{name: gateway, namespace: playground}]}
+  analysis:
+    interval: 2s
+    threshold: 2
+    stepWeights: [30, 60]
+    metrics:
+    - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
+    webhooks:
+    - {name: start, type: confirm-rollout, url: %[2]q}
+    - {name: accept, type: pre-rollout, url: %[3]q}
+    - {name: load, type: rollout, url: %[4]q}
+    - {name: finish, type: confirm-promotion, url: %[5]q}
+`, restartHost, hooks.url("/start"), hooks.url("/accept"), hooks.url("/load"), hooks.url("/finish"))
+}
+
+const restartHost = "restart.test"
+
+// restartWindow is the interval of that analysis.
+const restartWindow = 2 * time.Second
+
+// TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace kills Serin in each phase of a release, as kill -9 does.
+func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "restart")
+	hooks := listen(t)
+	hooks.answer("/start", says(http.StatusForbidden))
+	hooks.answer("/finish", says(http.StatusForbidden))
+	// Pods take a while to be ready, so that Serin dies before the phase is over.
+	s.apply(deployment(t, "cart", "v1", 1, "READY_AFTER", "1s"))
+	r := s.follow("cart")
+	s.apply(interrupted(hooks))
+	killedIn := func(phase string) {
+		t.Helper()
+		r.reaches(phase)
+		s.restart("cart", inPhase(phase))
+	}
+	killedIn("Initializing")
+	r.reaches("Initialized")
+	l := s.send(restartHost, 30)
+	requests(t, l, 1, "v1")
+
+	r = s.follow("cart")
+	s.ship("cart", "v2", "READY_AFTER", "1s")
+	killedIn("Waiting")
+	asked := len(hooks.of("/start"))
+	hooks.called("/start", asked+1) // it goes on asking
+	hooks.answer("/start", says(http.StatusOK))
+	killedIn("Progressing") // before the first weight
+	firstWeight := func(c canary) error {
+		if c.Status.CanaryWeight != 30 || c.window() == "" {
+			return errors.New("not at the first weight")
+		}
+		return nil
+	}
+	open := r.until("has its first weight", firstWeight)
+	s.restart("cart", firstWeight)
+	after := r.until("has its last weight", func(c canary) error {
+		if c.Status.CanaryWeight != 60 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if length := after.Status.Serin.Window.Start.Sub(open.Status.Serin.Window.Start.Time); length < restartWindow {
+		t.Errorf("the window in which Serin died was %s long, want at least %s", length, restartWindow)
+	}
+	killedIn("WaitingPromotion")
+	hooks.answer("/finish", says(http.StatusOK))
+	killedIn("Promoting")
+	killedIn("Finalising")
+	end := r.ends("Succeeded")
+	s.left("app=cart")
+	requests(t, l, 30, "v2")
+	l.Stop()
+
+	if st := end.Status; st.CanaryWeight != 0 || st.FailedChecks != 0 || st.LastAppliedSpec == "" || st.LastAppliedSpec != st.LastPromotedSpec {
+		t.Errorf("status at the end is %+v", st)
+	}
+	if counts := l.Counts(); counts.Failed() != 0 {
+		t.Errorf("requests failed: %s", counts)
+	}
+	var phases []string
+	for _, state := range r.states() {
+		if phase := state.object.Status.Phase; len(phases) == 0 || phases[len(phases)-1] != phase {
+			phases = append(phases, phase)
+		}
+	}
+	// The first is the state from before.
+	phases = slices.DeleteFunc(phases, func(phase string) bool { return phase == "Initialized" })
+	want := []string{"Waiting", "Progressing", "WaitingPromotion", "Promoting", "Finalising", "Succeeded"}
+	if diff := cmp.Diff(want, phases); diff != "" {
+		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+
+	// One window after the other, each as long as it must be, however often Serin died in it.
+	windows := r.windows()
+	for i, w := range windows[1:] {
+		if length := w.start.Sub(windows[i].start); length < restartWindow {
+			t.Errorf("window %d (weight %d) was %s long, want at least %s", i, windows[i].weight, length, restartWindow)
+		}
+	}
+	// Each window has its own question. One that was out when Serin died is asked once more, with the same key.
+	loads := keys(hooks.of("/load"))
+	if len(loads) != len(windows) {
+		t.Errorf("%d windows asked %d different questions of the rollout hook: %v", len(windows), len(loads), loads)
+	}
+	accepts := keys(hooks.of("/accept"))
+	if len(accepts) != 1 {
+		t.Errorf("the pre-rollout hook was asked %d different questions, want one: %v", len(accepts), accepts)
+	}
+	for path, questions := range map[string]map[string]int{"/load": loads, "/accept": accepts} {
+		for key, times := range questions {
+			if times > 2 || key == "" {
+				t.Errorf("webhook %s was asked %d times with key %q, want at most twice", path, times, key)
+			}
+		}
+	}
+}
+
+// TestRestartInTheMiddleOfARollbackEndsInTheSamePlace kills Serin between the decision to roll back and its end.
+func TestRestartInTheMiddleOfARollbackEndsInTheSamePlace(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollback", "-drain-delay", "3s")
+	hooks := listen(t)
+	s.apply(deployment(t, "cart", "v1", 1))
+	r := s.follow("cart")
+	s.apply(strings.ReplaceAll(interrupted(hooks), restartHost, "rollback.test"))
+	r.reaches("Initialized")
+	l := s.send("rollback.test", 40)
+	requests(t, l, 1, "v1")
+
+	r = s.follow("cart")
+	s.ship("cart", "v2", "ERROR_PERCENT", "50")
+	r.until("reaches its threshold", func(c canary) error {
+		if c.Status.FailedChecks < 2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	s.restart("cart", inPhase("Progressing"))
+	r.ends("Failed")
+	s.left("app=cart")
+	requests(t, l, 30, "v1")
+	if counts := l.Counts(); counts.Failed() != counts.ByVersion["v2"].Errors {
+		t.Errorf("requests failed that the bad version did not fail: %s", counts)
+	}
+	for _, w := range r.windows() {
+		if w.weight > 30 {
+			t.Errorf("a version with errors had weight %d", w.weight)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/serin-dev/serin/playground/load"
+)
+
+var (
+	canaries    = schema.GroupVersionResource{Group: "flagger.app", Version: "v1beta1", Resource: "canaries"}
+	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
+	events      = corev1.SchemeGroupVersion.WithResource("events")
+	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+	services    = corev1.SchemeGroupVersion.WithResource("services")
+	configMaps  = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets     = corev1.SchemeGroupVersion.WithResource("secrets")
+	scalers     = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
+	httpRoutes  = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+	virtuals    = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "virtualservices"}
+)
+
+// stage is a namespace with a Serin of its own, so that tests can run beside each other and one can kill its Serin.
+type stage struct {
+	t         *testing.T
+	namespace string
+	canaries  *history[canary]
+	events    *history[corev1.Event]
+}
+
+// quick are flags of a Serin in a hurry. Later flags win.
+func quick() []string {
+	return []string{
+		"controller", "-kubeconfig", controllerKubeconfig, "-metrics-server", shared.PrometheusURL, "-mesh-provider", "gatewayapi:v1",
+		"-min-analysis-interval", "1s", "-drain-delay", "1s", "-log-level", "info", "-port", "0",
+	}
+}
+
+// enter makes a namespace and starts a Serin that looks after it. Both end with the test.
+func enter(t *testing.T, namespace string, flags ...string) *stage {
+	t.Helper()
+	s := &stage{t: t, namespace: namespace}
+	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shared.Client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	s.canaries = record[canary](t, canaries, namespace)
+	s.events = record[corev1.Event](t, events, namespace)
+	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", namespace}, flags)
+	if _, err := shared.StartProcess(s.program(), argv, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.tell()
+		}
+		if err := shared.Kill(s.program()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// program is the name of this stage's Serin among the cluster's processes.
+func (s *stage) program() string { return "serin-" + s.namespace }
+
+// restart kills Serin as kill -9 does, wants that to have been in time, and starts it again.
+func (s *stage) restart(name string, inTime func(canary) error) {
+	s.t.Helper()
+	if err := shared.Kill(s.program()); err != nil {
+		s.t.Fatal(err)
+	}
+	if c := read[canary](s.t, s.get(canaries, name)); inTime(c) != nil {
+		s.t.Errorf("Serin had gone on before it was killed: %s", c)
+	}
+	if _, err := shared.Restart(s.program()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// tell shows what happened, for whoever has to find out why a test failed.
+func (s *stage) tell() {
+	var text strings.Builder
+	states, _ := s.canaries.from(0)
+	for _, c := range states {
+		fmt.Fprintf(&text, "%s %s gone=%t %s\n", c.at.Format("15:04:05.000"), c.name, c.gone, c.object)
+	}
+	if len(states) > 0 {
+		fmt.Fprintln(&text, "gates:")
+		for _, g := range states[len(states)-1].object.Status.Serin.Gates {
+			fmt.Fprintf(&text, "  %+v\n", g)
+		}
+	}
+	told, _ := s.events.from(0)
+	for _, e := range told {
+		if e.object.InvolvedObject.Kind == "Canary" {
+			fmt.Fprintf(&text, "%s event %s %s: %s\n", e.at.Format("15:04:05.000"), e.object.InvolvedObject.Name, e.object.Type, e.object.Message)
+		}
+	}
+	s.t.Logf("what happened in %s:\n%s\nthe end of Serin's log:\n%s", s.namespace, text.String(), shared.Tail(s.program(), 30))
+}
+
+// example is a manifest of the folder testdata, with some texts replaced: pairs of old and new. A text that is not
+// there fails the test, because then it would not test what it says.
+func example(t *testing.T, name string, replace ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replaced(t, string(text), replace...)
+}
+
+func replaced(t *testing.T, text string, replace ...string) string {
+	t.Helper()
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			t.Fatalf("the manifest has no %q:\n%s", replace[i], text)
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	return text
+}
+
+// objects reads manifests.
+func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, manifests)
+		}
+		if len(object.Object) > 0 {
+			all = append(all, object)
+		}
+	}
+}
+
+// client reaches the objects of a kind in a namespace, or in none where the kind has none.
+func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return shared.Dynamic.Resource(mapping.Resource)
+	}
+	return shared.Dynamic.Resource(mapping.Resource).Namespace(namespace)
+}
+
+// apply applies manifests as kubectl apply --server-side does. Whatever namespace they name, they get the stage's.
+func (s *stage) apply(manifests string) {
+	s.t.Helper()
+	for _, object := range objects(s.t, manifests) {
+		if object.GetNamespace() != "" {
+			object.SetNamespace(s.namespace)
+		}
+		_, err := client(s.t, object.GroupVersionKind(), s.namespace).
+			Apply(s.t.Context(), object.GetName(), object, metav1.ApplyOptions{FieldManager: "e2e", Force: true})
+		if err != nil {
+			s.t.Fatalf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// patch changes an object by a merge patch.
+func (s *stage) patch(resource schema.GroupVersionResource, name, patch string) {
+	s.t.Helper()
+	_, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).
+		Patch(s.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		s.t.Fatalf("patch %s %s: %v", resource.Resource, name, err)
+	}
+}
+
+func (s *stage) delete(resource schema.GroupVersionResource, name string) {
+	s.t.Helper()
+	if err := shared.Dynamic.Resource(resource).Namespace(s.namespace).Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatalf("delete %s %s: %v", resource.Resource, name, err)
+	}
+}
+
+// ship changes the one container of a Deployment to another version, with that environment.
+func (s *stage) ship(deployment, version string, env ...string) {
+	s.t.Helper()
+	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
+	s.strategic(deployment, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables)))
+}
+
+// strategic changes a Deployment by a strategic merge patch, which knows containers by their names.
+func (s *stage) strategic(deployment, patch string) {
+	s.t.Helper()
+	_, err := shared.Client.AppsV1().Deployments(s.namespace).
+		Patch(s.t.Context(), deployment, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		s.t.Fatalf("patch Deployment %s: %v", deployment, err)
+	}
+}
+
+// container is the demo application.
+func container(version string, env []string) map[string]any {
+	variables := []any{}
+	for i := 0; i < len(env); i += 2 {
+		variables = append(variables, map[string]any{"name": env[i], "value": env[i+1]})
+	}
+	return map[string]any{
+		"name": "app", "image": "serin.dev/demo:" + version, "env": variables,
+		"ports":          []any{map[string]any{"name": "http", "containerPort": int64(8080), "protocol": "TCP"}},
+		"readinessProbe": map[string]any{"httpGet": map[string]any{"path": "/readyz", "port": "http"}, "periodSeconds": int64(1)},
+	}
+}
+
+// deployment is a Deployment of the demo application whose metrics are scraped.
+func deployment(t *testing.T, name, version string, replicas int, env ...string) string {
+	t.Helper()
+	return toJSON(t, map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": map[string]any{"prometheus.io/scrape": "true"}},
+				"spec":     map[string]any{"containers": []any{container(version, env)}},
+			},
+		},
+	}) + "\n---\n"
+}
+
+func toJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// get reads an object that has to be there.
+func (s *stage) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+	s.t.Helper()
+	object, err := shared.Dynamic.Resource(resource).Namespace(s.namespace).Get(s.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return object
+}
+
+// read turns an object into its type.
+func read[T any](t *testing.T, object *unstructured.Unstructured) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}
+
+// send begins a steady load on a host name through the gateway, once the gateway serves that name.
+func (s *stage) send(host string, rate float64, more ...func(*load.Options)) *load.Load {
+	s.t.Helper()
+	first := s.load(load.Options{URL: shared.GatewayURL, Host: host, Rate: 10})
+	requests(s.t, first, 1)
+	first.Stop()
+	return s.load(load.Options{URL: shared.GatewayURL, Host: host, Rate: rate}, more...)
+}
+
+// call begins a steady load on a Service, as another pod of the cluster would.
+func (s *stage) call(service string, port int, rate float64) *load.Load {
+	s.t.Helper()
+	return s.load(load.Options{URL: fmt.Sprintf("http://%s.%s:%d", service, s.namespace, port), Rate: rate})
+}
+
+func (s *stage) load(options load.Options, more ...func(*load.Options)) *load.Load {
+	s.t.Helper()
+	for _, change := range more {
+		change(&options)
+	}
+	l, err := load.Start(s.t.Context(), options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(l.Stop)
+	return l
+}
+
+// requests waits for so many further requests that one of the versions answered (any, when none is named), and returns
+// the counts since now.
+func requests(t *testing.T, l *load.Load, n int, versions ...string) load.Counts {
+	t.Helper()
+	before := l.Counts()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := l.WaitFor(ctx, func(c load.Counts) bool {
+		since := c.Since(before)
+		answered := since.Requests - since.Lost
+		if len(versions) > 0 {
+			answered = 0
+			for _, version := range versions {
+				answered += since.ByVersion[version].Requests
+			}
+		}
+		return answered >= n
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Counts().Since(before)
+}
