@@ -1,0 +1,436 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/playground/network"
+)
+
+// The exit codes of the commands, which scripts rely on.
+const (
+	codeDone        = 0
+	codeFailed      = 1
+	codeUsage       = 2
+	codePerson      = 3
+	codeTimedOut    = 4
+	codeNotFound    = 5
+	codeUnreachable = 6
+)
+
+// printed is what a command said, and how it ended.
+type printed struct {
+	command        string
+	stdout, stderr string
+	code           int
+}
+
+func (p printed) String() string {
+	return fmt.Sprintf("%s ended with %d\nstdout:\n%s\nstderr:\n%s", p.command, p.code, p.stdout, p.stderr)
+}
+
+// shell is where a person types commands.
+type shell struct {
+	t          *testing.T
+	kubeconfig string
+}
+
+// running is a command that has not ended yet.
+type running struct {
+	t       *testing.T
+	command *exec.Cmd
+	stderr  bytes.Buffer
+
+	mu     sync.Mutex
+	stdout bytes.Buffer
+	news   chan struct{}
+}
+
+// Write takes what the command prints.
+func (r *running) Write(text []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.news)
+	r.news = make(chan struct{})
+	return r.stdout.Write(text)
+}
+
+func (r *running) printed() (string, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stdout.String(), r.news
+}
+
+// begin starts a command of Serin. It is killed when the test ends before it.
+func (s shell) begin(args ...string) *running {
+	s.t.Helper()
+	r := &running{t: s.t, command: exec.CommandContext(s.t.Context(), serin, args...), news: make(chan struct{})}
+	r.command.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig)
+	r.command.Stdout, r.command.Stderr = r, &r.stderr
+	if err := r.command.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// says waits until the command has printed a text.
+func (r *running) says(text string) {
+	r.t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		soFar, news := r.printed()
+		if strings.Contains(soFar, text) {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline.C:
+			r.t.Fatalf("wait until %s prints %q: it took more than %s; so far:\n%s", r.command, text, patience, soFar)
+		}
+	}
+}
+
+// ends waits for the end of the command.
+func (r *running) ends() printed {
+	r.t.Helper()
+	kill := time.AfterFunc(patience, func() { _ = r.command.Process.Kill() })
+	defer kill.Stop()
+	err := r.command.Wait()
+	var exited *exec.ExitError
+	if err != nil && !errors.As(err, &exited) {
+		r.t.Fatal(err)
+	}
+	stdout, _ := r.printed()
+	return printed{"serin " + strings.Join(r.command.Args[1:], " "), stdout, r.stderr.String(), r.command.ProcessState.ExitCode()}
+}
+
+// run runs a command of Serin and wants it to end with that code.
+func (s shell) run(code int, args ...string) printed {
+	s.t.Helper()
+	p := s.begin(args...).ends()
+	if p.code != code {
+		s.t.Errorf("want code %d: %s", code, p)
+	}
+	return p
+}
+
+// document is what commands print for programs, as far as it is looked at here.
+type document struct {
+	Controller struct {
+		State string `json:"state"`
+	} `json:"controller"`
+	Sentences []string `json:"sentences"`
+	Release   shown    `json:"release"`
+	Releases  []shown  `json:"releases"`
+}
+
+type shown struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Phase     string `json:"phase"`
+	State     string `json:"state"`
+	Result    string `json:"result"`
+	Weight    int    `json:"weight"`
+	Gates     []struct {
+		gate
+		Asks  string    `json:"asks"`
+		Do    string    `json:"do"`
+		Since time.Time `json:"since"`
+	} `json:"gates"`
+}
+
+// reads reads a document in JSON or YAML.
+func (s shell) reads(p printed) document {
+	s.t.Helper()
+	var d document
+	if err := yaml.Unmarshal([]byte(p.stdout), &d); err != nil {
+		s.t.Fatalf("%v: %s", err, p)
+	}
+	return d
+}
+
+// wants wants texts among what a command printed.
+func (s shell) wants(p printed, texts ...string) {
+	s.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.stdout, text) {
+			s.t.Errorf("%q is missing: %s", text, p)
+		}
+	}
+}
+
+// toldBy is a Canary whose release needs a good value and a person.
+func toldBy(prometheus, hook string) string {
+	return fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: cart}
+spec:
+  metricsServer: %q
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  service: {port: 8080, hosts: [told.test], gatewayRefs: [{name: gateway, namespace: playground}]}
+  analysis:
+    interval: 1s
+    threshold: 2
+    stepWeights: [30]
+    metrics: [{name: request-success-rate, thresholdRange: {min: 99}, interval: 1s}]
+    webhooks: [{name: sign-off, type: confirm-promotion, url: %q}]
+`, prometheus, hook)
+}
+
+// TestCommandsTellHowAReleaseStandsAndEndWithItsCode goes through the life of one release: nothing there, at rest,
+// waiting for a person, promoted, moving, failed.
+func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
+	t.Parallel()
+	const namespace = "commands"
+	s := enter(t, namespace)
+	s.keepReady(t)
+	sh := shell{t, shared.Kubeconfig}
+	// Nothing in this cluster tells how the controller was started, because it is no Deployment.
+	of := func(command string, more ...string) []string {
+		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"}, more)
+	}
+	watch := func(more ...string) []string { return of("watch", append([]string{"cart", "--plain"}, more...)...) }
+
+	if p := sh.run(codeDone, of("get")...); !strings.Contains(p.stderr, "No releases were found") {
+		t.Errorf("an empty namespace has to be told: %s", p)
+	}
+	for _, args := range [][]string{of("get", "cart"), of("why", "cart"), watch("--until", "done")} {
+		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get Canary cart of namespace commands: there is none") {
+			t.Errorf("what was not found has to be named: %s", p)
+		}
+	}
+
+	prometheus, url := foretell(t, always(100))
+	hooks := listen(t)
+	hooks.answer("/sign-off", says(http.StatusForbidden))
+	r := s.follow("cart")
+	s.apply(deploymentByHand("cart", 1) + toldBy(url, hooks.url("/sign-off")))
+	r.reaches("Initialized")
+	t.Run("at rest", func(t *testing.T) { atRest(shell{t, sh.kubeconfig}, of) })
+
+	// A watch that begins before Serin has looked at the new version waits for that one.
+	r = s.follow("cart")
+	s.ship("cart", "v2")
+	watching := sh.begin(watch("--until", "done")...)
+	r.reaches("WaitingPromotion")
+	t.Run("waiting for a person", func(t *testing.T) { waitingForAPerson(shell{t, sh.kubeconfig}, of, hooks.url("/sign-off")) })
+	watching.says("commands/cart WaitingPromotion")
+	hooks.answer("/sign-off", says(http.StatusOK))
+	p := watching.ends()
+	if p.code != codeDone {
+		t.Errorf("the release was promoted: %s", p)
+	}
+	sh.wants(p, "weight=30", "waits=confirm-promotion/sign-off opener=person", "event normal Copying cart.commands template spec to cart-primary.commands", "commands/cart Succeeded")
+	for i, line := range strings.Split(strings.TrimSpace(p.stdout), "\n") {
+		if strings.Contains(line, "\x1b") || !regexp.MustCompile(`^\d\d:\d\d:\d\dZ `).MatchString(line) {
+			t.Errorf("line %d is no plain line with its time: %q", i+1, line)
+		}
+	}
+	sh.wants(sh.run(codeDone, of("why", "cart")...), "The last release was promoted")
+	sh.run(codeDone, watch("--until", "promoted")...)
+
+	// One that moves, and goes on moving.
+	r = s.follow("cart")
+	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"10m"}}}`)
+	s.ship("cart", "v3")
+	r.until("has weight 30", func(c canary) error {
+		if c.Status.CanaryWeight != 30 {
+			return errors.New("another weight")
+		}
+		return nil
+	})
+	p = sh.run(codeTimedOut, watch("--until", "done", "--timeout", "1s")...)
+	sh.wants(p, "weight=30", "waits=window")
+	sh.wants(sh.run(codeDone, of("why", "cart")...), "the canary has 30 % of the traffic", "It waits for window", "Time opens it")
+
+	// One that fails.
+	watching = sh.begin(watch("--until", "promoted")...)
+	watching.says("weight=30")
+	prometheus.foretells(always(12))
+	s.patch(canaries, "cart", `{"spec":{"analysis":{"interval":"1s"}}}`)
+	p = watching.ends()
+	if p.code != codeFailed {
+		t.Errorf("the release was rolled back: %s", p)
+	}
+	sh.wants(p, "event warning Rolling back cart.commands failed checks threshold reached 2", "commands/cart Failed")
+	sh.wants(sh.run(codeFailed, of("why", "cart")...), "The last release failed: cart-primary serves the revision before it.", "Halt cart.commands advancement success rate 12.00% < 99%")
+	sh.run(codeFailed, watch("--until", "done")...)
+	sh.run(codeDone, watch("--until", "failed")...)
+	sh.run(codeDone, watch("--until", "rest")...)
+	sh.run(codeDone, of("get", "cart")...)
+}
+
+// atRest looks at a release that was just taken over, in every form.
+func atRest(sh shell, of func(string, ...string) []string) {
+	t := sh.t
+	table := sh.run(codeDone, of("get")...)
+	sh.wants(table, "NAME", "WAITS FOR", "cart", "Deployment/cart", "Initialized")
+	wide := sh.run(codeDone, of("get", "-o", "wide")...)
+	sh.wants(wide, "PROVIDER", "REVISION", "gatewayapi:v1")
+	if head, _, _ := strings.Cut(wide.stdout, "\n"); len(strings.Fields(head)) <= len(strings.Fields(strings.SplitN(table.stdout, "\n", 2)[0])) {
+		t.Errorf("the wide table has no more columns: %s", wide)
+	}
+	all := sh.run(codeDone, "get", "-A")
+	sh.wants(all, "NAMESPACE")
+	if !regexp.MustCompile(`(?m)^commands +cart `).MatchString(all.stdout) {
+		t.Errorf("releases of all namespaces must have theirs: %s", all)
+	}
+	if p := sh.run(codeDone, of("get", "-o", "name")...); p.stdout != "canary.flagger.app/cart\n" {
+		t.Errorf("want the name alone: %s", p)
+	}
+	p := sh.run(codeDone, of("get", "cart", "-o", "json")...)
+	if !json.Valid([]byte(p.stdout)) {
+		t.Errorf("that is no JSON: %s", p)
+	}
+	inJSON, inYAML := sh.reads(p), sh.reads(sh.run(codeDone, of("get", "cart", "-o", "yaml")...))
+	if diff := cmp.Diff(inJSON, inYAML, cmp.AllowUnexported(gate{})); diff != "" {
+		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
+	}
+	want := []shown{{Name: "cart", Namespace: "commands", Phase: "Initialized", State: "at-rest", Result: "promoted", Gates: inJSON.Releases[0].Gates}}
+	if diff := cmp.Diff(want, inJSON.Releases); diff != "" {
+		t.Errorf("the release (-want +got):\n%s", diff)
+	}
+	if state := inJSON.Controller.State; state != "active" && state != "running" {
+		t.Errorf("the controller that has just written is %q", state)
+	}
+	sh.wants(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is at rest (Initialized", "No new revision has come yet")
+}
+
+// waitingForAPerson looks at a release whose last gate a person has to open.
+func waitingForAPerson(sh shell, of func(string, ...string) []string, hook string) {
+	t := sh.t
+	p := sh.run(codePerson, of("why", "cart")...)
+	sh.wants(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
+	if !strings.Contains(p.stderr, "cart.commands waits for a person") {
+		t.Errorf("the code has to be told in words: %s", p)
+	}
+	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
+	if d.Release.State != "waits-for-person" || d.Release.Phase != "WaitingPromotion" || d.Release.Weight != 30 || len(d.Sentences) == 0 {
+		t.Errorf("the release is told as %+v", d)
+	}
+	seen := map[string]bool{}
+	for _, g := range d.Release.Gates {
+		seen[g.Name] = true
+		switch g.Name {
+		case "request-success-rate":
+			if g.Value != "100.00%" || g.Limit != ">= 99%" || !strings.Contains(g.Query, "commands") || strings.Contains(g.Query, "{{") {
+				t.Errorf("the check needs its value, limit and resolved query: %+v", g)
+			}
+		case "confirm-promotion/sign-off":
+			if g.Opener != "person" || g.Asks == "" || g.Do == "" || g.Since.IsZero() {
+				t.Errorf("the gate needs its opener, whom it asks, what to do, and since when: %+v", g)
+			}
+		}
+	}
+	if !seen["request-success-rate"] || !seen["confirm-promotion/sign-off"] {
+		t.Errorf("gates are missing: %+v", d.Release.Gates)
+	}
+	if p := sh.run(codePerson, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for a person") {
+		t.Errorf("the code has to be told in words: %s", p)
+	}
+	sh.wants(sh.run(codeDone, of("get")...), "WaitingPromotion", "confirm-promotion/sign-off")
+}
+
+func TestCommandsThatCannotBeUnderstoodEndWithTheirCode(t *testing.T) {
+	t.Parallel()
+	sh := shell{t, shared.Kubeconfig}
+	for _, args := range [][]string{
+		{"gett"},
+		{"get", "--nonsense"},
+		{"get", "-o", "xml"},
+		{"get", "deployment/cart"},
+		{"get", "cart", "-A"},
+		{"get", "cart", "-l", "team=shop"},
+		{"get", "--context", "nowhere"},
+		{"why"},
+		{"why", "one", "two"},
+		{"why", "cart", "-o", "wide"},
+		{"watch", "--until", "lunch"},
+		{"watch", "--timeout", "1s"},
+		{"watch", "--until", "done", "--timeout", "-1s"},
+	} {
+		if p := sh.run(codeUsage, args...); p.stdout != "" || !strings.HasPrefix(p.stderr, "serin: ") {
+			t.Errorf("want what is wrong on stderr, and nothing else: %s", p)
+		}
+	}
+}
+
+func TestCommandsWithoutAClusterOrRightsEndWithTheirCode(t *testing.T) {
+	t.Parallel()
+	const namespace = "forbidden"
+	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shared.Client.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	accounts := shared.Client.CoreV1().ServiceAccounts(namespace)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), "nobody", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := clientcmd.WriteToFile(*config, file); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	for _, user := range config.AuthInfos {
+		user.Token, user.TokenFile, user.ClientCertificate, user.ClientKey = token.Status.Token, "", "", ""
+		user.ClientCertificateData, user.ClientKeyData = nil, nil
+	}
+	kubeconfigs := map[string]string{"the cluster forbids it": write("without-rights")}
+	for _, cluster := range config.Clusters {
+		cluster.Server = "https://" + closed()
+	}
+	kubeconfigs["connection refused"] = write("without-a-cluster")
+	for why, kubeconfig := range kubeconfigs {
+		sh := shell{t, kubeconfig}
+		for _, args := range [][]string{
+			{"get"}, {"get", "-A"}, {"why", "cart", "-n", namespace}, {"watch", "cart", "-n", namespace, "--plain", "--until", "done"},
+		} {
+			if p := sh.run(codeUnreachable, args...); !strings.Contains(p.stderr, why) {
+				t.Errorf("want %q among the reasons: %s", why, p)
+			}
+		}
+	}
+}
+
+// closed is an address beside the pods where nobody listens.
+func closed() string { return net.JoinHostPort(network.Node.String(), "1") }

@@ -1,0 +1,133 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// yamlBlock is a manifest in a page of the documentation.
+var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+
+// kubectl runs kubectl as a person does who works in this stage's namespace.
+func (s *stage) kubectl(input string, args ...string) string {
+	s.t.Helper()
+	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config.Contexts[config.CurrentContext].Namespace = s.namespace
+	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		s.t.Fatal(err)
+	}
+	output, err := shared.Kubectl(s.t.Context(), input, slices.Concat([]string{"--kubeconfig", kubeconfig}, args)...)
+	if err != nil {
+		s.t.Fatalf("%v\n%s", err, input)
+	}
+	return output
+}
+
+// TestEveryExampleAppliesAsItIsShown applies the manifests of the README and of the documentation to a namespace in
+// which a Serin runs. The API server takes each of them with every field, and Serin has no objection to any plan.
+func TestEveryExampleAppliesAsItIsShown(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "examples")
+	page, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("the README shows %d manifests, want at least 2", len(blocks))
+	}
+	first := s.follow("cart")
+	for _, block := range blocks {
+		s.kubectl(block[1], "apply", "-f", "-")
+	}
+	t.Run("the first one takes traffic and releases", func(t *testing.T) { readme(t, s, first, string(page)) })
+
+	files, err := filepath.Glob(filepath.Join(repository, "docs", "examples", "*.yaml"))
+	if err != nil || len(files) < 5 {
+		t.Fatalf("there are %d examples, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(filepath.Base(file), func(t *testing.T) { applies(t, s, string(text)) })
+	}
+}
+
+// in is the same stage for a part of a test.
+func (s *stage) in(t *testing.T) *stage {
+	part := *s
+	part.t = t
+	return &part
+}
+
+// readme does what the README says after its first manifest.
+func readme(t *testing.T, all *stage, first *release, page string) {
+	s := all.in(t)
+	first = &release{stage: s, name: first.name, mark: first.mark, began: first.began, told: first.told}
+	first.reaches("Initialized")
+	for _, made := range []string{"deployment/cart-primary", "service/cart", "service/cart-primary", "service/cart-canary", "httproute/cart"} {
+		s.kubectl("", "get", made)
+	}
+	warm := s.send("shop.example.com", 10)
+	requests(t, warm, 1, "v1")
+	warm.Stop()
+	l := s.send("shop.example.com", 20)
+	requests(t, l, 1, "v1")
+	const change = "kubectl set image deployment/cart cart=serin.dev/demo:v2"
+	if !strings.Contains(page, change) {
+		t.Fatalf("the README does not say %q any more", change)
+	}
+	r := s.follow("cart")
+	s.kubectl("", strings.Fields(change)[1:]...)
+	r.until("has weight 5", func(c canary) error {
+		if c.Status.CanaryWeight != 5 {
+			return fmt.Errorf("another weight")
+		}
+		return nil
+	})
+	requests(t, l, 1, "v2")
+	l.Stop()
+	if counts := l.Counts(); counts.Failed() != 0 {
+		t.Errorf("requests failed: %s", counts)
+	}
+}
+
+// applies applies a manifest and wants no objection to its Canaries but that their targets do not exist, because most
+// examples show no Deployment. A plan that could not work would be named first.
+func applies(t *testing.T, all *stage, manifest string) {
+	s := all.in(t)
+	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	for _, object := range objects(t, manifest) {
+		if object.GetKind() != "Canary" {
+			continue
+		}
+		s.await("Serin has looked at Canary "+object.GetName(), canaries, object.GetName(), func(live *unstructured.Unstructured) error {
+			if live == nil {
+				return fmt.Errorf("it is gone")
+			}
+			c := read[canary](t, live)
+			if blocked := c.condition("Blocked"); blocked.Status == "True" && blocked.Reason != "Target" {
+				t.Errorf("Serin objects to Canary %s: %s", object.GetName(), blocked.Message)
+			} else if c.Status.Phase == "" && blocked.Status != "True" {
+				return fmt.Errorf("it has not: %s", c)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// unanswered is a release that gets no answer to one of its questions.
+type unanswered struct {
+	name string
+	// analysis is the part of the analysis that asks the question.
+	analysis string
+	// phases and iterations are how far the release may come without the answer.
+	phases     []string
+	iterations int
+}
+
+// cheap is a Canary without a mesh, whose release takes one short window.
+func cheap(name, analysis string) string {
+	return fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: %[1]s}
+spec:
+  provider: kubernetes
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}
+  service: {port: 8080}
+  analysis:
+    interval: 1s
+    threshold: 10000
+    iterations: 1
+%[2]s
+---
+`, name, analysis)
+}
+
+// webhook is an analysis with one webhook, which has the name of its type.
+func webhook(kind, url, timeout string) string {
+	return fmt.Sprintf("    webhooks: [{name: %[1]s, type: %[1]s, url: %[2]q, timeout: %[3]s}]", kind, url, timeout)
+}
+
+// silence is what a server does that accepts requests and does not answer, until it is broken.
+type silence struct {
+	over chan struct{}
+	once sync.Once
+}
+
+func keepSilent(t *testing.T) *silence {
+	s := &silence{over: make(chan struct{})}
+	t.Cleanup(s.end) // servers end when their calls have
+	return s
+}
+
+func (s *silence) end() { s.once.Do(func() { close(s.over) }) }
+
+// then answers a webhook, once the silence is over.
+func (s *silence) then(status int) func(call) int {
+	return func(call) int { <-s.over; return status }
+}
+
+// TestWhoDoesNotAnswerHoldsUpNobodyElse has one worker for all releases: a pass that waited for an answer would stop
+// everything. What it shows is an order: fifty releases end while those without an answer stand where they stood.
+func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "hang", "-threadiness", "1", "-drain-delay", "0s")
+	s.keepReady(t)
+	hooks := listen(t)
+	silent := keepSilent(t)
+	hangs := func(kind string) string {
+		hooks.answer("/"+kind, silent.then(http.StatusOK))
+		return webhook(kind, hooks.url("/"+kind), "10m")
+	}
+	stuck := []unanswered{
+		{name: "start", analysis: hangs("confirm-rollout"), phases: []string{"Initialized"}},
+		{name: "acceptance", analysis: hangs("pre-rollout"), phases: []string{"Initialized", "Progressing"}},
+		{name: "load", analysis: hangs("rollout"), phases: []string{"Initialized", "Progressing"}, iterations: 1},
+		{name: "sign-off", analysis: hangs("confirm-promotion"), phases: []string{"Initialized", "Progressing"}, iterations: 1},
+	}
+	asked := []string{"/confirm-rollout", "/pre-rollout", "/rollout", "/confirm-promotion"}
+	measured := make(chan struct{}, 1)
+	_, prometheus := foretell(t, func(query string) float64 {
+		if query == "vector(1)" {
+			return 1 // it was there when the workload was taken over
+		}
+		select {
+		case measured <- struct{}{}:
+		default:
+		}
+		<-silent.over
+		return 100
+	})
+	stuck = append(stuck, unanswered{
+		name: "checks", phases: []string{"Initialized", "Progressing"}, iterations: 1,
+		analysis: "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: " + prometheus,
+	})
+
+	manifests := ""
+	for _, u := range stuck {
+		manifests += deploymentByHand(u.name, 1) + cheap(u.name, u.analysis)
+	}
+	var others []string
+	for i := range 50 {
+		name := fmt.Sprintf("other-%02d", i)
+		others = append(others, name)
+		// They ask the same server, and must get their answers.
+		manifests += deploymentByHand(name, 1) + cheap(name, webhook("rollout", hooks.url("/others"), "10m"))
+	}
+	waiting, moving := map[string]*release{}, map[string]*release{}
+	for _, u := range stuck {
+		waiting[u.name] = s.follow(u.name)
+	}
+	for _, name := range others {
+		moving[name] = s.follow(name)
+	}
+	s.apply(manifests)
+	for _, all := range []map[string]*release{waiting, moving} {
+		for _, r := range all {
+			r.reaches("Initialized")
+		}
+	}
+
+	for _, u := range stuck {
+		waiting[u.name] = s.follow(u.name)
+		s.ship(u.name, "v2")
+	}
+	for _, path := range asked {
+		hooks.called(path, 1)
+	}
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	select {
+	case <-measured:
+	case <-deadline.C:
+		t.Fatalf("wait for a query: it took more than %s", patience)
+	}
+	for _, name := range others {
+		moving[name] = s.follow(name)
+		s.ship(name, "v2")
+	}
+	for _, name := range others {
+		moving[name].ends("Succeeded")
+	}
+	for _, u := range stuck {
+		for _, state := range waiting[u.name].states() {
+			st := state.object.Status
+			if !slices.Contains(u.phases, st.Phase) || st.Iterations > u.iterations {
+				t.Errorf("Canary %s moved without an answer: %s", u.name, state.object)
+			}
+		}
+	}
+	for _, path := range asked {
+		if calls := hooks.of(path); len(calls) != 1 {
+			t.Errorf("webhook %s has not answered and was called %d times", path, len(calls))
+		}
+	}
+
+	silent.end()
+	for _, u := range stuck {
+		waiting[u.name].ends("Succeeded")
+	}
+}
