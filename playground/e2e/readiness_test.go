@@ -122,7 +122,7 @@ func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
 	manifests := ""
 	for name, deadline := range map[string]string{"image": "15", "crash": "15", "kubernetes": "3600"} {
 		manifests += deployment(t, name, "v1", 1) + readinessExample(t, "interval: 30s", "interval: 1h",
-			"progressDeadlineSeconds: 60", "progressDeadlineSeconds: "+deadline, "canaryReadyThreshold: 75", "canaryReadyThreshold: 100",
+			"progressDeadlineSeconds: 60", "progressDeadlineSeconds: "+deadline,
 			"name: api", "name: "+name, "api.example.com", name+".deadline.test") + "\n---\n"
 	}
 	begun := s.follow("")
