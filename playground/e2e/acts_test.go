@@ -188,7 +188,7 @@ func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts
 		a.share(w, version)
 	}
 	if len(windows) != 2 {
-		t.Errorf("version %s was observed for %d windows, want as many as checks may fail: 2", version, len(windows))
+		t.Fatalf("version %s was observed for %d windows, want as many as checks may fail: 2", version, len(windows))
 	}
 	r.tells("Canary failed! Scaling down cart.acts")
 	if !strings.Contains(strings.Join(r.messages(), "\n"), "Rolling back cart.acts failed checks threshold reached 2") {
