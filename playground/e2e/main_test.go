@@ -28,8 +28,9 @@ var (
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
 )
 
-// parallel is the number of tests at a time. They wait most of the time, so it has little to do with processors.
-const parallel = "8"
+// parallel is the number of tests at a time. They wait most of the time; more of them make the control plane late, and
+// with it the gateway.
+const parallel = "4"
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
