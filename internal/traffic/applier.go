@@ -58,6 +58,28 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 	return a.write(ctx, t, refs, existing, desired)
 }
 
+// Keep makes the route right in everything but what it carries now: weight and mirror are those of the very objects that
+// are written, under their versions, so that a caller whose view is old never moves traffic. r says what a route carries
+// that has to be made, or cannot be read. Errors are those of Apply.
+func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
+	refs := rd.Refs(t)
+	existing, err := a.read(ctx, refs)
+	if err != nil {
+		return false, err
+	}
+	if live, err := rd.Read(t, existing); err == nil && live.Found {
+		r.Canary, r.Mirror.On = live.Route.Canary, live.Route.Mirror.On
+	}
+	if !r.Mirror.On {
+		r.Mirror.Percent = 0
+	}
+	desired, err := rd.Render(t, r, existing)
+	if err != nil {
+		return false, err
+	}
+	return a.write(ctx, t, refs, existing, desired)
+}
+
 // Restore gives adopted objects back as they were. With ErrNoOriginal all that is known was restored, and the rest
 // needs a person; nothing is gained by asking again. Objects that are gone are no error.
 func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {

@@ -155,6 +155,29 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 	}
 }
 
+// A caller whose view is a step behind must not take the step back.
+func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
+	c := newCluster()
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Keep(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
+		t.Errorf("made: observed %+v, error %v, want weight 10", seen, err)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 40}); err != nil {
+		t.Fatal(err)
+	}
+	behind := cart()
+	behind.Canary.Spec.Service.Timeout = "7s"
+	if changed, err := a.Keep(t.Context(), istio.New(), behind, release.Route{Canary: 30}); err != nil || !changed {
+		t.Errorf("changed %v, error %v: want the timeout written", changed, err)
+	}
+	if seen, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
+		t.Errorf("kept: observed %+v, error %v, want weight 40", seen, err)
+	}
+}
+
 func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	c := newCluster()
 	a := &traffic.Applier{Client: c}

@@ -66,9 +66,9 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case canary.ConfigsCollected:
 		return r.Deployments.CollectConfigs(ctx, c)
 	case canary.RouteStands:
-		return r.setRoute(ctx, s, status, e.Canary, e.Mirror, "")
+		return r.setRoute(ctx, s, status, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
 	case canary.RouteIs:
-		return r.setRoute(ctx, s, status, e.Canary, e.Mirror, e.Provider)
+		return r.setRoute(ctx, s, status, e, setWeights)
 	case canary.GivenBack:
 		return r.giveBack(ctx, s)
 	default:
@@ -76,37 +76,43 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	}
 }
 
-// setRoute makes the route of the plan carry these weights.
-func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, weight int, mirror bool, provider string) error {
+// weights says what becomes of the weights when a route is written.
+type weights int
+
+const (
+	setWeights  weights = iota
+	keepWeights         // those that the objects carry
+)
+
+// setRoute makes the route of the plan, or of the provider that is named.
+func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.RouteIs, w weights) error {
 	renderer, target := s.renderer, s.target
-	if provider != "" {
+	if is.Provider != "" {
 		var ok bool
-		if renderer, ok = r.Routers.For(provider); !ok {
+		if renderer, ok = r.Routers.For(is.Provider); !ok {
 			return nil // it went with an older Serin, and its route with it
 		}
-		target = traffic.TargetOf(s.object, provider, s.selector)
+		target = traffic.TargetOf(s.object, is.Provider, s.selector)
 	}
 	if renderer == nil {
 		return nil
 	}
 	c := s.object.DeepCopy()
 	c.Status = status
-	route := release.Route{Canary: weight, Sticky: traffic.Sticky(c, status)}
-	if mirror {
-		route.Mirror = release.Mirror{On: true, Percent: mirrorPercent(s.object)}
+	route := release.Route{Canary: is.Canary, Sticky: traffic.Sticky(c, status)}
+	route.Mirror.On = is.Mirror
+	if (is.Mirror || w == keepWeights) && renderer.Features(target).MirrorPercent {
+		route.Mirror.Percent = analysisOf(s.object).MirrorWeight
 	}
 	if s.snapshot.Plan.Strategy == canary.ABTesting {
 		route.Matches = traffic.Matches(s.object)
 	}
-	_, err := r.Applier.Apply(ctx, renderer, target, route)
-	return err
-}
-
-func mirrorPercent(c *flaggerv1.Canary) int {
-	if c.Spec.Analysis != nil {
-		return c.Spec.Analysis.MirrorWeight
+	write := r.Applier.Apply
+	if w == keepWeights {
+		write = r.Applier.Keep
 	}
-	return 0
+	_, err := write(ctx, renderer, target, route)
+	return err
 }
 
 func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {

@@ -92,17 +92,17 @@ func (m *memory) noticePruning(_ types.NamespacedName, written, stored *flaggerv
 	return false
 }
 
-// late is how long after the moment it was meant for this pass happens; zero for a pass that an event brought.
-func (m *memory) late(key types.NamespacedName, now time.Time) time.Duration {
+// late is how long after the moment it was meant for this pass happens; not due for a pass that an event brought.
+func (m *memory) late(key types.NamespacedName, now time.Time) (by time.Duration, due bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(key)
 	if e.wake.IsZero() || now.Before(e.wake) {
-		return 0
+		return 0, false
 	}
-	by := now.Sub(e.wake)
+	by = now.Sub(e.wake)
 	e.wake = time.Time{}
-	return by
+	return by, true
 }
 
 func (m *memory) wakes(key types.NamespacedName, at time.Time) {

@@ -86,10 +86,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return later(ctx, err)
 	}
-	r.Metrics.Late(flaggerv1.CanaryKind, r.memory.late(key, began))
+	if by, due := r.memory.late(key, began); due {
+		r.Metrics.Late(flaggerv1.CanaryKind, by)
+	}
 
+	deciding := r.Clock.Now()
 	decision := canary.Next(s.snapshot)
-	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(began))
+	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(deciding))
 	warnings, failed := r.apply(ctx, s, decision)
 	decision.Events = append(decision.Events, warnings...)
 	if isSentence(failed) {
