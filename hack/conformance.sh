@@ -46,6 +46,14 @@ done
 go build -o bin/serin ./cmd/serin
 controlplane=$(cd playground && go run ./cmd/playground path controlplane)
 
+# The player's node ends when the control plane changes the Node object while it registers; then it registers again.
+go build -C "$recordings/player/fakenode" -o "$PWD/bin/fakenode" .
+cat >bin/node <<NODE
+#!/usr/bin/env bash
+until "$PWD/bin/fakenode" "\$@"; do :; done
+NODE
+chmod +x bin/node
+
 differences=()
 if [ -f test/conformance/differences.yaml ]; then
 	differences=(--differences test/conformance/differences.yaml)
@@ -57,6 +65,6 @@ if [ "$(id -u)" != 0 ]; then
 	around=(unshare --user --map-root-user)
 fi
 # KUBECONFIG, {prometheus} and {flags} are for the player to fill in; its hooks answer on loopback.
-"${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" \
+"${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" --fakenode bin/node \
 	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} -allow-loopback-hooks {flags}" \
 	"${differences[@]}" "$@" "${cases[@]}"
