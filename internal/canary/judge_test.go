@@ -88,18 +88,24 @@ func TestWhatIsToldOfAnswersWithoutAValue(t *testing.T) {
 		want     string
 		internal bool
 	}{
-		{"no rate", noValues(plan, rate, "no values found"),
-			"Halt advancement no values found for istio metric request-success-rate probably cart.shop is not receiving traffic: running query failed: no values found", false},
-		{"no duration", noValues(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
-			"Halt advancement no values found for istio metric request-duration probably cart.shop is not receiving traffic", false},
+		{
+			"no rate", noValues(plan, rate, "no values found"),
+			"Halt advancement no values found for istio metric request-success-rate probably cart.shop is not receiving traffic: running query failed: no values found", false,
+		},
+		{
+			"no duration", noValues(plan, Check{Source: Builtin, Canonical: Duration}, "no values found"),
+			"Halt advancement no values found for istio metric request-duration probably cart.shop is not receiving traffic", false,
+		},
 		{"nothing inline", noValues(plan, Check{Source: Inline, Metric: metric}, "x"), "Halt advancement no values found for metric: errors", false},
 		{"nothing from a template", noValues(plan, Check{Source: Template, Metric: metric}, "x"), "Halt advancement no values found for custom metric: errors: x", false},
 		{"builtin fails", queryFailed(rate, release.Answer{Outcome: release.Broken, Text: "x"}), "Prometheus query failed: x", true},
 		{"inline fails", queryFailed(Check{Source: Inline, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Prometheus query failed for errors: x", true},
 		{"template fails", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "x", Query: "sum(x)"}), "Metric query failed for errors: x", true},
 		{"template is away", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Unreachable, Text: "x"}), "Metric query failed for errors: x", true},
-		{"template is missing", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
-			"Metric template errors.shop error: x", true},
+		{
+			"template is missing", queryFailed(Check{Source: Template, Metric: metric}, release.Answer{Outcome: release.Broken, Text: "Metric template errors.shop error: x"}),
+			"Metric template errors.shop error: x", true,
+		},
 	} {
 		if test.got.Message != test.want || test.got.Type != release.Warning || test.got.Internal != test.internal {
 			t.Errorf("%s: got %+v, want %q, internal %v", test.name, test.got, test.want, test.internal)

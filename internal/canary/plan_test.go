@@ -80,13 +80,22 @@ func TestPlanChecks(t *testing.T) {
 	}{
 		{"none", nil, nil},
 		{"builtin", []flaggerv1.CanaryMetric{{Name: canary.SuccessRate}}, []string{"0 builtin request-success-rate 1m"}},
-		{"old names", []flaggerv1.CanaryMetric{{Name: "istio_requests_total", Interval: "30s"}, {Name: "istio_request_duration_seconds_bucket", Threshold: 5}},
-			[]string{"0 builtin request-success-rate 30s", "1 builtin request-duration 1m"}},
+		{
+			"old names",
+			[]flaggerv1.CanaryMetric{{Name: "istio_requests_total", Interval: "30s"}, {Name: "istio_request_duration_seconds_bucket", Threshold: 5}},
+			[]string{"0 builtin request-success-rate 30s", "1 builtin request-duration 1m"},
+		},
 		{"an old name with a query of its own", []flaggerv1.CanaryMetric{{Name: "istio_requests_total", Query: "q"}}, []string{"0 inline  1m"}},
-		{"a name with a query and a template", []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Query: "q", TemplateRef: ref}},
-			[]string{"0 builtin request-success-rate 1m", "0 inline  1m", "0 template  1m"}},
-		{"templates last", []flaggerv1.CanaryMetric{{Name: "x", TemplateRef: ref, Interval: "bad"}, {Name: canary.SuccessRate}},
-			[]string{"1 builtin request-success-rate 1m", "0 template  1m"}},
+		{
+			"a name with a query and a template",
+			[]flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Query: "q", TemplateRef: ref}},
+			[]string{"0 builtin request-success-rate 1m", "0 inline  1m", "0 template  1m"},
+		},
+		{
+			"templates last",
+			[]flaggerv1.CanaryMetric{{Name: "x", TemplateRef: ref, Interval: "bad"}, {Name: canary.SuccessRate}},
+			[]string{"1 builtin request-success-rate 1m", "0 template  1m"},
+		},
 	} {
 		plan := canary.NewPlan(spec(func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = test.metrics }), settings())
 		var got []string
@@ -120,48 +129,78 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 		change func(*flaggerv1.CanarySpec)
 		want   string
 	}{
-		{"unknown provider", func(s *flaggerv1.CanarySpec) { s.Provider = "unheard-of" },
-			`spec.provider names "unheard-of", which is no provider of Serin: correct it, or leave it out for the default`},
-		{"no step", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight = 0 },
-			"spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them"},
-		{"steps that fall", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20} },
-			"spec.analysis.stepWeights is [50 20], but weights must rise from above 0 to at most 100: correct them"},
-		{"steps that repeat", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20} },
-			"spec.analysis.stepWeights is [20 20], but weights must rise from above 0 to at most 100: correct them"},
-		{"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
-			"spec.analysis.stepWeights is [0 20], but weights must rise from above 0 to at most 100: correct them"},
-		{"steps beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 150} },
-			"spec.analysis.stepWeights is [20 150], but weights must rise from above 0 to at most 100: correct them"},
-		{"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.MaxWeight = 120 },
-			"spec.analysis.maxWeight is 120, but a share of traffic lies between 1 and 100: correct it"},
-		{"a router without weights", func(s *flaggerv1.CanarySpec) { s.Provider = "nothing" },
-			"provider nothing cannot split traffic by weight: set spec.analysis.iterations, or choose another provider"},
-		{"a router without matches", func(s *flaggerv1.CanarySpec) {
-			s.Provider, s.Analysis.Iterations, s.Analysis.Match = "nothing", 1, match()
+		{
+			"unknown provider", func(s *flaggerv1.CanarySpec) { s.Provider = "unheard-of" },
+			`spec.provider names "unheard-of", which is no provider of Serin: correct it, or leave it out for the default`,
 		},
-			"provider nothing cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider"},
-		{"a router without mirrors", func(s *flaggerv1.CanarySpec) {
-			s.Provider, s.Analysis.Iterations, s.Analysis.Mirror = "nothing", 1, true
+		{
+			"no step", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight = 0 },
+			"spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them",
 		},
-			"provider nothing cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider"},
+		{
+			"steps that fall", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20} },
+			"spec.analysis.stepWeights is [50 20], but weights must rise from above 0 to at most 100: correct them",
+		},
+		{
+			"steps that repeat", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20} },
+			"spec.analysis.stepWeights is [20 20], but weights must rise from above 0 to at most 100: correct them",
+		},
+		{
+			"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
+			"spec.analysis.stepWeights is [0 20], but weights must rise from above 0 to at most 100: correct them",
+		},
+		{
+			"steps beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 150} },
+			"spec.analysis.stepWeights is [20 150], but weights must rise from above 0 to at most 100: correct them",
+		},
+		{
+			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.MaxWeight = 120 },
+			"spec.analysis.maxWeight is 120, but a share of traffic lies between 1 and 100: correct it",
+		},
+		{
+			"a router without weights", func(s *flaggerv1.CanarySpec) { s.Provider = "nothing" },
+			"provider nothing cannot split traffic by weight: set spec.analysis.iterations, or choose another provider",
+		},
+		{
+			"a router without matches", func(s *flaggerv1.CanarySpec) {
+				s.Provider, s.Analysis.Iterations, s.Analysis.Match = "nothing", 1, match()
+			},
+			"provider nothing cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider",
+		},
+		{
+			"a router without mirrors", func(s *flaggerv1.CanarySpec) {
+				s.Provider, s.Analysis.Iterations, s.Analysis.Mirror = "nothing", 1, true
+			},
+			"provider nothing cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider",
+		},
 		{"one cookie for both", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "a"}
 		}, "can't use the same cookie name for both primary and cookie name; please update them to be different"},
-		{"a threshold beyond all pods", func(s *flaggerv1.CanarySpec) { s.Analysis.CanaryReadyThreshold = &percent },
-			"spec.analysis.canaryReadyThreshold is 101, but a share of pods lies between 0 and 100: correct it"},
-		{"a duration without threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.Duration}} },
-			"spec.analysis.metrics[0] (request-duration) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds"},
-		{"an unknown metric", func(s *flaggerv1.CanarySpec) {
-			s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "request-sucess-rate"}}
+		{
+			"a threshold beyond all pods", func(s *flaggerv1.CanarySpec) { s.Analysis.CanaryReadyThreshold = &percent },
+			"spec.analysis.canaryReadyThreshold is 101, but a share of pods lies between 0 and 100: correct it",
 		},
-			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate, request-duration, or give a templateRef)`},
-		{"a DaemonSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "DaemonSet" },
-			"spec.targetRef.kind is DaemonSet, but this version of Serin releases Deployments only: point it at a Deployment"},
+		{
+			"a duration without threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.Duration}} },
+			"spec.analysis.metrics[0] (request-duration) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds",
+		},
+		{
+			"an unknown metric", func(s *flaggerv1.CanarySpec) {
+				s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "request-sucess-rate"}}
+			},
+			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate, request-duration, or give a templateRef)`,
+		},
+		{
+			"a DaemonSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "DaemonSet" },
+			"spec.targetRef.kind is DaemonSet, but this version of Serin releases Deployments only: point it at a Deployment",
+		},
 		{"Knative under another provider", func(s *flaggerv1.CanarySpec) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}
 		}, "can't use istio provider with Knative Service as target"},
-		{"provider knative for something else", func(s *flaggerv1.CanarySpec) { s.Provider = "knative" },
-			"can't use apps/v1/Deployment as target if provider is set to knative"},
+		{
+			"provider knative for something else", func(s *flaggerv1.CanarySpec) { s.Provider = "knative" },
+			"can't use apps/v1/Deployment as target if provider is set to knative",
+		},
 		{"Knative with an autoscaler", func(s *flaggerv1.CanarySpec) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}
 			s.Provider, s.AutoscalerRef = "knative", &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "x"}
