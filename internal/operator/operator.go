@@ -294,13 +294,13 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	if routes != nil {
 		applier = &traffic.Applier{Client: routes.GetClient(), NoOwnerReferences: true}
 	}
-	reconciler := &controller.Reconciler{
+	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
 			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
 		},
 		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
-	}
+	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
 		return err
 	}

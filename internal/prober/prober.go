@@ -144,11 +144,11 @@ func (p *Prober) Run(ctx context.Context) error {
 	defer calls.Wait()
 	for {
 		for {
-			start := p.next(ctx)
-			if start == nil {
+			q, ok := p.Take(ctx)
+			if !ok {
 				break
 			}
-			calls.Go(start)
+			calls.Go(func() { p.Answer(q, p.put(q)) })
 		}
 		select {
 		case <-ctx.Done():
@@ -159,8 +159,20 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// next takes the next question that may go out, and is the call that puts it; nil when there is none.
-func (p *Prober) next(ctx context.Context) func() {
+// Asked is a question that is out.
+type Asked struct {
+	Key   Key
+	Probe release.Probe
+
+	of    *asking
+	began time.Time
+	ctx   context.Context //nolint:containedctx // it is the call, and ends with it
+	over  context.CancelCauseFunc
+}
+
+// Take takes the next question that may go out; none while nobody has one, or as many are out as may be. Each one that
+// was taken must be answered. Run does both; whoever decides himself when an answer comes does it instead of Run.
+func (p *Prober) Take(ctx context.Context) (Asked, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.out < p.limit && len(p.ready) > 0 && ctx.Err() == nil {
@@ -181,28 +193,30 @@ func (p *Prober) next(ctx context.Context) func() {
 		a.out, a.cancel = probe.ID, cancel
 		a.answers[probe.ID] = release.Answer{ID: probe.ID, Began: began}
 		p.out++
-		return func() {
-			defer cancel(errOver)
-			answer := p.put(calling, a.key, probe)
-			answer.ID, answer.Began = probe.ID, began
-			// What a shutdown cut off says nothing about the release.
-			if p.keep(a, answer) && ctx.Err() == nil {
-				p.answered(a.key.NamespacedName)
-			}
-		}
+		return Asked{Key: a.key, Probe: probe, of: a, began: began, ctx: calling, over: cancel}, true
 	}
-	return nil
+	return Asked{}, false
+}
+
+// Answer ends a question that was taken: the answer is kept and announced, unless nobody waits for it any more.
+func (p *Prober) Answer(q Asked, answer release.Answer) {
+	answer.ID, answer.Began = q.Probe.ID, q.began
+	cut := q.ctx.Err() != nil // what a shutdown cut off says nothing about the release
+	q.over(errOver)
+	if p.keep(q.of, answer) && !cut {
+		p.answered(q.Key.NamespacedName)
+	}
 }
 
 // put asks, and makes an answer of a panic: a fault in one question must not end the process for all.
-func (p *Prober) put(ctx context.Context, key Key, probe release.Probe) (answer release.Answer) {
+func (p *Prober) put(q Asked) (answer release.Answer) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
 			return
 		}
-		log.FromContext(ctx).Error(fmt.Errorf("panic: %v", cause), "Asking panicked",
-			"namespace", key.Namespace, "name", key.Name, "probe", probe.ID, "stack", string(debug.Stack()))
+		log.FromContext(q.ctx).Error(fmt.Errorf("panic: %v", cause), "Asking panicked",
+			"namespace", q.Key.Namespace, "name", q.Key.Name, "probe", q.Probe.ID, "stack", string(debug.Stack()))
 		// Only the runtime's own words are safe to show; any other value may carry what was being sent.
 		text := "Serin could not ask this: a fault in Serin, its log has the details"
 		if fault, ok := cause.(runtime.Error); ok {
@@ -210,7 +224,7 @@ func (p *Prober) put(ctx context.Context, key Key, probe release.Probe) (answer 
 		}
 		answer = release.Answer{Outcome: release.Broken, Text: text}
 	}()
-	return p.ask(ctx, key, probe)
+	return p.ask(q.ctx, q.Key, q.Probe)
 }
 
 // keep records that a call is over, and says whether its answer was kept: not when the release is gone or the prober

@@ -161,6 +161,16 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 }
 
+// Send sends the message that has waited longest for its turn, in the caller's time, and says whether there was one.
+// Run does that; whoever decides himself when a message leaves does it instead of Run.
+func (o *Outbox) Send(ctx context.Context) bool {
+	start := o.next(ctx)
+	if start != nil {
+		start()
+	}
+	return start != nil
+}
+
 // next takes the message that has waited longest for its turn, and is what sends it; nil when there is none.
 func (o *Outbox) next(ctx context.Context) func() {
 	o.mu.Lock()

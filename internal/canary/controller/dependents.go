@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,7 +56,7 @@ func (d *dependents) drop(key types.NamespacedName) {
 	delete(d.things, key)
 }
 
-// of are the Canaries that depend on an object.
+// of are the Canaries that depend on an object, sorted: the same change must always lead to the same order.
 func (d *dependents) of(t thing) []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,5 +64,6 @@ func (d *dependents) of(t thing) []types.NamespacedName {
 	for key := range d.by[t] {
 		keys = append(keys, key)
 	}
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return keys
 }

@@ -43,19 +43,29 @@ const refusedLook = 30 * time.Second
 // running.
 const stuckLook = 10 * time.Second
 
-// Reconciler is one pass over one Canary, and everything that such a pass needs.
-type Reconciler struct {
+// Parts are what a pass over a Canary needs.
+type Parts struct {
 	Observer
-	Clock    clock.Clock
+	Clock    clock.PassiveClock
 	Prober   *prober.Prober
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
+	// Watch makes sure that changes of the kinds of a route bring its releases back. Add sets it;
+	// whoever runs passes without a manager provides it.
+	Watch func(ctx context.Context, refs []traffic.Ref) error
+}
 
-	// watch makes sure that changes of a kind of route bring its releases back. Set by Add.
-	watch func(ctx context.Context, refs []traffic.Ref) error
+// Reconciler is one pass over one Canary, and what is remembered between passes.
+type Reconciler struct {
+	Parts
 
 	dependents *dependents
 	memory     *memory
+}
+
+// New makes a reconciler that remembers nothing yet.
+func New(parts Parts) *Reconciler {
+	return &Reconciler{Parts: parts, dependents: newDependents(), memory: newMemory()}
 }
 
 // Reconcile is one pass over one Canary: observe, decide, apply, write, tell, ask.
@@ -76,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return later(ctx, err)
 	}
 	r.dependents.set(key, s.things)
-	if err := r.watch(ctx, s.refs); err != nil {
+	if err := r.Watch(ctx, s.refs); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch the route of Canary %s: %w", key, err)
 	}
 	asking := prober.Key{NamespacedName: key, UID: object.UID}

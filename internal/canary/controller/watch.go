@@ -62,7 +62,6 @@ func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
 func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
-	r.dependents, r.memory = newDependents(), newMemory()
 	workers := o.Workers
 	if workers <= 0 {
 		workers = 10
@@ -73,22 +72,22 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
-	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), affected: r.affected, known: map[schema.GroupKind]bool{}}
-	r.watch = w.routes
+	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), affected: r.Affected, known: map[schema.GroupKind]bool{}}
+	r.Watch = w.routes
 	if o.Routes != nil {
-		r.watch = (&watches{
-			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), affected: r.affected, known: map[schema.GroupKind]bool{},
+		r.Watch = (&watches{
+			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), affected: r.Affected, known: map[schema.GroupKind]bool{},
 		}).routes
 	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
 	}
-	if err := c.Watch(source.Kind(mgr.GetCache(), &flaggerv1.Canary{}, handler.TypedEnqueueRequestsFromMapFunc(r.concerned))); err != nil {
+	if err := c.Watch(source.Kind(mgr.GetCache(), &flaggerv1.Canary{}, handler.TypedEnqueueRequestsFromMapFunc(r.Concerned))); err != nil {
 		return fmt.Errorf("watch Canaries: %w", err)
 	}
 	if err := c.Watch(source.Kind(mgr.GetCache(), &flaggerv1.MetricTemplate{}, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, t *flaggerv1.MetricTemplate) []reconcile.Request {
-			return r.affected(thing{schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, t.Namespace, t.Name})
+			return r.Affected(schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, client.ObjectKeyFromObject(t))
 		}))); err != nil {
 		return fmt.Errorf("watch MetricTemplates: %w", err)
 	}
@@ -114,8 +113,9 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	return nil
 }
 
-// concerned is the Canary itself and every other with its target: when one goes, another may act.
-func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
+// Concerned are the releases to look at when a Canary changed: itself and every other with its target, because when one
+// goes, another may act.
+func (r *Reconciler) Concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
 	if c.DeletionTimestamp == nil && c.Status.Phase != "" {
 		return requests
@@ -133,8 +133,9 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 	return requests
 }
 
-func (r *Reconciler) affected(t thing) []reconcile.Request {
-	keys := r.dependents.of(t)
+// Affected are the releases to look at when an object of another kind changed, in the order of their names.
+func (r *Reconciler) Affected(kind schema.GroupKind, object types.NamespacedName) []reconcile.Request {
+	keys := r.dependents.of(thing{kind, object.Namespace, object.Name})
 	requests := make([]reconcile.Request, 0, len(keys))
 	for _, key := range keys {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
@@ -148,7 +149,7 @@ type watches struct {
 	controller controller.Controller
 	cache      cache.Cache
 	mapper     meta.RESTMapper
-	affected   func(thing) []reconcile.Request
+	affected   func(schema.GroupKind, types.NamespacedName) []reconcile.Request
 
 	mu    sync.Mutex
 	known map[schema.GroupKind]bool
@@ -185,7 +186,7 @@ func (w *watches) start(object client.Object, kind schema.GroupKind) error {
 	}
 	err := w.controller.Watch(source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, o client.Object) []reconcile.Request {
-			return w.affected(thing{kind, o.GetNamespace(), o.GetName()})
+			return w.affected(kind, client.ObjectKeyFromObject(o))
 		})))
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
