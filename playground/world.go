@@ -68,14 +68,17 @@ func Enter(prepare func(context.Context) error) *World {
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	if prepare != nil {
 		preparing, cancel := context.WithCancel(ctx)
-		done := make(chan error, 1)
-		go func() { done <- prepare(preparing) }()
 		var err error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			err = prepare(preparing)
+		}()
 		select {
-		case err = <-done:
+		case <-done:
 		case <-signals:
 			cancel()
-			_ = <-done // it was interrupted
+			<-done // it was interrupted
 			os.Exit(130)
 		}
 		cancel()

@@ -339,7 +339,7 @@ func (p *Plan) block(format string, args ...any) {
 }
 
 // hooks are those of one type, in the order of the spec.
-func (p Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
+func (p *Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 	var out []flaggerv1.CanaryWebhook
 	for _, hook := range p.Hooks {
 		if hook.Type == of {
@@ -350,17 +350,17 @@ func (p Plan) hooks(of flaggerv1.HookType) []flaggerv1.CanaryWebhook {
 }
 
 // shape is what may not change in the middle of a run.
-func (p Plan) shape() string {
+func (p *Plan) shape() string {
 	return string(p.Strategy) + "/" + p.Provider + "/" + p.Kind + "/" + p.Target
 }
 
 // full names the Canary as the texts of the API do, workload its target.
-func (p Plan) full() string     { return p.Name + "." + p.Namespace }
-func (p Plan) workload() string { return p.Target + "." + p.Namespace }
-func (p Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
+func (p *Plan) full() string     { return p.Name + "." + p.Namespace }
+func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
+func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
 
 // oldest is the longest range that any check looks back over.
-func (p Plan) oldest() time.Duration {
+func (p *Plan) oldest() time.Duration {
 	var longest time.Duration
 	for _, check := range p.Checks {
 		if d, err := time.ParseDuration(check.Interval); err == nil && d > longest {

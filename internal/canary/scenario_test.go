@@ -384,10 +384,10 @@ func checks(t *testing.T, d *datadriven.TestData, vals []string) []flaggerv1.Can
 			d.Fatalf(t, "%v", err)
 		}
 		m := flaggerv1.CanaryMetric{Name: parts[0]}
-		switch {
-		case m.Name == canary.SuccessRate:
+		switch m.Name {
+		case canary.SuccessRate:
 			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Min: &bound}
-		case m.Name == canary.Duration:
+		case canary.Duration:
 			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Max: &bound}
 		default:
 			m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Max: &bound}

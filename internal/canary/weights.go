@@ -15,7 +15,7 @@ func maxWeight(analysis *flaggerv1.CanaryAnalysis) int {
 
 // next is the weight after the current one. It never goes beyond the plan's maximum (the original overshoots), and
 // counts from whatever weight is live, also one that the plan does not name.
-func (p Plan) next(current int) int {
+func (p *Plan) next(current int) int {
 	if p.Step > 0 {
 		return min(current+p.Step, max(p.Max, current))
 	}

@@ -75,9 +75,9 @@ type pods struct {
 	paused                     bool
 }
 
-func (p pods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
+func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.replicas }
 
-func (p pods) copy(name string) canary.Copy {
+func (p *pods) copy(name string) canary.Copy {
 	c := canary.Copy{
 		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
 		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem,

@@ -151,22 +151,22 @@ func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// screenOf is the terminal behind a stream, and its width; not ok where it is a file or a pipe.
-func screenOf(stream any) (file *os.File, columns int, ok bool) {
+// screenOf is the width of the terminal behind a stream; not ok where it is a file or a pipe.
+func screenOf(stream any) (columns int, ok bool) {
 	file, isFile := stream.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return nil, 0, false
+		return 0, false
 	}
 	columns, _, err := term.GetSize(int(file.Fd()))
 	if err != nil || columns <= 0 {
 		columns = 80
 	}
-	return file, columns, true
+	return columns, true
 }
 
 // paintFor says whether a stream shows colours: a terminal does, unless the person does not want them.
 func paintFor(stream any) view.Paint {
-	_, _, terminal := screenOf(stream)
+	_, terminal := screenOf(stream)
 	return view.Paint{Colours: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 

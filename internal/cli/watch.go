@@ -67,7 +67,7 @@ When --timeout is over, or the watch is left, before that: 3 if one waits for a 
 			}
 			w.session, w.sel = session, sel
 			in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-			if _, _, screen := screenOf(out); screen && !asLines && os.Getenv("TERM") != "dumb" && isTerminal(in) {
+			if _, screen := screenOf(out); screen && !asLines && os.Getenv("TERM") != "dumb" && isTerminal(in) {
 				return w.live(cmd.Context(), in, out)
 			}
 			return w.plain(cmd.Context(), out)

@@ -61,7 +61,7 @@ func printAnswer(out io.Writer, format string, answer Answer) error {
 		return document(out, format, answer)
 	}
 	columns := unwrapped
-	if _, width, ok := screenOf(out); ok {
+	if width, ok := screenOf(out); ok {
 		columns = width
 	}
 	_, err := fmt.Fprint(out, view.Sentences(answer.Sentences, columns, paintFor(out)))

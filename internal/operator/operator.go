@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -199,10 +198,10 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 ptr.To(leaseDuration),
-		RenewDeadline:                 ptr.To(renewDeadline),
-		RetryPeriod:                   ptr.To(retryPeriod),
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
+		RetryPeriod:                   new(retryPeriod),
+		Controller:                    config.Controller{SkipNameValidation: new(true)},
 	}
 	if f.Namespace != "" {
 		options.LeaderElectionNamespace = f.Namespace

@@ -50,12 +50,12 @@ func TestRedactErrorHidesURLsButKeepsTheCause(t *testing.T) {
 
 func TestExcerptIsShortPrintableAndRedacted(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                        "",
 		" no\n\tdisk \x00\x1b[31m\xff":            "no disk [31m",
 		"see https://u:p@h/x?token=1, then":       "see https://h/x then",
 		strings.Repeat("ä", 300):                  strings.Repeat("ä", 256),
 		strings.Repeat("x", 1<<20):                strings.Repeat("x", 256),
 		strings.Repeat("é", 100) + "\u202e" + "b": strings.Repeat("é", 100) + "b",
+		"": "",
 	} {
 		if got := Excerpt([]byte(in)); got != want {
 			t.Errorf("Excerpt(%.40q) = %q, want %q", in, got, want)

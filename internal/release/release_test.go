@@ -63,7 +63,8 @@ func TestLookSeesEveryGateAndAsksOnlyWhenAllBeforePass(t *testing.T) {
 func TestEventsAreThoseUpToTheFirstGateThatDoesNotPass(t *testing.T) {
 	event := func(text string) []release.Event { return []release.Event{{Message: text}} }
 	gates := release.Gates{
-		{Name: "a", Verdict: release.Pass, Events: event("a")}, {Name: "b", Verdict: release.Fail, Events: event("b")},
+		{Name: "a", Verdict: release.Pass, Events: event("a")},
+		{Name: "b", Verdict: release.Fail, Events: event("b")},
 		{Name: "c", Verdict: release.Fail, Events: event("c")},
 	}
 	if diff := cmp.Diff([]release.Event{{Message: "a"}, {Message: "b"}}, gates.Events()); diff != "" {
@@ -79,7 +80,9 @@ func TestEventsAreThoseUpToTheFirstGateThatDoesNotPass(t *testing.T) {
 
 func TestWakeIsTheEarliestMomentOfAGateThatDoesNotPass(t *testing.T) {
 	gates := release.Gates{
-		{Verdict: release.Pass, Until: noon}, {Verdict: release.Wait, Until: noon.Add(time.Hour)}, {Verdict: release.Wait},
+		{Verdict: release.Pass, Until: noon},
+		{Verdict: release.Wait, Until: noon.Add(time.Hour)},
+		{Verdict: release.Wait},
 		{Verdict: release.Wait, Until: noon.Add(time.Minute)},
 	}
 	if got, want := gates.Wake(), noon.Add(time.Minute); !got.Equal(want) {
@@ -113,8 +116,11 @@ func TestAnAnswerCountsOnceItIsThereAndYoungEnough(t *testing.T) {
 
 func TestLaterOfTwoMoments(t *testing.T) {
 	for _, test := range []struct{ a, b, want time.Time }{
-		{time.Time{}, time.Time{}, time.Time{}}, {noon, time.Time{}, noon}, {time.Time{}, noon, noon},
-		{noon, noon.Add(1), noon.Add(1)}, {noon.Add(1), noon, noon.Add(1)},
+		{time.Time{}, time.Time{}, time.Time{}},
+		{noon, time.Time{}, noon},
+		{time.Time{}, noon, noon},
+		{noon, noon.Add(1), noon.Add(1)},
+		{noon.Add(1), noon, noon.Add(1)},
 	} {
 		if got := release.Later(test.a, test.b); !got.Equal(test.want) {
 			t.Errorf("later of %s and %s is %s, want %s", test.a, test.b, got, test.want)

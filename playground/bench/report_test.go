@@ -65,7 +65,7 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 			CPUSecondsPerRelease: 0.0125, PeakResidentBytes: 52e6, AfterResidentBytes: 50e6,
 		},
 	}
-	measured, err := played().parts(10*time.Second, 5*time.Second)
+	measured, err := played().parts(10 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

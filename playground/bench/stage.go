@@ -176,7 +176,7 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 		case <-ctx.Done():
 			return nil
 		case <-process.Done():
-			return fmt.Errorf("Serin ended (%w); the end of its log %s:\n%s", process.Err(), s.cluster.Log(serinName), s.cluster.Tail(serinName, 10))
+			return s.cluster.Ended(process)
 		}
 	})
 	s.background(life, fail, s.sample)
@@ -236,9 +236,9 @@ func (s *stage) watch(ctx, life context.Context, fail context.CancelCauseFunc) e
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if primary {
-				s.timelines[name].seePrimary(at, d, newVersion)
+				s.timelines[name].seePrimary(at, d)
 			} else {
-				s.timelines[name].seeTarget(at, d, newVersion)
+				s.timelines[name].seeTarget(at, d)
 			}
 		},
 	} {
@@ -348,7 +348,7 @@ func (s *stage) rest(ctx context.Context) (idle, error) {
 	select {
 	case <-ctx.Done():
 		return idle{}, context.Cause(ctx)
-	case <-s.clock.After(s.settings.idle):
+	case <-s.clock.After(s.idle):
 	}
 	after, err := s.cluster.Usage(serinName)
 	if err != nil {
@@ -408,7 +408,7 @@ func (s *stage) release(ctx context.Context) (released, error) {
 	s.mu.Lock()
 	r.PeakResidentBytes = max(s.peak, after.ResidentBytes)
 	for _, name := range slices.Sorted(maps.Keys(s.timelines)) {
-		p, err := s.timelines[name].parts(s.interval, drain)
+		p, err := s.timelines[name].parts(s.interval)
 		if err != nil {
 			r.NotMeasured = append(r.NotMeasured, fmt.Sprintf("%s: %v", name, err))
 			continue

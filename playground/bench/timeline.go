@@ -67,9 +67,9 @@ func (t *timeline) seeCanary(at time.Time, s canaryStatus) {
 	}
 }
 
-// seeTarget takes in a state of the Deployment that was changed; version is what the release brings.
-func (t *timeline) seeTarget(at time.Time, d *appsv1.Deployment, version string) {
-	if image(d) != version || *d.Spec.Replicas == 0 {
+// seeTarget takes in a state of the Deployment that was changed.
+func (t *timeline) seeTarget(at time.Time, d *appsv1.Deployment) {
+	if image(d) != newVersion || *d.Spec.Replicas == 0 {
 		return
 	}
 	first(&t.scaledUp, at)
@@ -79,8 +79,8 @@ func (t *timeline) seeTarget(at time.Time, d *appsv1.Deployment, version string)
 }
 
 // seePrimary takes in a state of the copy that serves users.
-func (t *timeline) seePrimary(at time.Time, d *appsv1.Deployment, version string) {
-	if image(d) != version {
+func (t *timeline) seePrimary(at time.Time, d *appsv1.Deployment) {
+	if image(d) != newVersion {
 		return
 	}
 	first(&t.copied, at)
@@ -126,7 +126,7 @@ type parts struct {
 }
 
 // parts divides the time of a release that succeeded.
-func (t *timeline) parts(window, drain time.Duration) (parts, error) {
+func (t *timeline) parts(window time.Duration) (parts, error) {
 	switch {
 	case t.phase != succeeded:
 		return parts{}, fmt.Errorf("it ended in phase %s with %d failed checks", t.phase, t.failedChecks)

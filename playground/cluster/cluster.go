@@ -405,7 +405,7 @@ func (c *Cluster) startPart(name string, env []string, argv ...string) error {
 		select {
 		case <-c.done:
 		case <-p.Done():
-			c.stop(fmt.Errorf("%s ended (%v); the end of its log %s:\n%s", name, p.Err(), c.processes.Log(name), c.processes.Tail(name, 10)))
+			c.stop(c.processes.Ended(p))
 		}
 	})
 	return nil
@@ -467,11 +467,14 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// StartProcess starts a program beside the pods, such as a controller under test. Its output goes to Log(name); it ends
+// StartProcess starts a program beside the pods, such as a controller under test. Its output goes to a file of its name; it ends
 // with the cluster. KUBECONFIG in its environment leads to the cluster, unless env says otherwise.
 func (c *Cluster) StartProcess(name string, argv, env []string) (*process.Process, error) {
 	return c.processes.Start(process.Spec{Name: name, Argv: argv, Env: append([]string{"KUBECONFIG=" + c.Kubeconfig}, env...)})
 }
+
+// Ended says that a program of StartProcess ended, how, and what it wrote last. It may be called once Done is closed.
+func (c *Cluster) Ended(p *process.Process) error { return c.processes.Ended(p) }
 
 // Kill ends a program at once, as kill -9 does, and waits until it is gone.
 func (c *Cluster) Kill(name string) error { return c.processes.Kill(name) }
@@ -487,11 +490,8 @@ func (c *Cluster) Restart(name string) (*process.Process, error) { return c.proc
 // Usage is what a program cost so far.
 func (c *Cluster) Usage(name string) (process.Usage, error) { return c.processes.Usage(name) }
 
-// Log is the file with a program's output: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
+// Tail is the end of what a program wrote: etcd, apiserver, controller-manager, scheduler, traefik, prometheus, or the
 // name given to StartProcess.
-func (c *Cluster) Log(name string) string { return c.processes.Log(name) }
-
-// Tail is the end of that file.
 func (c *Cluster) Tail(name string, lines int) string { return c.processes.Tail(name, lines) }
 
 // Count starts a proxy that counts requests to the API server and writes a kubeconfig, for programs inside, that leads

@@ -284,7 +284,7 @@ func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
 	}
 	<-p.Done()
 	if p.Err() != nil {
-		t.Fatalf("%v: %s", p.Err(), shared.Tail("counted", 10))
+		t.Fatal(shared.Ended(p))
 	}
 	for kind, n := range proxy.Counts() {
 		if kind.Verb == "list" && kind.Group == appsv1.GroupName && kind.Resource == "deployments" {

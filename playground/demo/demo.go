@@ -212,8 +212,7 @@ func (p *player) next(ctx context.Context, tick <-chan time.Time) (s status, tic
 	case <-p.Cluster.Done():
 		return s, false, fmt.Errorf("the cluster ended: %w", p.Cluster.Err())
 	case <-p.serin.Done():
-		return s, false, fmt.Errorf("the controller ended (%w); the end of its log %s:\n%s",
-			p.serin.Err(), p.Cluster.Log(serinName), p.Cluster.Tail(serinName, 10))
+		return s, false, p.Cluster.Ended(p.serin)
 	}
 }
 

@@ -171,7 +171,7 @@ func TestAMistakeIsToldStopsNothingElseAndLosesNothing(t *testing.T) {
 func sound(s *stage) (*release, *load.Load) {
 	s.t.Helper()
 	r := s.follow("sound")
-	s.apply(deployment(s.t, "sound", "v1", 1) + weighted("sound"))
+	s.apply(deployment(s.t, "sound", 1) + weighted("sound"))
 	r.reaches("Initialized")
 	warm := s.send("sound.test", 10)
 	requests(s.t, warm, 1, "v1")

@@ -18,7 +18,7 @@ func TestBlueGreenWithoutAMeshWaitsForItsAcceptanceTestAndLosesNoRequest(t *test
 	s := enter(t, "bluegreen")
 	hooks := listen(t)
 	hooks.answer("/", says(http.StatusForbidden))
-	s.apply(deployment(t, "worker", "v1", 2) + `
+	s.apply(deployment(t, "worker", 2) + `
 apiVersion: v1
 kind: Service
 metadata: {name: worker}

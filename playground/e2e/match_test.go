@@ -30,7 +30,7 @@ func with(name, value string) func(*load.Options) {
 func TestOnlyThoseWhoOptedInReachTheCanaryUntilItIsPromoted(t *testing.T) {
 	t.Parallel()
 	s := enter(t, "ab")
-	s.apply(deployment(t, "web", "v1", 1))
+	s.apply(deployment(t, "web", 1))
 	r := s.follow("web")
 	s.apply(example(t, "canary-ab", append(gatewayInsteadOfIstio("web.example.com"), "interval: 30s", "interval: 1s", "interval: 1m", "interval: 5s")...))
 	r.reaches("Initialized")
@@ -107,7 +107,7 @@ spec:
 func TestWhoSawTheCanaryStaysThereUntilTheCookieIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := enter(t, "sticky")
-	s.apply(deployment(t, "shop", "v1", 1))
+	s.apply(deployment(t, "shop", 1))
 	r := s.follow("shop")
 	s.apply(stickyCanary)
 	r.reaches("Initialized")

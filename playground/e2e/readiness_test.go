@@ -19,11 +19,11 @@ func readinessExample(t *testing.T, more ...string) string {
 	}, more...)...)
 }
 
-// why is what `serin why` says about a Canary.
-func (s *stage) why(name string) string {
+// why is what `serin why` says about the Canary of the example.
+func (s *stage) why() string {
 	s.t.Helper()
 	// The exit code says how the release stands; what counts here is the text.
-	text, _ := exec.CommandContext(s.t.Context(), serin, "why", name, "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
+	text, _ := exec.CommandContext(s.t.Context(), serin, "why", "api", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
 	return string(text)
 }
 
@@ -37,7 +37,7 @@ func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
 	s.awaitDeployment("is there", "api-primary", replicated(10))
 	s.makeReady("app=api-primary", 9)
 	s.awaitDeployment("has nine pods", "api-primary", available(9))
-	if text := s.why("api"); !strings.Contains(text, "9 of 10 (readyThreshold 100%) updated replicas are available") {
+	if text := s.why(); !strings.Contains(text, "9 of 10 (readyThreshold 100%) updated replicas are available") {
 		t.Errorf("with nine pods of the primary serin why says:\n%s", text)
 	}
 	s.makeReady("app=api-primary", 1)
@@ -50,7 +50,7 @@ func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
 	s.awaitDeployment("has its pods", "api", replicated(10))
 	s.makeReady("app=api", 6)
 	s.awaitDeployment("has six pods", "api", available(6))
-	if text := s.why("api"); !strings.Contains(text, "6 of 7 (readyThreshold 75%) updated replicas are available") {
+	if text := s.why(); !strings.Contains(text, "6 of 7 (readyThreshold 75%) updated replicas are available") {
 		t.Errorf("with six pods serin why says:\n%s", text)
 	}
 	s.makeReady("app=api", 1)
@@ -73,12 +73,12 @@ func TestFirstWeightComesWithTheLastPodThatIsNeededAndNotBefore(t *testing.T) {
 	}
 	// Kubernetes makes 13 pods at most and keeps 8 available: 5 new ones beside 8 old, then, with these, 10 beside 3.
 	s.awaitDeployment("has half of its new pods", "api", rolling(5, 8))
-	if text := s.why("api"); !strings.Contains(text, "5 out of 10 new replicas have been updated") {
+	if text := s.why(); !strings.Contains(text, "5 out of 10 new replicas have been updated") {
 		t.Errorf("with half of the pods updated serin why says:\n%s", text)
 	}
 	s.makeReady("app=api", 5)
 	s.awaitDeployment("has all of its new pods", "api", rolling(10, 3))
-	if text := s.why("api"); !strings.Contains(text, "3 old replicas are pending termination") {
+	if text := s.why(); !strings.Contains(text, "3 old replicas are pending termination") {
 		t.Errorf("with old pods serin why says:\n%s", text)
 	}
 	s.keepReady(t)
@@ -121,7 +121,7 @@ func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
 	s := enter(t, "deadline", "-drain-delay", "0s")
 	manifests := ""
 	for name, deadline := range map[string]string{"image": "15", "crash": "15", "kubernetes": "3600"} {
-		manifests += deployment(t, name, "v1", 1) + readinessExample(t, "interval: 30s", "interval: 1h",
+		manifests += deployment(t, name, 1) + readinessExample(t, "interval: 30s", "interval: 1h",
 			"progressDeadlineSeconds: 60", "progressDeadlineSeconds: "+deadline,
 			"name: api", "name: "+name, "api.example.com", name+".deadline.test") + "\n---\n"
 	}

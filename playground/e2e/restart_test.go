@@ -50,7 +50,7 @@ func TestRestartInTheMiddleOfEachPhaseEndsInTheSamePlace(t *testing.T) {
 	hooks.answer("/start", says(http.StatusForbidden))
 	hooks.answer("/finish", says(http.StatusForbidden))
 	// Pods take a while to be ready, so that Serin dies before the phase is over.
-	s.apply(deployment(t, "cart", "v1", 1, "READY_AFTER", "1s"))
+	s.apply(deployment(t, "cart", 1, "READY_AFTER", "1s"))
 	r := s.follow("cart")
 	s.apply(interrupted(hooks))
 	killedIn := func(phase string) {
@@ -145,7 +145,7 @@ func TestRestartInTheMiddleOfARollbackEndsInTheSamePlace(t *testing.T) {
 	t.Parallel()
 	s := enter(t, "rollback", "-drain-delay", "3s")
 	hooks := listen(t)
-	s.apply(deployment(t, "cart", "v1", 1))
+	s.apply(deployment(t, "cart", 1))
 	r := s.follow("cart")
 	s.apply(strings.ReplaceAll(interrupted(hooks), restartHost, "rollback.test"))
 	r.reaches("Initialized")

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/ptr"
 )
 
 // controllerKubeconfig has the rights that the documentation gives to Serin, and no more: what they do not allow fails
@@ -29,7 +28,7 @@ func grant(ctx context.Context) error {
 		return err
 	}
 	token, err := shared.Client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "serin", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(7200))},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(7200))},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("make a token with the documented rights: %w", err)

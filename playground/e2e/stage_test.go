@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -156,7 +157,7 @@ func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	for {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {
@@ -243,8 +244,8 @@ func container(version string, env []string) map[string]any {
 	}
 }
 
-// deployment is a Deployment of the demo application whose metrics are scraped.
-func deployment(t *testing.T, name, version string, replicas int, env ...string) string {
+// deployment is a Deployment of the first version of the demo application, whose metrics are scraped.
+func deployment(t *testing.T, name string, replicas int, env ...string) string {
 	t.Helper()
 	return toJSON(t, map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name},
@@ -252,7 +253,7 @@ func deployment(t *testing.T, name, version string, replicas int, env ...string)
 			"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}},
 			"template": map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": map[string]any{"prometheus.io/scrape": "true"}},
-				"spec":     map[string]any{"containers": []any{container(version, env)}},
+				"spec":     map[string]any{"containers": []any{container("v1", env)}},
 			},
 		},
 	}) + "\n---\n"

@@ -150,11 +150,8 @@ func (l *Load) run(ctx context.Context) {
 
 func (l *Load) send(ctx context.Context, user int) {
 	sample := Sample{Began: l.options.Clock.Now(), User: user}
-	response, err := l.ask(ctx, user)
-	if err != nil {
+	if err := l.ask(ctx, &sample); err != nil {
 		sample.Err = withoutURL(err)
-	} else {
-		sample.Status, sample.Version, sample.Pod = response.StatusCode, response.Header.Get("X-Version"), response.Header.Get("X-Pod")
 	}
 	sample.Took = l.options.Clock.Since(sample.Began)
 	l.mu.Lock()
@@ -165,23 +162,25 @@ func (l *Load) send(ctx context.Context, user int) {
 	l.samples = append(l.samples, sample)
 }
 
-func (l *Load) ask(ctx context.Context, user int) (*http.Response, error) {
+// ask sends the request of a sample and takes in the answer, once all of it is here.
+func (l *Load) ask(ctx context.Context, sample *Sample) error {
 	request, err := http.NewRequestWithContext(ctx, l.options.Method, l.options.URL, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	maps.Copy(request.Header, l.options.Header)
 	request.Host = cmp.Or(l.options.Host, request.Host)
-	response, err := l.clients[user].Do(request)
+	response, err := l.clients[sample.User].Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer response.Body.Close()
 	// An answer that breaks off is no answer.
 	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)); err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the answer: %w", err)
 	}
-	return response, nil
+	sample.Status, sample.Version, sample.Pod = response.StatusCode, response.Header.Get("X-Version"), response.Header.Get("X-Pod")
+	return nil
 }
 
 func withoutURL(err error) string {
@@ -317,9 +316,9 @@ func (c Counts) String() string {
 		parts = append(parts, fmt.Sprintf("%s %d (%d errors)", version, v.Requests, v.Errors))
 	}
 	var lost strings.Builder
-	lost.WriteString(fmt.Sprintf("lost %d", c.Lost))
+	fmt.Fprintf(&lost, "lost %d", c.Lost)
 	for _, reason := range slices.Sorted(maps.Keys(c.Reasons)) {
-		lost.WriteString(fmt.Sprintf(" (%d × %s)", c.Reasons[reason], reason))
+		fmt.Fprintf(&lost, " (%d × %s)", c.Reasons[reason], reason)
 	}
 	return strings.Join(append(parts, lost.String()), ", ")
 }

@@ -183,6 +183,15 @@ func (g *Group) Close() error {
 	return errors.Join(errs...)
 }
 
+// Ended says that a program ended, how, and what it wrote last. It may be called once Done is closed.
+func (g *Group) Ended(p *Process) error {
+	how := p.err
+	if how == nil {
+		how = errors.New("exit status 0")
+	}
+	return fmt.Errorf("%s ended (%w); the end of its log %s:\n%s", p.Name, how, g.Log(p.Name), g.Tail(p.Name, 10))
+}
+
 // Tail returns the last lines of a program's log, for messages about its end.
 func (g *Group) Tail(name string, lines int) string {
 	file, err := os.Open(g.Log(name))

@@ -10,14 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/serin-dev/serin/playground/services"
 )
 
-func service(name, ip string, ports ...corev1.ServicePort) *corev1.Service {
+func service(ip string, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"},
 		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: ports},
 	}
 }
@@ -37,13 +36,13 @@ func ready(ip string) discoveryv1.Endpoint {
 
 func ending(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{
-		Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true),
+		Ready: new(false), Serving: new(true), Terminating: new(true),
 	}}
 }
 
 func starting(ip string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{
-		Ready: ptr.To(false), Serving: ptr.To(false), Terminating: ptr.To(false),
+		Ready: new(false), Serving: new(false), Terminating: new(false),
 	}}
 }
 
@@ -59,12 +58,12 @@ func TestPlan(t *testing.T) {
 		table    services.Table
 	}{
 		{
-			name: "no endpoints", service: service("cart", "10.96.0.7", http),
+			name: "no endpoints", service: service("10.96.0.7", http),
 			forwards: []services.Forward{{Service: at("10.96.0.7:80"), Protocol: services.TCP}},
 			table:    services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "ready endpoints of all slices, each once", service: service("cart", "10.96.0.7", http),
+			name: "ready endpoints of all slices, each once", service: service("10.96.0.7", http),
 			slices: []*discoveryv1.EndpointSlice{
 				slice("cart", "http", 8080, ready("10.244.0.3"), starting("10.244.0.4"), ending("10.244.0.5")),
 				slice("cart", "http", 8080, ready("10.244.0.2"), ready("10.244.0.3")),
@@ -76,7 +75,7 @@ func TestPlan(t *testing.T) {
 			table: services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "the last that serve while they end", service: service("cart", "10.96.0.7", http),
+			name: "the last that serve while they end", service: service("10.96.0.7", http),
 			slices: []*discoveryv1.EndpointSlice{slice("cart", "http", 8080, ending("10.244.0.5"), starting("10.244.0.4"))},
 			forwards: []services.Forward{{
 				Service: at("10.96.0.7:80"), Protocol: services.TCP, Backends: []netip.AddrPort{at("10.244.0.5:8080")},
@@ -85,7 +84,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name:    "ports by name and protocol",
-			service: service("cart", "10.96.0.7", corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, http),
+			service: service("10.96.0.7", corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}, http),
 			slices: []*discoveryv1.EndpointSlice{
 				slice("cart", "http", 8080, ready("10.244.0.2")), slice("cart", "dns", 5353, ready("10.244.0.2")),
 			},
@@ -96,7 +95,7 @@ func TestPlan(t *testing.T) {
 			table: services.Table{"cart.shop": {address("10.96.0.7")}},
 		},
 		{
-			name: "headless", service: service("cart", corev1.ClusterIPNone, http),
+			name: "headless", service: service(corev1.ClusterIPNone, http),
 			slices: []*discoveryv1.EndpointSlice{slice("cart", "http", 8080, ready("10.244.0.2"), starting("10.244.0.4"))},
 			table:  services.Table{"cart.shop": {address("10.244.0.2")}},
 		},

@@ -67,7 +67,6 @@ func fitNumbers(value any, into reflect.Type) any {
 // fitFields does what fitNumbers does for the fields of a struct, those of embedded structs included.
 func fitFields(object map[string]any, into reflect.Type) {
 	for field := range into.Fields() {
-		field := field
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" && field.Anonymous {
 			fitFields(object, field.Type)

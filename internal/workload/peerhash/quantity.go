@@ -78,23 +78,22 @@ func parse(text string) parsed {
 		text = text[1:]
 		p.fraction = digits()
 	}
-	p.suffix(text)
+	p.format, p.binary, p.exponent = suffix(text)
 	return p
 }
 
-func (p *parsed) suffix(text string) {
-	binary := map[string]int{"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-	decimal := map[string]int{"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-	if exponent, found := binary[text]; found {
-		p.format, p.binary = binarySI, exponent
-		return
+// suffix is what the letters behind the digits mean.
+func suffix(text string) (format string, binary, exponent int) {
+	powers := map[string]int{"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+	thousands := map[string]int{"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+	if power, found := powers[text]; found {
+		return binarySI, power, 0
 	}
-	if exponent, found := decimal[text]; found {
-		p.format, p.exponent = decimalSI, exponent
-		return
+	if power, found := thousands[text]; found {
+		return decimalSI, 0, power
 	}
-	p.format = decimalExponent
-	p.exponent, _ = strconv.Atoi(strings.TrimLeft(text, "eE")) // the API server stores only what can be read
+	exponent, _ = strconv.Atoi(strings.TrimLeft(text, "eE")) // the API server stores only what can be read
+	return decimalExponent, 0, exponent
 }
 
 // small is the dump of what fits into 64 bits.

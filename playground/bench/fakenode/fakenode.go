@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 )
 
 // Options say what a node is like. All fields are needed.
@@ -88,7 +87,7 @@ func (n *Node) Register(ctx context.Context) error {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Namespace: corev1.NamespaceNodeLease},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &n.Name, LeaseDurationSeconds: ptr.To(int32(40)), RenewTime: ptr.To(metav1.NewMicroTime(now)),
+			HolderIdentity: &n.Name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NewMicroTime(now)),
 		},
 	}
 	if _, err := n.Client.CoordinationV1().Leases(lease.Namespace).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
@@ -169,7 +168,7 @@ func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		err = client.Delete(ctx, pod.Name, metav1.DeleteOptions{
-			GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+			GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 		})
 	case pod.Status.Phase != corev1.PodRunning:
 		var patch []byte
@@ -193,7 +192,7 @@ func ready(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
 	}
 	for _, container := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: container.Name, Image: container.Image, Ready: true, Started: ptr.To(true),
+			Name: container.Name, Image: container.Image, Ready: true, Started: new(true),
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
