@@ -44,6 +44,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -179,7 +180,7 @@ func (f *Flags) cache() cache.Options {
 }
 
 // clients see in every pass what the pass before wrote; without that a lagging cache would make a pass apply the
-// previous route once more.
+// previous route once more. For unstructured objects the library does not keep that promise; package ownwrites does.
 func clients() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
 }
@@ -255,8 +256,9 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
+	seeing := ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
 	deployments := &workload.Deployments{
-		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(),
+		Client: seeing, Reader: mgr.GetAPIReader(),
 		Options: workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking},
 	}
 	hooks := hook.New(named, clk)
@@ -289,9 +291,9 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	if err != nil {
 		return err
 	}
-	applier := &traffic.Applier{Client: mgr.GetClient()}
+	applier := &traffic.Applier{Client: seeing}
 	if routes != nil {
-		applier = &traffic.Applier{Client: routes.GetClient(), NoOwnerReferences: true}
+		applier = &traffic.Applier{Client: ownwrites.New(routes.GetClient(), routes.GetAPIReader(), clk), NoOwnerReferences: true}
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{

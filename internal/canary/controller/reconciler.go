@@ -22,6 +22,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -134,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // later tells errors that go away by themselves, at once, from those that need patience.
 func later(ctx context.Context, err error) (reconcile.Result, error) {
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, workload.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
+	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
 		return reconcile.Result{RequeueAfter: soon}, nil
 	default:

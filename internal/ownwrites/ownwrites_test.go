@@ -1,0 +1,140 @@
+package ownwrites_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/serin-dev/serin/internal/ownwrites"
+)
+
+// lagging is a client whose reads show what was there when it was last told to catch up.
+type lagging struct {
+	t     *testing.T
+	live  client.WithWatch
+	shown map[string]*unstructured.Unstructured
+	clock *clocktesting.FakePassiveClock
+	*ownwrites.Client
+}
+
+func newLagging(t *testing.T) *lagging {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	l := &lagging{
+		t: t, live: fake.NewClientBuilder().WithScheme(scheme).Build(), shown: map[string]*unstructured.Unstructured{},
+		clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)),
+	}
+	cached := interceptor.NewClient(l.live, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+			u, ok := into.(*unstructured.Unstructured)
+			if shown := l.shown[key.Name]; ok && shown != nil {
+				shown.DeepCopyInto(u)
+				return nil
+			}
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, key.Name)
+		},
+	})
+	l.Client = ownwrites.New(cached, l.live, l.clock)
+	return l
+}
+
+func service(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Service"})
+	u.SetNamespace("shop")
+	u.SetName(name)
+	return u
+}
+
+// catchUp shows the object as it is.
+func (l *lagging) catchUp(name string) {
+	l.t.Helper()
+	now := service(name)
+	err := l.live.Get(l.t.Context(), client.ObjectKeyFromObject(now), now)
+	switch {
+	case apierrors.IsNotFound(err):
+		delete(l.shown, name)
+	case err != nil:
+		l.t.Fatal(err)
+	default:
+		l.shown[name] = now
+	}
+}
+
+func (l *lagging) get(name string) (*unstructured.Unstructured, error) {
+	seen := service(name)
+	return seen, l.Get(l.t.Context(), client.ObjectKeyFromObject(seen), seen)
+}
+
+func (l *lagging) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
+	l := newLagging(t)
+	l.must(l.live.Create(t.Context(), service("cart")))
+	l.catchUp("cart")
+	seen, err := l.get("cart")
+	l.must(err)
+
+	changed := seen.DeepCopy()
+	changed.SetAnnotations(map[string]string{"weight": "40"})
+	l.must(l.Patch(t.Context(), changed, client.MergeFrom(seen)))
+	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("right after the write: got %v", err)
+	}
+	before := l.shown["cart"]
+	l.catchUp("cart")
+	if seen, err = l.get("cart"); err != nil || seen.GetAnnotations()["weight"] != "40" {
+		t.Errorf("after the watch told: got %v, %v", seen, err)
+	}
+	l.shown["cart"] = before
+	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("after the watch went back: got %v", err)
+	}
+	again := service("cart")
+	again.SetUID("made-again")
+	again.SetResourceVersion("1")
+	l.shown["cart"] = again
+	if _, err := l.get("cart"); err != nil {
+		t.Errorf("somebody made it again: got %v", err)
+	}
+}
+
+func TestWhatWeMadeIsNotMissing(t *testing.T) {
+	l := newLagging(t)
+	if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
+		t.Fatalf("before it was made: got %v", err)
+	}
+	l.must(l.Create(t.Context(), service("cart")))
+	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("right after it was made: got %v", err)
+	}
+	l.clock.SetTime(l.clock.Now().Add(time.Minute))
+	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("a minute later, and it is there: got %v", err)
+	}
+	l.must(l.live.Delete(t.Context(), service("cart")))
+	for range 2 {
+		if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
+			t.Errorf("somebody deleted it before any watch told of it: got %v", err)
+		}
+	}
+}
