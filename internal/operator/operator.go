@@ -256,7 +256,7 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	seeing := ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk)
+	seeing := controller.Noting(ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	deployments := &workload.Deployments{
 		Client: seeing, Reader: mgr.GetAPIReader(),
 		Options: workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking},
@@ -293,7 +293,7 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 	}
 	applier := &traffic.Applier{Client: seeing}
 	if routes != nil {
-		applier = &traffic.Applier{Client: ownwrites.New(routes.GetClient(), routes.GetAPIReader(), clk), NoOwnerReferences: true}
+		applier = &traffic.Applier{Client: controller.Noting(ownwrites.New(routes.GetClient(), routes.GetAPIReader(), clk)), NoOwnerReferences: true}
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{

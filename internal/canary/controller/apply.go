@@ -19,7 +19,7 @@ import (
 // warnings: it holds nothing up.
 func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (warnings []release.Event, err error) {
 	for _, effect := range d.Effects {
-		err := r.one(ctx, s, effect, d.Status)
+		err := r.ensure(ctx, s, effect, d.Status)
 		var partly *workload.PartlyError
 		switch {
 		case errors.As(err, &partly):

@@ -38,6 +38,7 @@ type remembered struct {
 	since map[string]held
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
+	stood map[string]stood    // by name of the state effect
 }
 
 type held struct {
@@ -55,7 +56,7 @@ func newMemory() *memory { return &memory{of: map[types.NamespacedName]*remember
 
 func (m *memory) entry(key types.NamespacedName) *remembered {
 	if m.of[key] == nil {
-		m.of[key] = &remembered{since: map[string]held{}, pods: map[bool]*stuckPods{}}
+		m.of[key] = &remembered{since: map[string]held{}, pods: map[bool]*stuckPods{}, stood: map[string]stood{}}
 	}
 	return m.of[key]
 }
@@ -232,4 +233,17 @@ func (m *memory) podProblem(key types.NamespacedName, primary bool, problem stri
 	if p := m.entry(key).pods[primary]; p != nil {
 		p.looked, p.problem = true, problem
 	}
+}
+
+// stood is when a state effect last had nothing to do; nothing: not known.
+func (m *memory) stood(key types.NamespacedName, effect string) stood {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry(key).stood[effect]
+}
+
+func (m *memory) stands(key types.NamespacedName, effect string, s stood) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).stood[effect] = s
 }

@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// A state effect is true in every pass, and in nearly every pass it was true before. What it does follows from what it
+// is told and from the objects that it reads, and from nothing else. So an effect that had nothing to do has nothing to do
+// again, as long as it is told the same and all these objects are in the same versions. The versions are noted where
+// the effect reads, and looked up the same way before it is left out: an object that somebody edited, deleted or made
+// since has another version, and the effect is applied. An effect that wrote, failed or warned is not remembered.
+
+// stood is what an effect was told and what it read when it last had nothing to do.
+type stood struct {
+	told  told
+	reads []read
+}
+
+// told is everything but the objects that an effect depends on. The Canary counts with each of its versions: whatever a
+// renderer reads of it, the selection need not know.
+type told struct {
+	effect   release.Effect
+	canary   version
+	selector string
+	// The cookies of the status that will be written; in a pass that begins a run they are newer than the Canary.
+	cookies [3]string
+}
+
+// version of an object; zero: there is none.
+type version struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+func versionOf(object client.Object) version {
+	return version{object.GetUID(), object.GetResourceVersion()}
+}
+
+// read is one object as it was read, found or not.
+type read struct {
+	from    client.Reader
+	kind    schema.GroupVersionKind
+	key     client.ObjectKey
+	version version
+}
+
+// still is true when the object is as it was.
+func (r read) still(ctx context.Context) bool {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(r.kind)
+	err := r.from.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
+		return false
+	}
+	return versionOf(object) == r.version
+}
+
+// stands tells state effects, by a name for each, from those that move something.
+func stands(effect release.Effect) (name string, ok bool) {
+	switch effect.(type) {
+	case canary.ServicesExist:
+		return "services", true
+	case canary.ScalerExists:
+		return "scaler", true
+	case canary.RouteStands:
+		return "route", true
+	default:
+		return "", false
+	}
+}
+
+// ensure makes an effect true, unless it is a state effect that has nothing to do again.
+func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
+	name, ok := stands(effect)
+	if !ok {
+		return r.one(ctx, s, effect, status)
+	}
+	key := client.ObjectKeyFromObject(s.object)
+	now := told{
+		effect: effect, canary: versionOf(s.object), selector: s.selector,
+		cookies: [3]string{status.SessionAffinityCookie, status.PrimarySessionAffinityCookie, status.PreviousSessionAffinityCookie},
+	}
+	last := r.memory.stood(key, name)
+	if last.told == now && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.still(ctx) }) {
+		return nil
+	}
+	notes := &notes{}
+	if err := r.one(context.WithValue(ctx, notesKey{}, notes), s, effect, status); err != nil {
+		return err
+	}
+	if notes.more || len(notes.reads) == 0 {
+		return nil
+	}
+	r.memory.stands(key, name, stood{now, notes.reads})
+	return nil
+}
+
+// notes are of one effect.
+type notes struct {
+	reads []read
+	// more is true when it did more than read objects by name.
+	more bool
+}
+
+type notesKey struct{}
+
+func noteMore(ctx context.Context) {
+	if notes, ok := ctx.Value(notesKey{}).(*notes); ok {
+		notes.more = true
+	}
+}
+
+// Noting is a client that notes what state effects read, so that they need not be applied again in every pass. The parts
+// that apply effects must be given it; with another client they are right as well, and cost more.
+func Noting(c client.Client) client.Client { return noting{c} }
+
+type noting struct{ client.Client }
+
+func (n noting) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := n.Client.Get(ctx, key, object, options...)
+	notes, ok := ctx.Value(notesKey{}).(*notes)
+	if !ok || client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	generic, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		notes.more = true // another form of an object is another cache
+		return err
+	}
+	looked := read{from: n.Client, kind: generic.GroupVersionKind(), key: key}
+	if err == nil {
+		looked.version = versionOf(object)
+	}
+	notes.reads = append(notes.reads, looked)
+	return err
+}
+
+func (n noting) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	noteMore(ctx)
+	return n.Client.List(ctx, list, options...)
+}
+
+func (n noting) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	noteMore(ctx)
+	return n.Client.Create(ctx, object, options...)
+}
+
+func (n noting) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	noteMore(ctx)
+	return n.Client.Update(ctx, object, options...)
+}
+
+func (n noting) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	noteMore(ctx)
+	return n.Client.Patch(ctx, object, patch, options...)
+}
+
+func (n noting) Apply(ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	noteMore(ctx)
+	return n.Client.Apply(ctx, object, options...)
+}
+
+func (n noting) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	noteMore(ctx)
+	return n.Client.Delete(ctx, object, options...)
+}

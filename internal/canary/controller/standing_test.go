@@ -1,0 +1,277 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// applications counts how often the effects were applied.
+type applications struct {
+	workload.Kind
+	services int
+}
+
+func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
+	a.services++
+	return a.Kind.EnsureServices(ctx, c, apex)
+}
+
+// standingWorld is a cluster in which Canary cart stands, and a reconciler that has seen that.
+type standingWorld struct {
+	client     client.WithWatch
+	reconciler *Reconciler
+	applied    *applications
+}
+
+func newStandingWorld(tb testing.TB) *standingWorld {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, flaggerv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	service := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
+	scheme.AddKnownTypeWithName(service, &unstructured.Unstructured{})
+	service.Kind += "List"
+	scheme.AddKnownTypeWithName(service, &unstructured.UnstructuredList{})
+	labels := map[string]string{"app": "cart"}
+	target := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cart.Namespace, Name: cart.Name, UID: "target"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "cart", Image: "cart:1"}}},
+			},
+		},
+	}
+	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: cart.Namespace, Name: cart.Name, UID: "canary"}}
+	c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: cart.Name}
+	c.Spec.Service.Port = 80
+	uids := 0
+	w := &standingWorld{client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(target, c).Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			uids++
+			obj.SetUID(types.UID(fmt.Sprint("uid-", uids)))
+			return c.Create(ctx, obj, opts...)
+		},
+	})}
+	noting := Noting(w.client)
+	w.applied = &applications{Kind: &workload.Deployments{Client: noting, Reader: w.client}}
+	w.reconciler = New(Parts{Observer: Observer{Deployments: w.applied, Applier: &traffic.Applier{Client: noting}}})
+	for range 2 { // the first writes
+		w.ensure(tb, canary.ServicesExist{Apex: true})
+		w.ensure(tb, canary.RouteStands{Canary: 20})
+	}
+	w.applied.services = 0
+	return w
+}
+
+// ensure has an effect made true in a pass of its own.
+func (w *standingWorld) ensure(tb testing.TB, effect canary.Effect) {
+	tb.Helper()
+	w.apply(tb, w.seen(tb), effect)
+}
+
+func (w *standingWorld) seen(tb testing.TB) *seen {
+	tb.Helper()
+	c := &flaggerv1.Canary{}
+	if err := w.client.Get(context.Background(), cart, c); err != nil {
+		tb.Fatal(err)
+	}
+	return &seen{object: c, renderer: istio.New(), target: traffic.TargetOf(c, "istio", "app"), selector: "app"}
+}
+
+func (w *standingWorld) apply(tb testing.TB, s *seen, effect canary.Effect) {
+	tb.Helper()
+	if err := w.reconciler.ensure(context.Background(), s, effect, s.object.Status); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *standingWorld) object(tb testing.TB, kind, name string) *unstructured.Unstructured {
+	tb.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(map[string]string{
+		"Deployment": "apps/v1", "Service": "v1", "Canary": "flagger.app/v1beta1", "VirtualService": "networking.istio.io/v1beta1",
+	}[kind])
+	object.SetKind(kind)
+	if err := w.client.Get(context.Background(), types.NamespacedName{Namespace: cart.Namespace, Name: name}, object); err != nil {
+		tb.Fatal(err)
+	}
+	return object
+}
+
+// edit changes an object as a person would.
+func (w *standingWorld) edit(tb testing.TB, kind, name, mergePatch string) {
+	tb.Helper()
+	if err := w.client.Patch(context.Background(), w.object(tb, kind, name), client.RawPatch(types.MergePatchType, []byte(mergePatch))); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (w *standingWorld) remove(tb testing.TB, kind, name string) {
+	tb.Helper()
+	if err := w.client.Delete(context.Background(), w.object(tb, kind, name)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
+	w := newStandingWorld(t)
+	for range 3 {
+		w.ensure(t, canary.ServicesExist{Apex: true})
+	}
+	if w.applied.services != 0 {
+		t.Errorf("applied %d times, want never", w.applied.services)
+	}
+}
+
+func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *standingWorld){
+		"a Service": func(t *testing.T, w *standingWorld) {
+			w.edit(t, "Service", "cart", `{"metadata":{"labels":{"a":"b"}}}`)
+		},
+		"a Service is deleted": func(t *testing.T, w *standingWorld) { w.remove(t, "Service", "cart-primary") },
+		"the target":           func(t *testing.T, w *standingWorld) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
+		"the Canary":           func(t *testing.T, w *standingWorld) { w.edit(t, "Canary", "cart", `{"spec":{"service":{"port":81}}}`) },
+		"memory is lost":       func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
+		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {
+			w.reconciler.memory.forget(cart)
+		},
+		"a Service is made anew": func(t *testing.T, w *standingWorld) {
+			w.remove(t, "Service", "cart-canary")
+			made := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cart.Namespace, Name: "cart-canary"}}
+			if err := w.client.Create(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newStandingWorld(t)
+			change(t, w)
+			w.ensure(t, canary.ServicesExist{Apex: true})
+			if w.applied.services != 1 {
+				t.Errorf("applied %d times, want once", w.applied.services)
+			}
+		})
+	}
+	t.Run("the effect", func(t *testing.T) {
+		w := newStandingWorld(t)
+		w.ensure(t, canary.ServicesExist{})
+		if w.applied.services != 1 {
+			t.Errorf("applied %d times, want once", w.applied.services)
+		}
+	})
+}
+
+func TestWhatOthersDoToServicesAndRouteIsRepaired(t *testing.T) {
+	w := newStandingWorld(t)
+	w.edit(t, "Service", "cart", `{"spec":{"selector":{"app":"stolen"}}}`)
+	w.remove(t, "Service", "cart-canary")
+	w.edit(t, "VirtualService", "cart", `{"spec":{"hosts":["stolen"]}}`)
+	w.ensure(t, canary.ServicesExist{Apex: true})
+	w.ensure(t, canary.RouteStands{Canary: 20})
+	if got, _, _ := unstructured.NestedString(w.object(t, "Service", "cart").Object, "spec", "selector", "app"); got != "cart-primary" {
+		t.Errorf("the apex selects %q, want cart-primary", got)
+	}
+	w.object(t, "Service", "cart-canary")
+	if got, _, _ := unstructured.NestedStringSlice(w.object(t, "VirtualService", "cart").Object, "spec", "hosts"); len(got) == 0 || got[0] != "cart" {
+		t.Errorf("the route is for %v, want cart", got)
+	}
+	w.remove(t, "VirtualService", "cart")
+	w.ensure(t, canary.RouteStands{Canary: 20})
+	w.object(t, "VirtualService", "cart")
+}
+
+// A warning stands for as long as its cause: an effect that is left out would take it back.
+func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
+	w := newStandingWorld(t)
+	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
+	for pass := range 3 {
+		warnings, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
+		if err != nil || len(warnings) != 1 {
+			t.Fatalf("pass %d: got warnings %v, error %v, want one warning", pass, warnings, err)
+		}
+	}
+}
+
+func TestAClientThatDoesNotNoteLeavesNothingOut(t *testing.T) {
+	w := newStandingWorld(t)
+	w.reconciler.memory = newMemory()
+	w.applied.Kind = &workload.Deployments{Client: w.client, Reader: w.client}
+	for range 3 {
+		w.ensure(t, canary.ServicesExist{Apex: true})
+	}
+	if w.applied.services != 3 {
+		t.Errorf("applied %d times, want 3", w.applied.services)
+	}
+}
+
+// BenchmarkStanding is what the state effects of a pass cost: while everything stands, and when they are applied.
+func BenchmarkStanding(b *testing.B) {
+	for _, remembers := range []bool{true, false} {
+		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
+			w := newStandingWorld(b)
+			cache := Noting(copies{w.client, map[string]*unstructured.Unstructured{}})
+			w.applied.Kind = &workload.Deployments{Client: cache, Reader: w.client}
+			w.reconciler.Applier = &traffic.Applier{Client: cache}
+			w.reconciler.memory = newMemory()
+			s := w.seen(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				if !remembers {
+					w.reconciler.memory = newMemory()
+				}
+				w.apply(b, s, canary.ServicesExist{Apex: true})
+				w.apply(b, s, canary.RouteStands{Canary: 20})
+			}
+		})
+	}
+}
+
+// copies reads each object once and gives copies of it from then on, as a cache does.
+type copies struct {
+	client.Client
+	objects map[string]*unstructured.Unstructured
+}
+
+func (c copies) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	generic, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return c.Client.Get(ctx, key, object, options...)
+	}
+	name := generic.GetKind() + "/" + key.String()
+	if c.objects[name] == nil {
+		read := generic.DeepCopy()
+		if err := c.Client.Get(ctx, key, read); err != nil {
+			return err
+		}
+		c.objects[name] = read
+	}
+	*generic = *c.objects[name]
+	if shared := (&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy; shared == nil || !*shared {
+		*generic = *c.objects[name].DeepCopy()
+	}
+	return nil
+}
