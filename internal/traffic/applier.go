@@ -98,12 +98,14 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	return unknown
 }
 
+// read gives the cache's own objects, which must not be changed. Renderers never change what exists; the contract test
+// holds them to it.
 func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(refs))
 	for i, ref := range refs {
 		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(ref.GVK)
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj)
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:

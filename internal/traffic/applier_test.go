@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cachetest"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
@@ -32,7 +33,8 @@ type cluster struct {
 	fail map[string]error
 }
 
-func newCluster(objs ...client.Object) *cluster {
+func newCluster(t *testing.T, objs ...client.Object) *cluster {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for gvk, list := range map[schema.GroupVersionKind]string{
 		{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}:  "VirtualServiceList",
@@ -43,6 +45,7 @@ func newCluster(objs ...client.Object) *cluster {
 		scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(list), &unstructured.UnstructuredList{})
 	}
 	c := &cluster{fail: map[string]error{}}
+	cache := cachetest.New(t)
 	answer := func(verb string, obj client.Object) error {
 		call := verb + " " + obj.GetObjectKind().GroupVersionKind().Kind
 		if verb != "get" {
@@ -55,7 +58,7 @@ func newCluster(objs ...client.Object) *cluster {
 			if err := answer("get", obj); err != nil {
 				return err
 			}
-			return w.Get(ctx, key, obj, opts...)
+			return cache.Get(ctx, w, key, obj, opts...)
 		},
 		Create: func(ctx context.Context, w client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if err := answer("create", obj); err != nil {
@@ -121,7 +124,7 @@ func usersService() *unstructured.Unstructured {
 }
 
 func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	a := &traffic.Applier{Client: c, FieldOwner: "serin"}
 	steps := []struct {
 		route release.Route
@@ -157,7 +160,7 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 
 // A caller whose view is a step behind must not take the step back.
 func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	if _, err := a.Keep(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
 		t.Fatal(err)
@@ -179,7 +182,7 @@ func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
 }
 
 func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
 		t.Fatal(err)
@@ -214,7 +217,7 @@ func (s *staleOnce) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 }
 
 func TestTakeOverAndGiveBack(t *testing.T) {
-	c := newCluster(usersService())
+	c := newCluster(t, usersService())
 	before := c.get(t, "VirtualService", "cart")
 	a := &traffic.Applier{Client: c}
 	for _, weight := range []int{0, 30, 0} {
@@ -247,7 +250,7 @@ func TestTakeOverAndGiveBack(t *testing.T) {
 }
 
 func TestRestoreOfWhatIsGoneIsDone(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	if err := (&traffic.Applier{Client: c}).Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
 		t.Errorf("restore of nothing: error %v", err)
 	}
@@ -256,14 +259,14 @@ func TestRestoreOfWhatIsGoneIsDone(t *testing.T) {
 func TestRestoreSaysWhatItDoesNotKnow(t *testing.T) {
 	users := usersService()
 	users.SetAnnotations(map[string]string{"kustomize.toolkit.fluxcd.io/reconcile": "disabled"})
-	c := newCluster(users)
+	c := newCluster(t, users)
 	if err := (&traffic.Applier{Client: c}).Restore(t.Context(), istio.New(), cart()); !errors.Is(err, traffic.ErrNoOriginal) {
 		t.Errorf("restore: got %v, want ErrNoOriginal", err)
 	}
 }
 
 func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
-	c := newCluster(usersService())
+	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c, NoOwnerReferences: true}
 	for range 2 {
 		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}); err != nil {
@@ -292,7 +295,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	theirs.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: "flagger.app/v1beta1", Kind: "Canary", Name: "basket", UID: "other", Controller: new(true),
 	}})
-	c := newCluster(theirs)
+	c := newCluster(t, theirs)
 	a := &traffic.Applier{Client: c}
 	_, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{})
 	if !errors.Is(err, traffic.ErrForeign) {
@@ -361,7 +364,7 @@ func TestErrorTexts(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCluster(usersService())
+			c := newCluster(t, usersService())
 			if tt.fail != nil {
 				c.fail = tt.fail
 			}
@@ -385,13 +388,13 @@ func TestAnOriginalThatIsTooLarge(t *testing.T) {
 	t.Run("is refused where it has to be given back", func(t *testing.T) {
 		target := cart()
 		target.Canary.Spec.RevertOnDeletion = true
-		_, err := (&traffic.Applier{Client: newCluster(large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{})
+		_, err := (&traffic.Applier{Client: newCluster(t, large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{})
 		if !errors.Is(err, traffic.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}
 	})
 	t.Run("is not noted otherwise", func(t *testing.T) {
-		c := newCluster(large.DeepCopy())
+		c := newCluster(t, large.DeepCopy())
 		if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +412,7 @@ func (greedy) Render(traffic.Target, release.Route, []*unstructured.Unstructured
 }
 
 func TestWhatIsNotOfTheReleaseIsNeverDeleted(t *testing.T) {
-	c := newCluster(usersService())
+	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c}
 	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}); !errors.Is(err, traffic.ErrForeign) {
 		t.Errorf("delete the user's object: got %v, want ErrForeign", err)

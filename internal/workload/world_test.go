@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cachetest"
 )
 
 const namespace = "shop"
@@ -69,6 +70,7 @@ func newWorld(t *testing.T) *world {
 		}
 		w.requests[verb+" "+kind]++
 	}
+	cache := cachetest.New(t)
 	writes := interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			read, ok := obj.(*unstructured.Unstructured)
@@ -79,7 +81,7 @@ func newWorld(t *testing.T) *world {
 			case deployment && key.Name == w.hidden:
 				return apierrors.NewNotFound(deploymentsOfApps, key.Name)
 			}
-			return c.Get(ctx, key, obj, opts...)
+			return cache.Get(ctx, c, key, obj, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			count("create", obj)

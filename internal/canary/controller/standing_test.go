@@ -150,7 +150,7 @@ func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
 func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 	for name, change := range map[string]func(*testing.T, *standingWorld){
 		"a Service": func(t *testing.T, w *standingWorld) {
-			w.edit(t, "Service", "cart", `{"metadata":{"labels":{"a":"b"}}}`)
+			w.edit(t, "Service", "cart-primary", `{"metadata":{"labels":{"a":"b"}}}`)
 		},
 		"a Service is deleted": func(t *testing.T, w *standingWorld) { w.remove(t, "Service", "cart-primary") },
 		"the target":           func(t *testing.T, w *standingWorld) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
