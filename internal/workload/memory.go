@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, and the
-// versions of the objects that were last written. It goes when the Canary goes.
+// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, the
+// versions of the objects that were last written, and what was last derived from templates. It goes when the Canary goes.
 type memory struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*remembered
@@ -18,6 +18,7 @@ type memory struct {
 type remembered struct {
 	sums    map[types.UID]summed
 	written map[string]version // by name of the Deployment
+	derived derived
 }
 
 type summed struct {
@@ -105,6 +106,19 @@ func (m *memory) behind(key types.NamespacedName, obj metav1.Object) bool {
 	defer m.mu.Unlock()
 	last, found := m.entry(key).written[obj.GetName()]
 	return found && last.uid == obj.GetUID() && older(obj.GetResourceVersion(), last.version)
+}
+
+// derived is what was derived last, whatever from.
+func (m *memory) derived(key types.NamespacedName) derived {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry(key).derived
+}
+
+func (m *memory) derive(key types.NamespacedName, known derived) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).derived = known
 }
 
 func (m *memory) forget(key types.NamespacedName) {

@@ -98,12 +98,13 @@ func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...
 	if d.Options.ConfigTracking {
 		o.Sources = Sources(templateOf(seen.target))
 	}
-	if o.Target.Revision, err = revisionOf(templateOf(seen.target), o.Configs); err != nil {
+	known, err := d.derive(c, seen)
+	if err != nil {
 		return Observation{}, err
 	}
-	o.Target.PeerHash = peerhash.Of(templateOf(seen.target))
-	if seen.primary != nil && o.Problem == "" {
-		if o.Same, err = d.same(ctx, c, seen); err != nil {
+	o.Target.Revision, o.Target.PeerHash = known.revision, known.peerHash
+	if known.sameTemplate {
+		if o.Same, err = d.sameConfigs(ctx, c, seen); err != nil {
 			return Observation{}, err
 		}
 	}
@@ -219,6 +220,52 @@ func (v view) tracked() map[string]bool {
 	return keys
 }
 
+// derived is what is reckoned from whole templates, which costs more than all the rest of an observation.
+type derived struct {
+	from               source
+	revision, peerHash string
+	sameTemplate       bool
+}
+
+// source is all that derived follows from. A generation is one spec of one object: every change of the spec, and
+// nothing else, makes a new one.
+type source struct {
+	target, primary generation
+	configs         string
+	usable          bool
+}
+
+type generation struct {
+	uid    types.UID
+	number int64
+}
+
+func generationOf(obj *unstructured.Unstructured) generation {
+	if obj == nil {
+		return generation{}
+	}
+	return generation{obj.GetUID(), obj.GetGeneration()}
+}
+
+// derive is what follows from the templates, reckoned anew when one of them or the configuration has changed.
+func (d *Deployments) derive(c *flaggerv1.Canary, seen view) (derived, error) {
+	from := source{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
+	known := d.memory.derived(keyOf(c))
+	if known.from == from {
+		return known, nil
+	}
+	revision, err := revisionOf(templateOf(seen.target), seen.checksums())
+	if err != nil {
+		return derived{}, err
+	}
+	known = derived{
+		from: from, revision: revision, peerHash: peerhash.Of(templateOf(seen.target)),
+		sameTemplate: seen.primary != nil && from.usable && sameTemplate(seen),
+	}
+	d.memory.derive(keyOf(c), known)
+	return known, nil
+}
+
 // sameTemplate compares the primary's template with what the target's would make of it. One that Flagger made counts as
 // the same by Flagger's rules: those differ from ours in what they rewrite, which is no change of the user's.
 func sameTemplate(seen view) bool {
@@ -232,11 +279,8 @@ func sameTemplate(seen view) bool {
 	return false
 }
 
-// same compares templates and configuration.
-func (d *Deployments) same(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
-	if !sameTemplate(seen) {
-		return false, nil
-	}
+// sameConfigs compares the copies of the configuration with their sources.
+func (d *Deployments) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
 	for _, config := range seen.configs {
 		found, copied, err := d.sumsOf(ctx, c, ConfigRef{Kind: config.Kind, Name: config.Name + suffix})
 		if err != nil {

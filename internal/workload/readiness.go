@@ -55,9 +55,9 @@ func share(replicas int64, percent int) int64 {
 }
 
 func conditionReason(obj *unstructured.Unstructured, kind string) string {
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, item := range conditions {
-		if condition, ok := item.(map[string]any); ok && condition["type"] == kind {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
+	for _, condition := range objects(conditions) {
+		if condition["type"] == kind {
 			reason, _ := condition["reason"].(string)
 			return reason
 		}

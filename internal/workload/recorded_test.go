@@ -385,7 +385,7 @@ func readYAML(t *testing.T, file string, into any) {
 	must(t, yaml.Unmarshal(text, into))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +37,7 @@ var worldKinds = []schema.GroupVersionKind{
 
 // world is a cluster without controllers, and the Deployments that act on it.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	client client.WithWatch
 	d      *Deployments
 	// requests counts what went to the API server, by verb and kind.
@@ -53,7 +54,7 @@ type world struct {
 func (w *world) lag(stale *unstructured.Unstructured) { w.stale = stale }
 func (w *world) hide(name string)                     { w.hidden = name }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, flaggerv1.AddToScheme} {
@@ -62,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		t: t, requests: map[string]int{}, versions: map[string][]map[string]any{}, written: map[string]bool{},
 	}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).Build()
+	w.client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{Create: createGeneration, Patch: patchGeneration})
 	count := func(verb string, obj runtime.Object) {
 		kind := obj.GetObjectKind().GroupVersionKind().Kind
 		if kinds, _, err := scheme.ObjectKinds(obj); err == nil {
@@ -109,6 +110,28 @@ func newWorld(t *testing.T) *world {
 	})
 	w.d = &Deployments{Client: writes, Reader: live, Options: Options{ConfigTracking: true}}
 	return w
+}
+
+// createGeneration and patchGeneration number the specs of Deployments as the API server does.
+func createGeneration(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+	obj.SetGeneration(1)
+	return c.Create(ctx, obj, opts...)
+}
+
+func patchGeneration(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	patched, ok := obj.(*unstructured.Unstructured)
+	if !ok || patched.GroupVersionKind() != deploymentKind {
+		return c.Patch(ctx, obj, patch, opts...)
+	}
+	before := newObject(deploymentKind, obj.GetNamespace(), obj.GetName())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), before); err != nil {
+		return err
+	}
+	if err := c.Patch(ctx, obj, patch, opts...); err != nil || reflect.DeepEqual(before.Object["spec"], patched.Object["spec"]) {
+		return err
+	}
+	obj.SetGeneration(before.GetGeneration() + 1)
+	return c.Update(ctx, obj)
 }
 
 func (w *world) uid() types.UID {
