@@ -18,6 +18,9 @@ type Decision = release.Decision[flaggerv1.CanaryStatus]
 
 // Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
 func Next(s Snapshot) Decision {
+	if d, ok := mended(s); ok && (s.Deleting || !s.Plan.Suspended) {
+		return d
+	}
 	switch {
 	case s.Deleting && s.Finalizer && s.Obstacle == "":
 		return leave(s)

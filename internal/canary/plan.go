@@ -6,7 +6,6 @@ package canary
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +164,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 		analysis = &flaggerv1.CanaryAnalysis{}
 	}
 	p.Window, p.Raised = window(analysis.Interval, settings.MinInterval)
-	p.Threshold = max(analysis.Threshold, 1)
+	p.Threshold = min(max(analysis.Threshold, 1), countless)
 	p.strategy(analysis, settings.Features(p.Provider))
 	p.checks(analysis)
 	for _, hook := range analysis.Webhooks {
@@ -193,7 +192,7 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	}
 	// The schema lets numbers through that no arithmetic holds; what is more than everything is everything.
 	p.Step, p.Steps, p.PromotionStep = min(analysis.StepWeight, 100), slices.Clone(analysis.StepWeights), min(max(analysis.StepWeightPromotion, 0), 100)
-	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), math.MaxInt32), analysis.Mirror
+	p.Iterations, p.Mirror = min(max(analysis.Iterations, 0), countless), analysis.Mirror
 	p.Max = maxWeight(analysis)
 	matches := len(analysis.Match) > 0
 	if !p.Routed {

@@ -90,7 +90,7 @@ func adopted(s Snapshot) Decision {
 
 // intend records what is going to be carried out, before anything of it is.
 func (e *edit) intend(intent, why string) *edit {
-	e.serin.Intent, e.serin.Reason = intent, why
+	e.serin.Intent, e.serin.Reason = intent, release.Clip(why, maxMessage)
 	return e
 }
 

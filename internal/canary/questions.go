@@ -42,7 +42,7 @@ func (s *Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
 	return release.Probe{
-		ID:    hookGate(hook) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt,
+		ID:    short(hookGate(hook)) + "/" + strconv.FormatUint(uint64(address.Sum32()), 36) + "/" + s.run() + "/" + attempt,
 		Since: since,
 	}
 }
@@ -64,9 +64,17 @@ func hookGate(hook flaggerv1.CanaryWebhook) string { return string(hook.Type) + 
 // metricProbe names one check of the open window, which is asked when the window is over. Its question is added then.
 func (s *Snapshot) metricProbe(check Check) release.Probe {
 	return release.Probe{
-		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + check.Metric.Name + "/" + string(check.Source) + "/" + s.run() + "/" + s.attempt(),
+		ID:    "metric/" + strconv.Itoa(check.Index) + "/" + short(check.Metric.Name) + "/" + string(check.Source) + "/" + s.run() + "/" + s.attempt(),
 		Since: s.windowEnd(),
 	}
+}
+
+// short is a name as a part of an ID. Answers are kept by their IDs, and a name may be as long as a whole Canary.
+func short(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return digest(name)
 }
 
 // letters are ten letters derived from what they are for.

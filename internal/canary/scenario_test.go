@@ -1,6 +1,7 @@
 package canary_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ import (
 //	answers name=value  answers questions of that name from now on; silent: no longer; all: every name
 //	answer name=value   answers the question of that name that is out
 //	restart             loses what only the process knew
+//	write               lays JSON over the status, as somebody does by hand
 //	status              shows the status in full
 //
 // After each command passes run until nothing moves. Printed are decisions: gates that pass in one line, effects only
@@ -90,6 +92,10 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 		s.world.restart()
 		s.told = map[string]bool{}
 		s.last = ""
+	case "write":
+		if err := json.Unmarshal([]byte(d.Input), &s.world.status); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
 	case "status":
 		return s.status()
 	default:

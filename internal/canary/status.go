@@ -22,6 +22,9 @@ const (
 	intentFailed    = "failed"    // Failed; post-rollout hooks are out
 )
 
+// maxMessage bounds what a condition or a reason says, in bytes: it may quote what a user wrote.
+const maxMessage = 1 << 10
+
 // nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
 const nothing = "none"
 
@@ -80,6 +83,7 @@ func (e *edit) began() *edit {
 func (e *edit) condition(c flaggerv1.CanaryCondition) {
 	now := metav1.NewTime(e.s.Now.Truncate(time.Second))
 	c.ObservedGeneration = e.s.Generation
+	c.Message = release.Clip(c.Message, maxMessage)
 	old := condition(e.status, c.Type)
 	if old == nil {
 		c.LastTransitionTime, c.LastUpdateTime = now, now

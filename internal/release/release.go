@@ -8,6 +8,7 @@ package release
 import (
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // Decision is what follows from a snapshot. S is the status of the kind that was decided about.
@@ -232,4 +233,17 @@ func Asks(name string, probe Probe, message string) Gate {
 // Fails is a gate that did not hold; opener says who can change that.
 func Fails(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Fail, Opener: opener, Message: message}
+}
+
+// Clip is a text of at most that many bytes, cut between two characters where it is longer.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const ellipsis = "…"
+	cut := max(most-len(ellipsis), 0)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + ellipsis
 }

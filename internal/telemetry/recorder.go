@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,7 +111,7 @@ func (r *Recorder) Forget(key types.NamespacedName) {
 
 // object is the event as it shall be written, and whether it was written before with a lower count.
 func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (*corev1.Event, bool) {
-	text := bounded(event.Message)
+	text := release.Clip(event.Message, textLimit)
 	entry := r.count(about, event.Type, text)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
@@ -211,17 +210,4 @@ func eventName(object string, nanoseconds int64) string {
 		object = strings.TrimRight(object[:room], "-.")
 	}
 	return object + "." + moment
-}
-
-// bounded cuts a text at its limit, between two characters.
-func bounded(text string) string {
-	if len(text) <= textLimit {
-		return text
-	}
-	const ellipsis = "…"
-	cut := textLimit - len(ellipsis)
-	for cut > 0 && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + ellipsis
 }

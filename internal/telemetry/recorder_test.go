@@ -304,9 +304,9 @@ func TestNamesAndTextsHaveBounds(t *testing.T) {
 	name := eventName(long, 0x18f0000000000000)
 	expect(t, "name", name, strings.Repeat("a", 235)+".18f0000000000000")
 
-	text := bounded(strings.Repeat("ä", textLimit))
+	text := release.Clip(strings.Repeat("ä", textLimit), textLimit)
 	if len(text) > textLimit || !utf8.ValidString(text) || !strings.HasSuffix(text, "ä…") {
 		t.Errorf("text of %d bytes, valid %v: …%s", len(text), utf8.ValidString(text), text[len(text)-10:])
 	}
-	expect(t, "text at the limit", bounded(text), text)
+	expect(t, "text at the limit", release.Clip(text, textLimit), text)
 }

@@ -31,6 +31,9 @@ const (
 // hookTimeout is the default of spec.analysis.webhooks[].timeout.
 const hookTimeout = 10 * time.Second
 
+// maxAnswer bounds the text of an answer, in bytes.
+const maxAnswer = 1 << 10
+
 // Asker puts the questions of Canaries to webhooks and metrics providers. It runs beside the reconcile workers.
 type Asker struct {
 	// Client reads from caches.
@@ -71,6 +74,8 @@ func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Probe) releas
 	default:
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
 	}
+	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
+	answer.Text, answer.Query = release.Clip(answer.Text, maxAnswer), release.Clip(answer.Query, maxQuery)
 	a.Telemetry.Probed(kind, answer.Outcome, a.Clock.Since(began))
 	return answer
 }
@@ -133,7 +138,7 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if check.Canonical == canary.Duration {
 		shown = value / 1000 // the gauge has always been in seconds
 	}
-	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, check.Metric.Name, shown)
+	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, release.Clip(check.Metric.Name, maxGateName), shown)
 	return answer
 }
 

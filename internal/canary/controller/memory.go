@@ -20,6 +20,8 @@ const explainAfter = 30 * time.Second
 const (
 	maxGates       = 20
 	maxGateMessage = 200
+	maxGateName    = 256 // some are those of hooks, which may be as long as a whole Canary
+	maxQuery       = 1 << 10
 )
 
 // memory is what the shell remembers of releases between passes. All of it may be lost: it makes explanations better
@@ -135,14 +137,14 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	since := map[string]held{}
 	due := false
 	for _, gate := range d.Gates {
-		at := now
-		if old, ok := e.since[gate.Name]; ok && old.verdict == gate.Verdict {
+		name, at := gateName(gate), now
+		if old, ok := e.since[name]; ok && old.verdict == gate.Verdict {
 			at = old.at
-		} else if old, ok := said[gate.Name]; ok && old.Since != nil && old.Verdict == string(gate.Verdict) {
+		} else if old, ok := said[name]; ok && old.Since != nil && old.Verdict == string(gate.Verdict) {
 			at = old.Since.Time
 		}
-		since[gate.Name] = held{gate.Verdict, at}
-		if gate.Verdict == release.Pass || gate.Opener == release.ByTime || said[gate.Name].Verdict == string(gate.Verdict) {
+		since[name] = held{gate.Verdict, at}
+		if gate.Verdict == release.Pass || gate.Opener == release.ByTime || said[name].Verdict == string(gate.Verdict) {
 			continue
 		}
 		if written := at.Add(explainAfter); !now.Before(written) {
@@ -161,7 +163,7 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 		if len(status) == maxGates {
 			break
 		}
-		status = append(status, gateStatus(gate, since[gate.Name].at))
+		status = append(status, gateStatus(gate, since[gateName(gate)].at))
 	}
 	return status, time.Time{}
 }
@@ -181,10 +183,12 @@ func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 	return status
 }
 
+func gateName(gate release.Gate) string { return release.Clip(gate.Name, maxGateName) }
+
 func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
 	g := flaggerv1.GateStatus{
-		Name: gate.Name, Verdict: string(gate.Verdict), Message: clip(gate.Message, maxGateMessage), Opener: string(gate.Opener),
-		Value: gate.Value, Limit: gate.Limit, Query: gate.Query,
+		Name: gateName(gate), Verdict: string(gate.Verdict), Message: release.Clip(gate.Message, maxGateMessage), Opener: string(gate.Opener),
+		Value: release.Clip(gate.Value, maxGateMessage), Limit: release.Clip(gate.Limit, maxGateMessage), Query: release.Clip(gate.Query, maxQuery),
 	}
 	at := metav1.NewMicroTime(since)
 	g.Since = &at
@@ -193,17 +197,6 @@ func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
 		g.Until = &until
 	}
 	return g
-}
-
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	runes := []rune(text)
-	for len(string(runes)) > most-3 {
-		runes = runes[:len(runes)-1]
-	}
-	return string(runes) + "…"
 }
 
 // stuck follows for how long a workload has been unready. at is when it is time to look at its pods: now or earlier asks

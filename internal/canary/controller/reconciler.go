@@ -239,7 +239,8 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	if waiting != nil {
-		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, waiting.Name, r.memory.since(key, waiting.Name))
+		name := gateName(*waiting)
+		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, name, r.memory.since(key, name))
 	} else {
 		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
 	}

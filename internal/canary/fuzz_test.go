@@ -1,0 +1,302 @@
+package canary_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// FuzzJSON decides about Canaries as somebody may have written them, spec, status and command.
+func FuzzJSON(f *testing.F) {
+	f.Add([]byte(`{"spec":{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"cart"},"analysis":{"interval":"1m","threshold":2,
+		"stepWeight":20,"maxWeight":60,"metrics":[{"name":"request-success-rate","thresholdRange":{"min":99}}],
+		"webhooks":[{"name":"load","url":"http://load"},{"type":"rollback","name":"back","url":"http://back"}]}},
+		"status":{"phase":"Progressing","canaryWeight":20,"iterations":0,"failedChecks":1,"lastAppliedSpec":"hash-v2","serin":{
+		"revision":"v2","promoted":"v1","run":"run","window":{"start":"2026-01-01T00:00:00.000000Z"}}}}`), "abort@run", uint64(0x1234))
+	f.Add([]byte(`{"spec":{"analysis":{"iterations":1e300,"interval":"2562047h","match":[{}],"stepWeights":[-1,1e19]}},"status":{"phase":"WaitingPromotion",
+		"canaryWeight":-9223372036854775808,"iterations":9223372036854775807,"failedChecks":-5,"lastTransitionTime":"9999-12-31T23:59:59Z","serin":{
+		"window":{"start":"9999-12-31T23:59:59.999999Z"},"since":"0001-01-01T00:00:00Z","drainUntil":"9999-12-31T23:59:59.999999Z"}}}`), "@", ^uint64(0))
+	f.Add([]byte(`{"spec":{"provider":"kubernetes","analysis":{"stepWeight":1}},"status":{"phase":"Unheard-of","serin":{"intent":"rollback","shape":"///"}}}`), "retry@@", uint64(1))
+	f.Fuzz(func(t *testing.T, object []byte, command string, seed uint64) {
+		var c flaggerv1.Canary
+		if json.Unmarshal(object, &c) != nil {
+			return // the API server does not store what cannot be read
+		}
+		live(t, &c, command, &source{data: binary.BigEndian.AppendUint64(nil, seed)})
+	})
+}
+
+// FuzzFields decides about Canaries whose fields are drawn one by one, in any combination.
+func FuzzFields(f *testing.F) {
+	f.Add([]byte("0"))
+	for i := range 20 {
+		seed := make([]byte, 400)
+		for j := range seed {
+			seed[j] = byte(i*j*7 + j>>3)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		from := &source{data: data}
+		var c flaggerv1.Canary
+		from.fill(reflect.ValueOf(&c.Status).Elem())
+		from.fill(reflect.ValueOf(&c.Spec).Elem())
+		if c.Spec.Analysis == nil {
+			c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "1m", StepWeight: 30}
+		}
+		command := oddText(from)
+		if from.rarely() {
+			command = []string{"abort@", "promote@", "retry@"}[from.byte()%3] + canary.Run("uid", c.Status)
+		}
+		live(t, &c, command, from)
+	})
+}
+
+// live plays a Canary in a world that the source draws: it is decided about until nothing moves, and again whenever it
+// asked to be woken.
+func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
+	w := newWorld()
+	w.spec, w.command = c.Spec, command
+	w.settings.NoCrossNamespace, w.settings.MinInterval = from.rarely(), time.Duration(from.byte()%2)*10*time.Second
+	w.pruned, w.instant = from.rarely(), from.byte()%2 == 0
+	w.target.available, w.target.exceeded = int32(from.byte()%2), from.rarely()
+	w.target.template = templates[from.byte()%3]
+	if !from.rarely() {
+		w.primary = pods{content: content{template: templates[from.byte()%3]}, found: true, replicas: 1, total: 1, available: int32(from.byte() % 2)}
+	}
+	w.history = []content{{template: "v1"}}
+	w.deleting, w.finalizer = from.rarely(), from.rarely()
+	w.status = stored(c.Status)
+	if w.pruned {
+		w.status.Serin = nil
+	}
+	plan := w.plan()
+	if !from.rarely() {
+		w.routes[plan.Provider] = &canary.Route{
+			Found: true, Canary: int(from.byte()) % 101, Mirrored: from.rarely(), Confirmation: canary.CannotTell,
+		}
+	}
+	w.standing["all"] = []string{"good", "bad", "unreachable:away", "no-data:none", "broken:query", "NaN", "+Inf", "-1e308"}[from.byte()%8]
+	checkPlan(t, plan)
+	for range 12 {
+		wake := time.Time{}
+		rested := w.settle(100, func(p pass) {
+			checkPass(t, w, p)
+			wake = p.Wake
+			if p.wrote {
+				wake = time.Time{}
+			}
+		})
+		if !rested {
+			t.Fatalf("does not come to rest: %+v", w.status)
+		}
+		if plan := w.plan(); !plan.Suspended {
+			checkStatus(t, w)
+		}
+		if w.gone || wake.IsZero() {
+			return
+		}
+		if !wake.After(w.now) {
+			t.Fatalf("nothing moves, and it wakes at %s, which is not after %s", wake, w.now)
+		}
+		w.now = wake
+	}
+}
+
+func checkPlan(t *testing.T, p canary.Plan) {
+	t.Helper()
+	if p.Window <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
+		t.Fatalf("no plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
+	}
+	if p.Strategy == canary.Weighted && !p.Skip && len(p.Blocks) == 0 && (p.Max < 1 || p.Max > release.Total || p.Step < 1 && len(p.Steps) == 0) {
+		t.Fatalf("weights that lead nowhere: step %d, steps %v, max %d", p.Step, p.Steps, p.Max)
+	}
+}
+
+func checkPass(t *testing.T, w *world, p pass) {
+	t.Helper()
+	s := w.snapshot()
+	if first, second := canary.Next(s), canary.Next(s); !reflect.DeepEqual(first, second) {
+		t.Fatalf("two decisions about one snapshot differ:\n%s", cmp.Diff(first, second))
+	}
+	for _, effect := range p.Effects {
+		if weight, ok := weightOf(effect); ok && (weight < 0 || weight > release.Total) {
+			t.Fatalf("%s of %d is no share", effect, weight)
+		}
+	}
+	if !w.plan().Suspended && (p.Status.CanaryWeight < 0 || p.Status.CanaryWeight > release.Total) {
+		t.Fatalf("status says weight %d", p.Status.CanaryWeight)
+	}
+	if back := stored(p.Status); !equality.Semantic.DeepEqual(p.Status, back) {
+		t.Fatalf("the status does not come back as it was written: %s", cmp.Diff(p.Status, back))
+	}
+	for _, gate := range p.Gates {
+		if !utf8.ValidString(gate.Message) || gate.Verdict != release.Pass && gate.Opener == "" {
+			t.Fatalf("gate %+v", gate)
+		}
+	}
+	for _, probe := range p.Probes {
+		if len(probe.ID) > 2<<10 {
+			t.Fatalf("a question with an ID of %d bytes", len(probe.ID))
+		}
+	}
+	for _, event := range p.Events {
+		if event.Message == "" || !utf8.ValidString(event.Message) {
+			t.Fatalf("event %+v", event)
+		}
+	}
+	if at := p.Wake; !at.IsZero() && at.Before(s.Now.Add(-time.Second)) {
+		t.Fatalf("wakes in the past, at %s", at)
+	}
+}
+
+// checkStatus holds what is true of every status at which a release rests, whatever it was before.
+func checkStatus(t *testing.T, w *world) {
+	t.Helper()
+	status := w.status
+	if status.FailedChecks < 0 || status.Iterations < -1 || len(status.Conditions) > 22 {
+		t.Fatalf("failed %d, iterations %d, %d conditions", status.FailedChecks, status.Iterations, len(status.Conditions))
+	}
+	if status.LastTransitionTime.After(w.now) {
+		t.Fatalf("moved at %s, and it is %s", status.LastTransitionTime, w.now)
+	}
+	if strings.ContainsAny(status.SessionAffinityCookie, "\r\n;") {
+		t.Fatalf("cookie %q", status.SessionAffinityCookie)
+	}
+	serin := status.Serin
+	if serin == nil {
+		return
+	}
+	for name, at := range map[string]*metav1.MicroTime{"since": serin.Since, "asked": serin.Asked, "unreachable": serin.Unreachable, "lastTraffic": serin.LastTraffic} {
+		if at != nil && at.After(w.now) {
+			t.Fatalf("%s is %s, and it is %s", name, at, w.now)
+		}
+	}
+	if serin.DrainUntil != nil && serin.DrainUntil.After(w.now.Add(w.plan().Drain)) {
+		t.Fatalf("drains until %s", serin.DrainUntil)
+	}
+	if serin.Window != nil && serin.Window.Start.After(w.now) {
+		t.Fatalf("observes from %s on", serin.Window.Start)
+	}
+}
+
+// source draws values from bytes; zeros when they are used up.
+type source struct {
+	data []byte
+	at   int
+}
+
+func (s *source) byte() byte {
+	if s.at >= len(s.data) {
+		return 0
+	}
+	s.at++
+	return s.data[s.at-1]
+}
+
+func (s *source) rarely() bool { return s.byte()%8 == 7 }
+
+// fill draws a value of any type of the API.
+func (s *source) fill(v reflect.Value) {
+	switch target := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		target.Time = oddMoment(s)
+		return
+	case *metav1.MicroTime:
+		target.Time = oddMoment(s)
+		return
+	case *flaggerv1.CanaryPhase:
+		*target = phases[int(s.byte())%len(phases)]
+		return
+	case *flaggerv1.HookType:
+		*target = hookTypes[int(s.byte())%len(hookTypes)]
+		return
+	case *corev1.ConditionStatus:
+		*target = corev1.ConditionTrue
+		return
+	case *flaggerv1.TargetReference:
+		*target = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
+		if s.rarely() {
+			*target = flaggerv1.TargetReference{APIVersion: oddText(s), Kind: oddText(s), Name: oddText(s)}
+		}
+		return
+	case *flaggerv1.CanaryService, *json.RawMessage:
+		return // no decision depends on them
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			s.fill(field)
+		}
+	case reflect.Pointer:
+		if s.byte()%3 > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			s.fill(v.Elem())
+		}
+	case reflect.Slice:
+		n := int(s.byte()) % 4
+		if s.rarely() {
+			n *= 20
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			s.fill(v.Index(i))
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for i := range int(s.byte()) % 3 {
+			value := reflect.New(v.Type().Elem()).Elem()
+			s.fill(value)
+			v.SetMapIndex(reflect.ValueOf(fmt.Sprint("key", i)), value)
+		}
+	case reflect.String:
+		v.SetString(oddText(s))
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(oddInt(s) >> (64 - v.Type().Bits()))
+		if small := int64(s.byte()); small < 200 {
+			v.SetInt(small - 10)
+		}
+	case reflect.Float64:
+		v.SetFloat([]float64{0, 1, 99.5, -1, math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64}[s.byte()%7])
+	case reflect.Bool:
+		v.SetBool(s.rarely())
+	default: // the API has no others
+	}
+}
+
+func oddInt(s *source) int64 {
+	return []int64{0, -1, math.MaxInt64, math.MinInt64, 1 << 31, 1 << 30, -1 << 31, 1 << 62, 101}[s.byte()%9]
+}
+
+func oddMoment(s *source) time.Time {
+	moments := []time.Time{
+		{},
+		midnight, midnight.Add(-time.Hour), midnight.Add(time.Hour), time.Date(1, 1, 1, 0, 0, 1, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), midnight.Add(-30 * time.Second), time.Unix(0, 0).UTC(),
+	}
+	return moments[s.byte()%8]
+}
+
+func oddText(s *source) string {
+	texts := []string{
+		"", "cart", "1m", "-1m", "2562047h47m16.854775807s", "10", "v1", "v2", "hash-v1", "none", "peer-", "peer-x", "run", "rollback", "cancel", "skip",
+		"completed", "skipped", "failed", "canary/istio/Deployment/cart", "///", "Promoted", "Blocked", "istio", "kubernetes", "unheard-of", "gatewayapi:v1",
+		"request-success-rate", "request-duration", "é\u202e", "a=b\r\nX: y", "%s%n", "/", "@", "confirm-rollout/cart", strings.Repeat("long", 1000),
+	}
+	return texts[int(s.byte())%len(texts)]
+}

@@ -1,0 +1,114 @@
+package canary
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Bounds of what a status may say. Nothing that Serin or another controller writes comes near them.
+const (
+	countless        = 1 << 30 // more checks or iterations than any release lives to see
+	maxConditions    = 20
+	maxConditionText = 32 << 10 // bytes, that of Kubernetes' own conditions
+	maxName          = 256      // bytes of a run, of a cookie
+)
+
+// mended puts right what nobody can have seen: in many clusters a status is writable by users, and clocks are set back.
+// A moment in the future is now, once and for all; taken for now in every pass it would never be over.
+func mended(s Snapshot) (Decision, bool) {
+	m := &mend{now: s.Now}
+	status := s.Status
+	m.number(&status.CanaryWeight, 0, release.Total)
+	m.number(&status.Iterations, -1, countless+1) // the original counts from there
+	m.number(&status.FailedChecks, 0, countless)
+	m.time(&status.LastTransitionTime)
+	m.cookie(&status.SessionAffinityCookie)
+	m.cookie(&status.PrimarySessionAffinityCookie)
+	m.cookie(&status.PreviousSessionAffinityCookie)
+	m.conditions(&status.Conditions)
+
+	again := false
+	if status.Serin != nil {
+		serin := *status.Serin
+		status.Serin = &serin
+		m.moment(&serin.Since, s.Now)
+		m.moment(&serin.Asked, s.Now)
+		m.moment(&serin.Unreachable, s.Now)
+		m.moment(&serin.LastTraffic, s.Now)
+		m.moment(&serin.DrainUntil, s.Now.Add(s.Plan.Drain))
+		if len(serin.Run) > maxName { // it is part of the name of every question
+			serin.Run, m.changed = "", true
+		}
+		again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))
+	}
+	if !m.changed && !again {
+		return Decision{}, false
+	}
+	s.Status = status
+	e := s.copy()
+	if again {
+		e.window()
+	}
+	return e.done(nil), true
+}
+
+// mend is a status that is being put right. What a pointer leads to is never changed: the snapshot keeps it.
+type mend struct {
+	now     time.Time
+	changed bool
+}
+
+func (m *mend) number(n *int, least, most int) {
+	if right := min(max(*n, least), most); right != *n {
+		*n, m.changed = right, true
+	}
+}
+
+func (m *mend) time(at *metav1.Time) {
+	if at.After(m.now) {
+		*at, m.changed = metav1.NewTime(m.now.Truncate(time.Second)), true
+	}
+}
+
+func (m *mend) moment(at **metav1.MicroTime, latest time.Time) {
+	if *at != nil && (*at).After(latest) {
+		*at, m.changed = new(metav1.NewMicroTime(latest)), true
+	}
+}
+
+// cookie forgets what could say more in a header than a name and a value.
+func (m *mend) cookie(cookie *string) {
+	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == ';' || r == ',' || r == '"' || r == '\\' }
+	if len(*cookie) > maxName || slices.ContainsFunc([]rune(*cookie), odd) {
+		*cookie, m.changed = "", true
+	}
+}
+
+// conditions keeps one of each type, ours before those of others.
+func (m *mend) conditions(conditions *[]flaggerv1.CanaryCondition) {
+	fine := len(*conditions) <= maxConditions
+	for i, c := range *conditions {
+		fine = fine && len(c.Message) <= maxConditionText && !slices.ContainsFunc((*conditions)[:i], func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
+	}
+	if fine {
+		return
+	}
+	var kept []flaggerv1.CanaryCondition
+	keep := func(ours bool) {
+		for _, c := range *conditions {
+			isOurs := c.Type == flaggerv1.ConditionPromoted || c.Type == flaggerv1.ConditionBlocked
+			twice := slices.ContainsFunc(kept, func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
+			if isOurs == ours && !twice && len(kept) < maxConditions && len(c.Message) <= maxConditionText {
+				kept = append(kept, c)
+			}
+		}
+	}
+	keep(true)
+	keep(false)
+	*conditions, m.changed = kept, true
+}
