@@ -60,14 +60,19 @@ func canaryReady(s Snapshot) release.Gate {
 		return release.Fails("canary-ready", release.ByCluster, message)
 	}
 	if deadline, ok := s.deadline(); ok {
-		if !s.Now.Before(deadline) {
-			return release.Fails("canary-ready", release.ByCluster, message)
-		}
-		g := release.WaitsFor("canary-ready", release.ByCluster, message)
-		g.Until, g.Limit = deadline, "ready by "+deadline.UTC().Format(time.RFC3339)
-		return g
+		return dueBy(s, release.WaitsFor("canary-ready", release.ByCluster, message), deadline)
 	}
 	return release.WaitsFor("canary-ready", release.ByCluster, message)
+}
+
+// dueBy is a gate that fails at the deadline.
+func dueBy(s Snapshot, g release.Gate, deadline time.Time) release.Gate {
+	if !s.Now.Before(deadline) {
+		g.Verdict = release.Fail
+		return g
+	}
+	g.Until, g.Limit = deadline, "ready by "+deadline.UTC().Format(time.RFC3339)
+	return g
 }
 
 // withoutPods is the snapshot without what was seen of single pods: the texts that the API promises do not name any.

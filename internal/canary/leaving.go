@@ -28,7 +28,7 @@ func leave(s Snapshot) Decision {
 		return d
 	}
 	effects := []release.Effect{ScalerPaused{Paused: false}, UpFromZero{Like: true}}
-	gates := release.Look(s, targetServes)
+	gates := release.Look(s, targetServes, targetEndpoints)
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
@@ -49,12 +49,16 @@ func leave(s Snapshot) Decision {
 	return d
 }
 
+// givenBack is true once Services and route are the user's again.
+func (s *Snapshot) givenBack() bool {
+	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
+}
+
 // targetServes is passed when the target can carry what the primary carries now. Once everything is given back, how many
 // pods it has is its user's business.
 func targetServes(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	given := s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated
-	if target.Ready && target.Replicas > 0 && (given || target.Replicas >= s.Workload.Primary.Replicas) {
+	if target.Ready && target.Replicas > 0 && (s.givenBack() || target.Replicas >= s.Workload.Primary.Replicas) {
 		return release.Passes("target-ready", pods(target))
 	}
 	message := target.Message

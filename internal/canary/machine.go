@@ -107,7 +107,7 @@ func obstacles(s Snapshot) release.Gates {
 // requests for a target that is gone are given to those who can answer them.
 func blocked(s Snapshot, gates release.Gates) Decision {
 	e := s.copy()
-	if !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryCarries() {
+	if !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands() {
 		e.effect(RouteIs{})
 	}
 	first := gates.First()
@@ -158,8 +158,8 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 	}
 	if s.Plan.Routed {
 		stands := RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored}
-		if !s.readable() && (s.left() || !s.Workload.Target.serves()) {
-			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, or has no pods
+		if !s.readable() && (s.left() || !s.canaryCarries()) {
+			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, or cannot be reached
 		}
 		effects = append(effects, stands)
 	}
@@ -193,7 +193,7 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, HasFinalizer{Held: s.Plan.Revert})
 	}
 	effects = append(effects, ServicesExist{}, PrimaryExists{ID: s.id("initialise", s.Workload.Target.Revision), Follow: true})
-	gates := release.Look(s, sourcesKnown, primaryTaken)
+	gates := release.Look(s, sourcesKnown, primaryTaken, primaryEndpoints)
 	if s.Workload.Primary.Exceeded {
 		message := s.primaryMessage()
 		gates[1].Events = append(gates[1].Events, release.Event{

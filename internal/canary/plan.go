@@ -5,6 +5,7 @@
 package canary
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +68,9 @@ type Plan struct {
 	Name, Namespace string
 	// Kind and Target name the workload of the user, Deployment and so on.
 	Kind, Target string
-	Provider     string
+	// Apex is the Service that clients call.
+	Apex     string
+	Provider string
 	// Routed is false where no router splits traffic (provider kubernetes).
 	Routed   bool
 	Strategy Strategy
@@ -149,6 +152,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	p := Plan{
 		Name: c.Name, Namespace: c.Namespace,
 		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name,
+		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
 		Provider: c.Spec.Provider,
 		Deadline: DefaultDeadline, Drain: settings.Drain,
 		Skip: c.Spec.SkipAnalysis || analysis == nil, Suspended: c.Spec.Suspend, Revert: c.Spec.RevertOnDeletion,
@@ -357,6 +361,9 @@ func (p *Plan) shape() string {
 func (p *Plan) full() string     { return p.Name + "." + p.Namespace }
 func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
 func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
+
+// service is the Service of one of the two copies.
+func (p Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
 
 // oldest is the longest range that any check looks back over.
 func (p *Plan) oldest() time.Duration {

@@ -161,7 +161,7 @@ func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return e.cookies().window().tell(advanced(s, live)).done(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return e.routeAll(nil), true // the same
-	case live < said && !s.Workload.Target.serves(), live > said && !s.primaryCarries():
+	case live < said && !s.canaryCarries(), live > said && !s.primaryCarries():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0, s.Pruned && live == s.planned():
 		return Decision{}, false
@@ -194,11 +194,15 @@ func advanced(s Snapshot, weight int) release.Event {
 // notReady waits for the canary, or takes it back when its deadline passed.
 func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
-	if first == nil || first.Name != "canary-ready" || first.Verdict != release.Fail {
+	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {
 		return hold(s, gates, effects...)
 	}
+	message := first.Message
+	if first.Name == "canary-ready" {
+		message = withoutPods(s).canaryMessage()
+	}
 	return s.edit().effect(effects...).rollback(first.Message).tell(
-		release.Event{Type: release.Warning, Message: withoutPods(s).canaryMessage()},
+		release.Event{Type: release.Warning, Message: message},
 		release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.full(), first.Message),
 			Alert: &release.Alert{Severity: release.Error, Message: "Progress deadline exceeded " + first.Message},
@@ -207,7 +211,7 @@ func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 
 // firstLook asks what must be so before the new revision gets its first request.
 func firstLook(s Snapshot, effects []release.Effect) Decision {
-	conditions := []gate{primaryReady, canaryReady}
+	conditions := []gate{primaryReady, canaryReady, canaryEndpoints}
 	if ready := release.Look(s, conditions...); ready.Verdict() != release.Pass {
 		return notReady(s, ready, effects)
 	}
@@ -345,6 +349,9 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	}
 	end := s.windowEnd()
 	conditions := []gate{primaryReady, canaryReady}
+	if s.Plan.Routed {
+		conditions = append(conditions, canaryEndpoints)
+	}
 	rollout := s.Plan.hooks(flaggerv1.RolloutHook)
 	for i, hook := range rollout {
 		conditions = append(conditions, rolloutAsked(hook, rollout[:i]))
@@ -366,7 +373,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	switch {
 	case first == nil:
 		return advance(s.edit().effect(effects...).tell(gates.Events()...), gates)
-	case first.Name == "canary-ready":
+	case first.Name == "canary-ready", first.Name == "canary-endpoints":
 		return notReady(s, gates, effects)
 	case first.Name == "route-confirmed" && !unconfirmed && s.serin().Window != nil:
 		// The window observed something else in part: it starts anew when the router confirms.

@@ -53,18 +53,18 @@ func promoting(s Snapshot) Decision {
 		return aborted(s)
 	}
 	effects := standing(s, ScalerExists{Update: true})
-	conditions := []gate{primaryPromoted, canaryReady}
+	conditions := []gate{primaryPromoted, primaryEndpointsBack, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinned()
 	if replaced {
-		conditions = conditions[:1] // what the target runs by now is another story: no user shall see more of it
+		conditions = conditions[:2] // what the target runs by now is another story: no user shall see more of it
 	}
 	gates := release.Look(s, conditions...)
 	switch first := gates.First(); {
 	case first == nil:
-	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.Workload.Target.serves():
+	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.canaryCarries():
 		return promotionFailed(s, gates, effects)
-	case !replaced && gates[1].Verdict == release.Fail:
-		return notReady(s, gates[1:], effects)
+	case !replaced && gates[2].Verdict == release.Fail:
+		return notReady(s, gates[2:], effects)
 	default:
 		return hold(s, gates, effects...)
 	}
@@ -125,9 +125,9 @@ func finalising(s Snapshot) Decision {
 		}).done(nil)
 	}
 	effects := standing(s)
-	gates := release.Look(s, primaryPromoted)
+	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail && s.Workload.Target.serves():
+	case first != nil && first.Verdict == release.Fail && s.canaryCarries():
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
@@ -268,9 +268,9 @@ func skipping(s Snapshot) Decision {
 	}
 	effects := standing(s)
 	effects = append(effects, ScalerExists{Update: true})
-	gates := release.Look(s, primaryPromoted)
+	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail && s.Workload.Target.serves():
+	case first != nil && first.Verdict == release.Fail && s.canaryCarries():
 		return promotionFailed(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)

@@ -88,6 +88,12 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 				continue // keeps what is there
 			}
 			primary, target := s.Workload.Primary, s.Workload.Target
+			if weight > 0 && live == 0 && unreachable(target) {
+				t.Fatalf("%s gives the first traffic, and no endpoint of the canary is published", effect)
+			}
+			if weight < live && target.Available > 0 && !unreachable(target) && unreachable(primary) {
+				t.Fatalf("%s lowers the weight from %d, and no endpoint of the primary is published", effect, live)
+			}
 			if weight < live && target.Available > 0 && (!primary.Found || primary.Available == 0) {
 				t.Fatalf("%s lowers the weight from %d, and the primary has no pod available", effect, live)
 			}
@@ -97,6 +103,9 @@ func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 		}
 	})
 }
+
+// unreachable is true of a copy to which no request would come.
+func unreachable(c canary.Copy) bool { return c.Endpoints.Unknown == "" && c.Endpoints.Ready == 0 }
 
 func TestNextTakesNoPodsAwayThatHaveTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,11 +200,15 @@ func TestHistories(t *testing.T) {
 				}
 				h.live()
 			},
+			"endpoints": func(t *rapid.T) {
+				h.world.late = rapid.Bool().Draw(t, "late")
+				h.live()
+			},
 			"time":        h.while,
 			"more time":   h.while,
 			"a long time": h.while,
 			"whole": func(*rapid.T) {
-				h.world.instant = true
+				h.world.instant, h.world.late = true, false
 				for _, p := range []*pods{&h.world.target, &h.world.primary} {
 					p.available, p.exceeded = p.replicas, false
 				}
@@ -298,6 +311,15 @@ func (h *history) see(p pass) {
 		for _, effect := range p.news {
 			if is, ok := effect.(canary.RouteIs); ok && is.Canary > h.weight && is.Provider == "" && w.target.available == 0 {
 				h.fail("traffic was sent to a canary without pods")
+			}
+			if is, ok := effect.(canary.RouteIs); ok && is.Provider == "" && !w.unread {
+				first, back := is.Canary > 0 && h.weight == 0, is.Canary < h.weight
+				if first && w.target.published == 0 {
+					h.fail("the first traffic was sent to a canary without endpoints")
+				}
+				if back && w.primary.published == 0 && w.target.published > 0 && w.target.available > 0 {
+					h.fail("traffic was sent to a primary without endpoints")
+				}
 			}
 		}
 		h.weight = route.Canary
@@ -548,6 +570,7 @@ func worlds() *rapid.Generator[*world] {
 		}
 		w.history = []content{{template: "v1"}}
 		w.newest = somewhen(t, "newest")
+		w.late, w.unread = rapid.Bool().Draw(t, "late"), rare("unread")
 		w.status = someStatus(t)
 		if w.pruned {
 			w.status.Serin = nil
@@ -588,6 +611,7 @@ func somePods(t *rapid.T, label string) pods {
 	}
 	p.total = p.replicas
 	p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
+	p.published = rapid.Int32Range(0, p.replicas).Draw(t, "published")
 	if !p.found {
 		return pods{}
 	}

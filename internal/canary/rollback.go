@@ -42,7 +42,7 @@ func takeBack(s Snapshot) Decision {
 	if s.restoring() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	}
-	gates := release.Look(s, primaryServes)
+	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
@@ -120,7 +120,7 @@ func primaryServes(s Snapshot) release.Gate {
 		return release.WaitsFor("primary-restored", release.ByCluster, s.Plan.primary()+" gets back the template it had before")
 	case restoring && !primary.Ready && target.serves():
 		return release.WaitsFor("primary-restored", release.ByCluster, s.primaryMessage())
-	case s.exposed() && !s.primaryCarries() && target.serves():
+	case s.exposed() && !s.primaryStands() && target.serves():
 		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
 	default:
 		return release.Passes("primary-serves", pods(primary))

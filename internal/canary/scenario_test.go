@@ -21,7 +21,7 @@ import (
 //
 //	canary key=value…   a Canary whose target runs v1, and, without from=nothing, its initialisation
 //	edit key=value…     changes its spec
-//	given key=value…    changes the world: target=v2, config=c2, canary-ready=1/2, primary-ready=0/2, after=60s, route=50, …
+//	given key=value…    changes the world: target=v2, config=c2, canary-ready=1/2, primary-ready=0/2, endpoints=late, after=60s, …
 //	answers name=value  answers questions of that name from now on; silent: no longer; all: every name
 //	answer name=value   answers the question of that name that is out
 //	restart             loses what only the process knew
@@ -209,7 +209,7 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 			passed = append(passed, g.Name+" ("+g.Message+")")
 		case g.Verdict == release.Pass:
 			passed = append(passed, g.Name)
-		case g.Message == "asked when the gates before it pass":
+		case later(g):
 			held = append(held, g.Name)
 		}
 	}
@@ -217,7 +217,7 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 		fmt.Fprintf(b, "  pass %s\n", strings.Join(passed, ", "))
 	}
 	for _, g := range gates {
-		if g.Verdict == release.Pass || g.Message == "asked when the gates before it pass" {
+		if g.Verdict == release.Pass || later(g) {
 			continue
 		}
 		fmt.Fprintf(b, "  %s %s (%s): %s\n", g.Verdict, g.Name, g.Opener, g.Message)
@@ -225,6 +225,11 @@ func (s *story) showGates(b *strings.Builder, gates release.Gates) {
 	if len(held) > 0 {
 		fmt.Fprintf(b, "  later %s\n", strings.Join(held, ", "))
 	}
+}
+
+// later is true of a gate that waits only for those before it.
+func later(g release.Gate) bool {
+	return g.Message == "asked when the gates before it pass" || g.Message == "looked at when the pods are ready"
 }
 
 // showEvents prints what people are told; what holds is told when it begins.
@@ -417,7 +422,7 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 	switch arg.Key {
 	case "target":
 		if value(arg) == "gone" {
-			w.target, w.targetProblem = pods{}, "deployment cart.shop get query error: not found"
+			w.target, w.targetProblem = pods{published: w.target.published}, "deployment cart.shop get query error: not found"
 			return
 		}
 		w.targetProblem = ""
@@ -431,13 +436,19 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		ready(t, d, arg, &w.primary)
 	case "canary-exceeded":
 		w.target.exceeded = true
+	case "endpoints": // late, prompt, unread
+		w.late, w.unread = value(arg) == "late", value(arg) == "unread"
+	case "canary-endpoints":
+		w.target.published = int32(number(t, d, arg))
+	case "primary-endpoints":
+		w.primary.published = int32(number(t, d, arg))
 	case "primary-exceeded":
 		w.primary.exceeded = true
 	case "canary-problem":
 		w.target.problem = value(arg)
 	case "primary":
 		w.history = append(w.history, w.primary.content)
-		w.primary = pods{}
+		w.primary = pods{published: w.primary.published}
 	case "history":
 		w.history = nil
 	case "primary-content":

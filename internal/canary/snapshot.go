@@ -53,12 +53,16 @@ type Copy struct {
 	Replicas               int32 // asked for
 	Total, Available       int32 // there
 	Ready                  bool
+	// Enough is how many of them its threshold asks for, once it is ready.
+	Enough int32
 	// Exceeded is true when Kubernetes itself gave the rollout up.
 	Exceeded bool
 	// Message says what is missing for being ready.
 	Message string
 	// PodProblem is what keeps its pods from running, where that was looked up: ImagePullBackOff and its like.
 	PodProblem string
+	// Endpoints are those of its Service.
+	Endpoints Endpoints
 }
 
 // serves is true when pods of the copy can answer requests.
@@ -124,10 +128,20 @@ func (s *Snapshot) orphaned() bool {
 	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
 }
 
-// primaryCarries is true when the primary may get traffic. After a promotion that failed what it has left of pods is
-// not enough: it must be ready.
-func (s *Snapshot) primaryCarries() bool {
+// primaryStands is true when the primary has pods that may serve. After a promotion that failed what it has left of them
+// is not enough: it must be ready.
+func (s *Snapshot) primaryStands() bool {
 	return s.Workload.Primary.serves() && (s.Workload.Primary.Ready || !s.orphaned())
+}
+
+// primaryCarries is true when the primary may get traffic: it can, and requests would reach it.
+func (s *Snapshot) primaryCarries() bool {
+	return s.primaryStands() && s.Workload.Primary.Endpoints.some()
+}
+
+// canaryCarries is true when requests to the target would be answered.
+func (s *Snapshot) canaryCarries() bool {
+	return s.Workload.Target.serves() && s.Workload.Target.Endpoints.some()
 }
 
 // copied is true when the primary has the template of this run: the promotion was decided and begun.

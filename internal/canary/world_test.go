@@ -39,6 +39,8 @@ type world struct {
 	services, apex, given bool
 	routes                map[string]*canary.Route // by provider
 	routeError            string
+	// late is true while Kubernetes publishes no endpoints: what was published stays as it was. unread: nobody may look.
+	late, unread bool
 
 	standing map[string]string // answers that are given as soon as they are asked for, by name
 	answers  release.Answers
@@ -69,6 +71,7 @@ type pods struct {
 	content
 	id                         string
 	found                      bool
+	published                  int32 // endpoints
 	replicas, total, available int32
 	exceeded                   bool
 	problem                    string
@@ -80,7 +83,10 @@ func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.
 func (p *pods) copy(name string) canary.Copy {
 	c := canary.Copy{
 		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem,
+		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published},
+	}
+	if c.Ready {
+		c.Enough = p.replicas
 	}
 	switch {
 	case p.exceeded:
@@ -144,7 +150,16 @@ func (w *world) plan() canary.Plan { return canary.NewPlan(w.object(), w.setting
 
 func (w *world) route() *canary.Route { return w.routes[w.plan().Provider] }
 
+// publish makes the endpoints what the pods are, unless that is late.
+func (w *world) publish() {
+	if w.late {
+		return
+	}
+	w.target.published, w.primary.published = w.target.available, w.primary.available
+}
+
 func (w *world) snapshot() canary.Snapshot {
+	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
 		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Missing: w.missing, Command: w.command,
@@ -154,6 +169,10 @@ func (w *world) snapshot() canary.Snapshot {
 			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestReplicaSet: w.newest,
 		},
 		Answers: maps.Clone(w.answers), Pruned: w.pruned,
+	}
+	if w.unread {
+		unknown := canary.Endpoints{Unknown: "EndpointSlices may not be read"}
+		s.Workload.Target.Endpoints, s.Workload.Primary.Endpoints = unknown, unknown
 	}
 	switch route := w.route(); {
 	case w.routeError != "":
@@ -327,7 +346,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	case canary.PrimaryExists:
 		switch {
 		case !w.primary.found:
-			w.primary = pods{found: true, replicas: max(w.target.replicas, 1)}
+			w.primary = pods{found: true, replicas: max(w.target.replicas, 1), published: w.primary.published}
 			w.primary.roll(w.target.content, e.ID, w.instant)
 			return true, nil
 		case e.Follow && w.primary.content != w.target.content:
@@ -341,7 +360,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		if len(w.history) == 0 {
 			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
 		}
-		w.primary = pods{found: true, replicas: 1}
+		w.primary = pods{found: true, replicas: 1, published: w.primary.published}
 		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
 		return true, nil
 	case canary.RouteStands:

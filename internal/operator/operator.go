@@ -15,6 +15,8 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -67,7 +69,7 @@ const (
 // Scheme knows every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, flaggerv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, flaggerv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a mistake in the program
 		}
@@ -115,7 +117,19 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := wire(mgr, f, shown, logger); err != nil {
+	unread, err := endpointsUnread(ctx, mgr.GetAPIReader(), f.Namespace)
+	switch {
+	case err != nil:
+		return err
+	case unread != "":
+		logger.Info("Works without EndpointSlices: " + unread + "; traffic may be sent a moment before routers know the pods. " +
+			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
+	default:
+		if err := controller.IndexEndpoints(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
+	if err := wire(mgr, f, unread, shown, logger); err != nil {
 		return err
 	}
 	if err := mgr.Add(everywhere{health.Run}); err != nil {
@@ -172,7 +186,10 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 
 // cache holds what is watched, without what nobody reads.
 func (f *Flags) cache() cache.Options {
-	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields()}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&discoveryv1.EndpointSlice{}: {Transform: controller.StripEndpoints}},
+	}
 	if f.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
 	}
@@ -226,6 +243,20 @@ func registered(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
+// endpointsUnread is why EndpointSlices are done without: rights of an earlier version did not have them, and a cache
+// that may not read a kind would keep the whole process from starting. Empty: they can be read.
+func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
+	switch {
+	case apierrors.IsForbidden(err):
+		return "EndpointSlices may not be read, so nothing waits for them", nil
+	case err != nil:
+		return "", fmt.Errorf("list EndpointSlices: %w", err)
+	default:
+		return "", nil
+	}
+}
+
 func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	var synced atomic.Bool
 	err := mgr.Add(everywhere{func(ctx context.Context) error {
@@ -247,7 +278,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 }
 
 // wire makes the parts of the controller and gives them to each other.
-func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Logger) error {
+func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry.Metrics, logger logr.Logger) error {
 	clk := clock.RealClock{}
 	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
 	named := outbound.New(policy)
@@ -299,6 +330,7 @@ func wire(mgr manager.Manager, f Flags, shown *telemetry.Metrics, logger logr.Lo
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
 			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
+			EndpointsUnread: endpointsUnread,
 		},
 		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
 	})

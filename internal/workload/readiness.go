@@ -10,6 +10,8 @@ import (
 type Readiness struct {
 	// Ready is true when they are.
 	Ready bool
+	// Enough is how many of them must be available; set when they are.
+	Enough int32
 	// Exceeded is true when Kubernetes itself gave the rollout up. Deadlines of a release are counted elsewhere.
 	Exceeded bool
 	// Message says what is missing; empty when ready.
@@ -40,12 +42,13 @@ func DeploymentReadiness(obj *unstructured.Unstructured, threshold int) Readines
 			"waiting for rollout to finish: %d old replicas are pending termination", total-updated)}
 	}
 	// A share of few pods may come to none, but what has no pod cannot answer a request.
-	if enough := max(share(updated, threshold), min(updated, 1)); available < enough {
+	enough := max(share(updated, threshold), min(updated, 1))
+	if available < enough {
 		return Readiness{Message: fmt.Sprintf(
 			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
 			available, enough, threshold)}
 	}
-	return Readiness{Ready: true}
+	return Readiness{Ready: true, Enough: int32(enough)} //nolint:gosec // the API has int32
 }
 
 // share is a percentage of replicas, cut to a whole number. It is reckoned in 32-bit floats as Flagger does, so that

@@ -30,7 +30,7 @@ func TestDeploymentReadiness(t *testing.T) {
 		threshold int
 		want      Readiness
 	}{
-		{"all there", counts{2, 2, 2, 2, 2, 2}, "NewReplicaSetAvailable", 100, Readiness{Ready: true}},
+		{"all there", counts{2, 2, 2, 2, 2, 2}, "NewReplicaSetAvailable", 100, Readiness{Ready: true, Enough: 2}},
 		{"nothing wanted", counts{2, 2, 0, 0, 0, 0}, "", 100, Readiness{Ready: true}},
 		{"row 0 comes before row 1", counts{3, 2, 2, 2, 2, 2}, "ProgressDeadlineExceeded", 100, Readiness{
 			Message: "waiting for rollout to finish: observed deployment generation less than desired generation",
@@ -50,14 +50,14 @@ func TestDeploymentReadiness(t *testing.T) {
 		{"row 4, cut to a whole number", counts{2, 2, 10, 10, 10, 6}, "", 75, Readiness{
 			Message: "waiting for rollout to finish: 6 of 7 (readyThreshold 75%) updated replicas are available",
 		}},
-		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true}},
+		{"enough for the threshold", counts{2, 2, 10, 10, 10, 7}, "", 75, Readiness{Ready: true, Enough: 7}},
 		{"half of one is none, but one pod must be there", counts{2, 2, 1, 1, 1, 0}, "", 50, Readiness{
 			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 50%) updated replicas are available",
 		}},
 		{"no share at all, but one pod must be there", counts{2, 2, 2, 2, 2, 0}, "", 0, Readiness{
 			Message: "waiting for rollout to finish: 0 of 1 (readyThreshold 0%) updated replicas are available",
 		}},
-		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true}},
+		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true, Enough: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, DeploymentReadiness(deployment(test.counts, test.reason), test.threshold)); diff != "" {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
 	Indexed bool
+	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
+	EndpointsUnread string
 }
 
 // byTarget is the index of Canaries by their target.
@@ -113,6 +116,9 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		config := schema.GroupKind{Kind: source.Kind}
 		s.things = append(s.things, thing{config, object.Namespace, source.Name}, thing{config, object.Namespace, source.Name + "-primary"})
 	}
+	if err := o.endpoints(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := o.route(ctx, s); err != nil {
 		return nil, err
 	}
@@ -122,17 +128,14 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 // things are the objects whose change may move this Canary, found or not. Configuration and routes are added when they
 // are known.
 func (o *Observer) things(c *flaggerv1.Canary) []thing {
-	apex := c.Spec.Service.Name
-	if apex == "" {
-		apex = c.Spec.TargetRef.Name
-	}
+	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
 	target := schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}
 	things := []thing{
 		{target, c.Namespace, c.Spec.TargetRef.Name},
 		{target, c.Namespace, c.Spec.TargetRef.Name + "-primary"},
 	}
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		things = append(things, thing{schema.GroupKind{Kind: "Service"}, c.Namespace, name})
+		things = append(things, thing{schema.GroupKind{Kind: "Service"}, c.Namespace, name}, thing{EndpointsKind, c.Namespace, name})
 	}
 	if ref := c.Spec.AutoscalerRef; ref != nil && ref.Kind == "HorizontalPodAutoscaler" {
 		scaler := schema.GroupKind{Group: "autoscaling", Kind: ref.Kind}
@@ -218,7 +221,7 @@ func copyOf(s workload.State) canary.Copy {
 	return canary.Copy{
 		Found: s.Found, Revision: s.Revision, PeerHash: s.PeerHash, ID: s.ID,
 		Replicas: s.Replicas, Total: s.Total, Available: s.Available,
-		Ready: s.Readiness.Ready, Exceeded: s.Readiness.Exceeded, Message: s.Readiness.Message,
+		Ready: s.Readiness.Ready, Enough: s.Readiness.Enough, Exceeded: s.Readiness.Exceeded, Message: s.Readiness.Message,
 	}
 }
 

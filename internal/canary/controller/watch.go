@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,6 +101,14 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 		object.SetGroupVersionKind(gvk)
 		if err := w.start(object, gvk.GroupKind()); err != nil {
 			return err
+		}
+	}
+	if r.EndpointsUnread == "" {
+		if err := c.Watch(source.Kind(mgr.GetCache(), &discoveryv1.EndpointSlice{}, handler.TypedEnqueueRequestsFromMapFunc(
+			func(_ context.Context, e *discoveryv1.EndpointSlice) []reconcile.Request {
+				return r.Affected(EndpointsKind, types.NamespacedName{Namespace: e.Namespace, Name: serviceOf(e)})
+			}), publishedOthers)); err != nil {
+			return fmt.Errorf("watch EndpointSlices: %w", err)
 		}
 	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {

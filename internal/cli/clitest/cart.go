@@ -69,6 +69,18 @@ spec:
     spec: {containers: [{name: cart, image: "cart:v1", ports: [{containerPort: 8080}]}]}
 status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2}
 ---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: cart-canary-1, namespace: shop, labels: {kubernetes.io/service-name: cart-canary}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: cart-primary-1, namespace: shop, labels: {kubernetes.io/service-name: cart-primary}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.2], conditions: {ready: true}}, {addresses: [10.0.0.3], conditions: {ready: true}}]
+---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: cart, namespace: shop, generation: 1}

@@ -4,6 +4,7 @@
 package clitest
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 	"time"
@@ -53,7 +54,9 @@ type world struct {
 
 type copyOf struct {
 	Want, Have int32
-	Message    string
+	// Reached is how many endpoints are published; zero: as many as it has pods, negative: none.
+	Reached int32
+	Message string
 }
 
 // Seen reads the input of a command, and the moment of its argument now.
@@ -126,5 +129,6 @@ func (c copyOf) copy() canary.Copy {
 	}
 	return canary.Copy{
 		Found: true, Replicas: c.Want, Total: c.Want, Available: c.Have, Ready: c.Want > 0 && c.Have == c.Want, Message: message,
+		Enough: c.Want, Endpoints: canary.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
 	}
 }

@@ -143,7 +143,10 @@ func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Tim
 		Deleting: object.DeletionTimestamp != nil,
 		Route:    canary.Route{Found: true, Canary: status.CanaryWeight, Confirmation: canary.CannotTell},
 	}
-	standing := canary.Copy{Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true}
+	standing := canary.Copy{
+		Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true, Enough: 1,
+		Endpoints: canary.Endpoints{Unknown: "assumed"},
+	}
 	s.Workload = canary.Workload{Target: standing, Primary: standing, PeerConfigs: status.TrackedConfigs}
 	s.Workload.Target.PeerHash = status.LastAppliedSpec
 	s.Workload.Target.Revision = takenUp(status)
@@ -262,7 +265,9 @@ func (l *lenient) List(ctx context.Context, list client.ObjectList, opts ...clie
 	}
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
-	l.deny(list, options.Namespace)
+	if l.deny(list, options.Namespace) == controller.EndpointsKind.Kind {
+		return err // an empty list would say that nobody can be reached
+	}
 	return nil // rivals and histories of ReplicaSets: without them the status is believed
 }
 

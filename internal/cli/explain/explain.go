@@ -273,7 +273,8 @@ func told(g flaggerv1.GateStatus) Gate {
 // assumed is true for gates about something that could not be read.
 func (s Seen) assumed(gate string) bool {
 	switch gate {
-	case "primary-ready", "canary-ready", "primary-serves", "primary-restored", "target-ready", "target":
+	case "primary-ready", "canary-ready", "primary-serves", "primary-restored", "target-ready", "target",
+		"canary-endpoints", "primary-endpoints", "target-endpoints":
 		return s.WorkloadAssumed
 	case "route", "route-confirmed":
 		return s.RouteAssumed
