@@ -5,8 +5,9 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,10 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/playground/bench/fakenode"
+	"github.com/serin-dev/serin/playground/build"
 )
 
-// byHand is the name of a scheduler that does not exist. Pods that wait for it are no processes; they become ready when
-// a test says so. That shows readiness pod by pod, and makes a hundred pods cheap.
+// byHand is the name of a scheduler that does not exist, and of a node that is played. Pods that wait for that scheduler
+// are no processes; they become ready when a test says so, which gives them to that node. That shows readiness pod by
+// pod, and makes a hundred pods cheap.
 const byHand = "by-hand"
 
 // deploymentByHand is a Deployment of such pods.
@@ -42,21 +48,29 @@ spec:
 `, name, replicas, byHand)
 }
 
-// addresses of pods by hand; nobody listens there.
-var addresses atomic.Int32
+// playPods plays the node of the pods by hand until ctx ends. The scheduler must not send any other pod there.
+func playPods(ctx context.Context) error {
+	node := fakenode.New(fakenode.Options{
+		Name: byHand, Version: build.KubernetesVersion, Client: shared.Client, Clock: clock.RealClock{},
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err := node.Register(ctx); err != nil {
+		return err
+	}
+	closed := []byte(`{"spec":{"unschedulable":true}}`)
+	if _, err := shared.Client.CoreV1().Nodes().Patch(ctx, byHand, types.MergePatchType, closed, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("keep other pods from node %s: %w", byHand, err)
+	}
+	go node.Run(ctx) //nolint:errcheck // it fails only before it runs
+	return nil
+}
 
 // ready makes a pod run and be ready.
 func (s *stage) ready(pod string) error {
-	n := addresses.Add(1)
-	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
-	condition := func(kind corev1.PodConditionType) string {
-		return fmt.Sprintf(`{"type":%q,"status":"True","lastTransitionTime":%q}`, kind, now)
-	}
-	patch := fmt.Sprintf(`{"status":{"phase":"Running","podIP":"10.250.%[1]d.%[2]d","podIPs":[{"ip":"10.250.%[1]d.%[2]d"}],"conditions":[%[3]s,%[4]s,%[5]s,%[6]s]}}`,
-		n/250, n%250+1, condition(corev1.PodInitialized), condition(corev1.PodScheduled), condition(corev1.ContainersReady), condition(corev1.PodReady))
-	_, err := shared.Client.CoreV1().Pods(s.namespace).
-		Patch(context.Background(), pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) {
+	err := shared.Client.CoreV1().Pods(s.namespace).Bind(context.Background(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: pod}, Target: corev1.ObjectReference{Kind: "Node", Name: byHand},
+	}, metav1.CreateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it was not needed any more
 	}
 	return err
@@ -68,7 +82,7 @@ func (s *stage) keepReady(t *testing.T) {
 	factory := informers.NewSharedInformerFactoryWithOptions(shared.Client, 0, informers.WithNamespace(s.namespace))
 	look := func(object any) {
 		pod := object.(*corev1.Pod)
-		if pod.Spec.SchedulerName != byHand || pod.Status.Phase != corev1.PodPending {
+		if pod.Spec.SchedulerName != byHand || pod.Spec.NodeName != "" {
 			return
 		}
 		if err := s.ready(pod.Name); err != nil {
@@ -96,7 +110,7 @@ func (s *stage) makeReady(selector string, n int) {
 		if n == 0 {
 			break
 		}
-		if pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if err := s.ready(pod.Name); err != nil {

@@ -56,11 +56,14 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(options.Folder)
 	options.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if err := start(context.Background(), options); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := start(ctx, options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
+	cancel()
 	if err := shared.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -115,5 +118,8 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 		}
 	}
 	mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(shared.Client.Discovery()))
+	if err := playPods(ctx); err != nil {
+		return err
+	}
 	return grant(ctx)
 }

@@ -3,7 +3,8 @@
 //
 // It makes hundreds of pods as cheap as their objects. It must not know what
 // the pods are for, and it starts nothing: no program, no network, no probe.
-// Its pods have no address, so Services have no endpoints.
+// Its pods have addresses, so that Services have endpoints, and nobody listens
+// there.
 package fakenode
 
 import (
@@ -11,7 +12,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -46,6 +49,8 @@ type Node struct {
 	Options
 	pods  cache.SharedIndexInformer
 	queue workqueue.TypedDelayingInterface[types.NamespacedName]
+	// addresses is how many were given.
+	addresses atomic.Uint32
 }
 
 // New makes a node; Register makes it known and Run plays its pods.
@@ -173,7 +178,7 @@ func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
 	case pod.Status.Phase != corev1.PodRunning:
 		var patch []byte
 		// The UID keeps it from a new pod of the same name.
-		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": ready(pod, metav1.NewTime(n.Clock.Now()))})
+		patch, err = json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": ready(pod, metav1.NewTime(n.Clock.Now()), n.address())})
 		if err == nil {
 			_, err = client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		}
@@ -184,9 +189,15 @@ func (n *Node) play(ctx context.Context, key types.NamespacedName) error {
 	return err
 }
 
+// address is one that no pod of this node has, out of the block that is kept for measurements (RFC 2544).
+func (n *Node) address() string {
+	given := n.addresses.Add(1)
+	return netip.AddrFrom4([4]byte{198, 18 + byte(given>>16&1), byte(given >> 8), byte(given)}).String()
+}
+
 // ready is the status of a pod whose containers all run.
-func ready(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
-	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}
+func ready(pod *corev1.Pod, now metav1.Time, address string) corev1.PodStatus {
+	status := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}}
 	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}

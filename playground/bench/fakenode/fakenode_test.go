@@ -48,7 +48,7 @@ func TestPodsBecomeReadyAndGoWhenAskedTo(t *testing.T) {
 		pod = seen
 		for _, condition := range seen.Status.Conditions {
 			if condition.Type == corev1.PodReady {
-				return condition.Status == corev1.ConditionTrue && len(seen.Status.ContainerStatuses) == 1
+				return condition.Status == corev1.ConditionTrue && len(seen.Status.ContainerStatuses) == 1 && seen.Status.PodIP == "198.18.0.1"
 			}
 		}
 		return false
