@@ -54,17 +54,32 @@ until "$PWD/bin/fakenode" "\$@"; do :; done
 NODE
 chmod +x bin/node
 
-differences=()
-if [ -f test/conformance/differences.yaml ]; then
-	differences=(--differences test/conformance/differences.yaml)
-fi
-
 # The player makes namespaces of its own; an ordinary user needs one more around them.
 around=()
 if [ "$(id -u)" != 0 ]; then
 	around=(unshare --user --map-root-user)
 fi
+told=$(mktemp)
+trap 'rm -f "$told"' EXIT
 # KUBECONFIG, {prometheus} and {flags} are for the player to fill in; its hooks answer on loopback.
 "${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" --fakenode bin/node \
 	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} -allow-loopback-hooks {flags}" \
-	"${differences[@]}" "$@" "${cases[@]}"
+	--differences test/conformance/differences.yaml "$@" "${cases[@]}" | tee "$told" || true
+grep -q '^[0-9]* passed, [0-9]* failed$' "$told" || exit 1 # the player itself failed, and has said why
+
+# What the player tells of a case is a line "same NAME" or "DIFF NAME", and lines below it that are set in.
+awk '
+	!/^(same |DIFF |    )/ { name = ""; next }
+	!/^ / { name = $2; if (NR > FNR) played[name] }
+	NR == FNR { known[name] = known[name] $0 "\n"; next }
+	{ found[name] = found[name] $0 "\n" }
+	END {
+		for (name in played) {
+			expected = name in known ? known[name] : "same " name "\n"
+			if (found[name] == expected) agreed += name in known
+			else { failed = 1; print "not as expected: " name }
+		}
+		print agreed + 0 " differ exactly as test/conformance/known.txt says"
+		exit failed
+	}
+' test/conformance/known.txt "$told"
