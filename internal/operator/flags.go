@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // Flags are what whoever runs Serin decides. Names, defaults and meanings of Flagger's flags are kept.
@@ -136,6 +138,11 @@ func Normalise(set *pflag.FlagSet, args []string) []string {
 		out = append(out, arg)
 	}
 	return out
+}
+
+// Workload are the settings of what holds pods.
+func (f *Flags) Workload() workload.Options {
+	return workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking}
 }
 
 func list(text string) []string {

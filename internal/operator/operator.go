@@ -290,7 +290,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 	seeing := controller.Noting(ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
 	deployments := &workload.Deployments{
 		Client: seeing, Reader: mgr.GetAPIReader(),
-		Options: workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking},
+		Options: f.Workload(),
 	}
 	hooks := hook.New(named, clk)
 	asker := &controller.Asker{

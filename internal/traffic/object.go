@@ -330,3 +330,13 @@ func Value(v any) (any, error) {
 	}
 	return out, nil
 }
+
+// Spec is the spec of an object, made where it is missing. It is not a copy.
+func Spec(obj *unstructured.Unstructured) map[string]any {
+	spec, ok := obj.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		obj.Object["spec"] = spec
+	}
+	return spec
+}

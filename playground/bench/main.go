@@ -106,7 +106,7 @@ func bench(s settings) error {
 	options := cluster.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	// What needs the network of the machine is done outside.
 	err := cluster.Enter(&options, say, func(ctx context.Context, b *build.Builder) error {
-		if _, err := istioCRDs(ctx, b); err != nil || s.serin != "" {
+		if _, err := b.IstioCRDs(ctx); err != nil || s.serin != "" {
 			return err
 		}
 		say("building Serin ...")

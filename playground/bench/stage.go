@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,7 +106,7 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 	}
 	s.background(life, fail, node.Run)
 
-	istio, err := istioCRDs(ctx, b)
+	istio, err := b.IstioCRDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -441,19 +440,4 @@ func (s *stage) ship(ctx context.Context) error {
 		s.mu.Unlock()
 	}
 	return nil
-}
-
-// istioCRDs returns the folder with Istio's resource definitions, which come with its API, on which Serin depends.
-func istioCRDs(ctx context.Context, b *build.Builder) (string, error) {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "istio.io/api")
-	command.Dir = b.Repository()
-	output, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(output, &module); err != nil {
-		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
-	}
-	return filepath.Join(module.Dir, "kubernetes"), nil
 }

@@ -148,18 +148,30 @@ func (b *Builder) Static(ctx context.Context, name, folder, pkg string) (string,
 
 // GatewayCRDs returns the folder with the resource definitions of the Gateway API's standard channel.
 func (b *Builder) GatewayCRDs(ctx context.Context) (string, error) {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api")
-	command.Dir = filepath.Join(b.source, "modules", "gatewayapi")
+	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "gatewayapi"), "sigs.k8s.io/gateway-api")
+	return filepath.Join(module, "config", "crd", "standard"), err
+}
+
+// IstioCRDs returns the folder with Istio's resource definitions, which come with its API, on which Serin depends.
+func (b *Builder) IstioCRDs(ctx context.Context) (string, error) {
+	module, err := moduleFolder(ctx, b.Repository(), "istio.io/api")
+	return filepath.Join(module, "kubernetes"), err
+}
+
+// moduleFolder is where Go keeps a module, in the version that the module in a folder asks for.
+func moduleFolder(ctx context.Context, folder, module string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	command.Dir = folder
 	command.Env = environment()
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("fetch the Gateway API's resource definitions: %w", explain(err))
+		return "", fmt.Errorf("fetch %s: %w", module, explain(err))
 	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(output, &module); err != nil {
-		return "", fmt.Errorf("fetch the Gateway API's resource definitions: %w", err)
+	var found struct{ Dir string }
+	if err := json.Unmarshal(output, &found); err != nil {
+		return "", fmt.Errorf("fetch %s: %w", module, err)
 	}
-	return filepath.Join(module.Dir, "config", "crd", "standard"), nil
+	return found.Dir, nil
 }
 
 // kept builds a program once for each content of its module.

@@ -4,12 +4,10 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -81,23 +79,8 @@ func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.Serin(ctx); err != nil {
 		return err
 	}
-	_, err := istioCRDs(ctx, b.Repository())
+	_, err := b.IstioCRDs(ctx)
 	return err
-}
-
-// istioCRDs returns the folder with Istio's resource definitions, which come with its API, on which Serin depends.
-func istioCRDs(ctx context.Context, repository string) (string, error) {
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "istio.io/api")
-	command.Dir = repository
-	output, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(output, &module); err != nil {
-		return "", fmt.Errorf("fetch Istio's resource definitions: %w", err)
-	}
-	return filepath.Join(module.Dir, "kubernetes"), nil
 }
 
 func start(ctx context.Context, options cluster.Options) (err error) {
@@ -108,7 +91,7 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return err
 	}
-	istio, err := istioCRDs(ctx, repository)
+	istio, err := options.Builder.IstioCRDs(ctx)
 	if err != nil {
 		return err
 	}

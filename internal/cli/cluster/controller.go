@@ -45,9 +45,7 @@ func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) 
 	settings := canary.Settings{
 		Provider: provider, MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
-	options := workload.Options{
-		SelectorLabels: split(f.SelectorLabels), IncludePrefixes: split(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking,
-	}
+	options := f.Workload()
 	if f.known {
 		return settings, options
 	}
@@ -83,16 +81,6 @@ func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
 			return g.Message == fmt.Sprintf("observed for %s", plan.Window)
 		}
 	})
-}
-
-func split(text string) []string {
-	var out []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
 }
 
 // The signs of a controller.

@@ -56,7 +56,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		return nil, err
 	}
 	traffic.SetApexMetadata(t, obj)
-	if err := r.renderSpec(t, route, specOf(obj)); err != nil {
+	if err := r.renderSpec(t, route, traffic.Spec(obj)); err != nil {
 		return nil, err
 	}
 	return []*unstructured.Unstructured{obj}, nil

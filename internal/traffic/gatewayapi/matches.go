@@ -90,13 +90,9 @@ func pathMatch(uri *flaggerv1.StringMatch) *gatewayv1.HTTPPathMatch {
 func headerMatches(where string, headers map[string]release.StringMatch) ([]gatewayv1.HTTPHeaderMatch, error) {
 	var out []gatewayv1.HTTPHeaderMatch
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		kind, value := gatewayv1.HeaderMatchExact, headers[name].Exact
-		switch m := headers[name]; {
-		case m.Exact != "":
-		case m.Regex != "":
-			kind, value = gatewayv1.HeaderMatchRegularExpression, m.Regex
-		default:
-			return nil, onlyExactOrRegex(where, "header", name)
+		kind, value, err := exactOrRegex[gatewayv1.HeaderMatchType](where, "header", name, headers[name])
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, gatewayv1.HTTPHeaderMatch{Type: &kind, Name: gatewayv1.HTTPHeaderName(name), Value: value})
 	}
@@ -106,22 +102,26 @@ func headerMatches(where string, headers map[string]release.StringMatch) ([]gate
 func queryMatches(where string, params map[string]release.StringMatch) ([]gatewayv1.HTTPQueryParamMatch, error) {
 	var out []gatewayv1.HTTPQueryParamMatch
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		kind, value := gatewayv1.QueryParamMatchExact, params[name].Exact
-		switch m := params[name]; {
-		case m.Exact != "":
-		case m.Regex != "":
-			kind, value = gatewayv1.QueryParamMatchRegularExpression, m.Regex
-		default:
-			return nil, onlyExactOrRegex(where, "query parameter", name)
+		kind, value, err := exactOrRegex[gatewayv1.QueryParamMatchType](where, "query parameter", name, params[name])
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, gatewayv1.HTTPQueryParamMatch{Type: &kind, Name: gatewayv1.HTTPHeaderName(name), Value: value})
 	}
 	return out, nil
 }
 
-func onlyExactOrRegex(where, what, name string) error {
-	return traffic.Refuse(traffic.ErrUnsupported,
-		"%s: an HTTPRoute matches %s %s by exact or regex only: write one of these", where, what, name)
+// exactOrRegex is how a value is matched. Both kinds of match have a type of their own with the same words.
+func exactOrRegex[T ~string](where, what, name string, m release.StringMatch) (kind T, value string, err error) {
+	switch {
+	case m.Exact != "":
+		return T(gatewayv1.HeaderMatchExact), m.Exact, nil
+	case m.Regex != "":
+		return T(gatewayv1.HeaderMatchRegularExpression), m.Regex, nil
+	default:
+		return "", "", traffic.Refuse(traffic.ErrUnsupported,
+			"%s: an HTTPRoute matches %s %s by exact or regex only: write one of these", where, what, name)
+	}
 }
 
 func stringMatches(in map[string]flaggerv1.StringMatch) map[string]release.StringMatch {

@@ -251,16 +251,6 @@ func isService(ref map[string]any, name string) bool {
 	return ref["name"] == name && group == "" && (!given || kind == serviceKind)
 }
 
-// specOf is the spec of an object, made where it is missing. It is not a copy.
-func specOf(obj *unstructured.Unstructured) map[string]any {
-	spec, ok := obj.Object["spec"].(map[string]any)
-	if !ok {
-		spec = map[string]any{}
-		obj.Object["spec"] = spec
-	}
-	return spec
-}
-
 // pointer is the given text, or the default of the API.
 func pointer[T ~string](given *string, otherwise T) *T {
 	if given == nil {

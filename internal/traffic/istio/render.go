@@ -37,7 +37,7 @@ func renderDestinationRule(t traffic.Target, ref traffic.Ref, existing *unstruct
 			return nil, err
 		}
 	}
-	traffic.Own(specOf(obj), want, destinationRuleKeys...)
+	traffic.Own(traffic.Spec(obj), want, destinationRuleKeys...)
 	return obj, nil
 }
 
@@ -53,7 +53,7 @@ func renderVirtualService(t traffic.Target, r release.Route, ref traffic.Ref, ex
 	}
 	traffic.SetApexMetadata(t, obj)
 
-	spec := specOf(obj)
+	spec := traffic.Spec(obj)
 	want := map[string]any{"hosts": []any{}}
 	if !service.Delegation {
 		want["hosts"] = hosts(t)
@@ -344,14 +344,4 @@ func role(t traffic.Target, rule map[string]any) string {
 		return "weighted"
 	}
 	return "primary"
-}
-
-// specOf is the spec of an object, made where it is missing. It is not a copy.
-func specOf(obj *unstructured.Unstructured) map[string]any {
-	spec, ok := obj.Object["spec"].(map[string]any)
-	if !ok {
-		spec = map[string]any{}
-		obj.Object["spec"] = spec
-	}
-	return spec
 }
