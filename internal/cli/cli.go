@@ -17,8 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/config/crd"
@@ -42,17 +40,12 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 }
 
 // connector makes a session of what the person said about the cluster, and names the namespace of their context.
-type connector func(flags *genericclioptions.ConfigFlags, controllerFlags string) (session *cluster.Session, namespace string, err error)
+type connector func(said *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
 
-func connect(flags *genericclioptions.ConfigFlags, controllerFlags string) (*cluster.Session, string, error) {
-	loader := flags.ToRawKubeConfigLoader()
-	namespace, _, err := loader.Namespace()
+func connect(said *connection, controllerFlags string) (*cluster.Session, string, error) {
+	config, namespace, err := said.load()
 	if err != nil {
-		return nil, "", exit(configCode(err), fmt.Errorf("read the kubeconfig: %w", err))
-	}
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, "", exit(configCode(err), fmt.Errorf("read the kubeconfig: %w", err))
+		return nil, "", err
 	}
 	session, err := cluster.Connect(config, clock.RealClock{})
 	if err != nil {
@@ -64,17 +57,9 @@ func connect(flags *genericclioptions.ConfigFlags, controllerFlags string) (*clu
 	return session, namespace, nil
 }
 
-// configCode tells a wrong flag from a cluster that nobody named.
-func configCode(err error) int {
-	if clientcmd.IsEmptyConfig(err) {
-		return ExitUnreachable
-	}
-	return ExitUsage
-}
-
 // common are the flags that all commands about releases have.
 type common struct {
-	config          *genericclioptions.ConfigFlags
+	connection      connection
 	connect         connector
 	allNamespaces   bool
 	selector        string
@@ -82,9 +67,7 @@ type common struct {
 }
 
 func (c *common) register(cmd *cobra.Command, many bool) {
-	c.config = genericclioptions.NewConfigFlags(true)
-	c.config.CacheDir = nil // nothing is cached between two commands
-	c.config.AddFlags(cmd.Flags())
+	c.connection.register(cmd.Flags())
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
 		"the flags that the controller runs with, such as '-mesh-provider=istio'; needed only where its Deployment cannot be read")
 	if many {
@@ -116,7 +99,7 @@ func (c *common) open(args []string) (*cluster.Session, cluster.Selection, error
 			return nil, sel, exit(ExitUsage, fmt.Errorf("read --selector: %w", err))
 		}
 	}
-	session, namespace, err := c.connect(c.config, c.controllerFlags)
+	session, namespace, err := c.connect(&c.connection, c.controllerFlags)
 	if err != nil {
 		return nil, sel, err
 	}

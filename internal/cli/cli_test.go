@@ -13,7 +13,6 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
@@ -82,7 +81,7 @@ func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 // typed runs a line and gives output, errors and exit code. After says what happens to the world ten seconds later.
 func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData) string {
 	t.Helper()
-	connect := func(*genericclioptions.ConfigFlags, string) (*cluster.Session, string, error) {
+	connect := func(*connection, string) (*cluster.Session, string, error) {
 		return w.Session, "shop", nil
 	}
 	if d.HasArg("away") {

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	shopFile = `
+apiVersion: v1
+kind: Config
+current-context: shop
+contexts:
+- {name: shop, context: {cluster: shop, user: me, namespace: web}}
+clusters:
+- {name: shop, cluster: {server: "https://shop.example:6443"}}
+`
+	restFile = `
+apiVersion: v1
+kind: Config
+contexts:
+- {name: test, context: {cluster: test, user: me}}
+clusters:
+- {name: test, cluster: {server: "https://test.example:6443"}}
+users:
+- {name: me, user: {token: secret}}
+`
+)
+
+// files are two kubeconfigs, of which the second has what the first names.
+func files(t *testing.T) (shop, rest string) {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, value := range map[string]string{
+		"HOME": folder, "KUBECONFIG": "", "KUBERNETES_MASTER": "", "KUBERNETES_SERVICE_HOST": "", "KUBERNETES_SERVICE_PORT": "",
+	} {
+		t.Setenv(name, value)
+	}
+	return write("shop", shopFile), write("rest", restFile)
+}
+
+func TestTheClusterIsTheOneThatKubectlWouldAsk(t *testing.T) {
+	for name, c := range map[string]struct {
+		environment func(shop, rest string) string
+		args        func(shop, rest string) []string
+		host        string
+		namespace   string
+		token       string
+	}{
+		"no file": {
+			environment: func(string, string) string { return "" },
+			host:        "http://localhost:8080", namespace: "default",
+		},
+		"several files in KUBECONFIG": {
+			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			host:        "https://shop.example:6443", namespace: "web", token: "secret",
+		},
+		"another context": {
+			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			args:        func(string, string) []string { return []string{"--context", "test"} },
+			host:        "https://test.example:6443", namespace: "default", token: "secret",
+		},
+		"a file that is named comes before KUBECONFIG": {
+			environment: func(_, rest string) string { return rest },
+			args:        func(shop, _ string) []string { return []string{"--kubeconfig", shop} },
+			host:        "https://shop.example:6443", namespace: "web",
+		},
+		"what is said comes before the files": {
+			environment: func(shop, rest string) string { return shop + string(filepath.ListSeparator) + rest },
+			args: func(string, string) []string {
+				return []string{"-n", "other", "-s", "https://other.example", "--token", "mine", "--as", "ann", "--as-group", "a", "--as-group", "b", "--as-user-extra", "why=test", "--request-timeout", "7s"}
+			},
+			host: "https://other.example", namespace: "other", token: "mine",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shop, rest := files(t)
+			t.Setenv("KUBECONFIG", c.environment(shop, rest))
+			var said connection
+			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
+			said.register(flags)
+			if c.args != nil {
+				if err := flags.Parse(c.args(shop, rest)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			config, namespace, err := said.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != c.host || namespace != c.namespace || config.BearerToken != c.token {
+				t.Errorf("got %s, namespace %s, token %q, want %s, %s, %q", config.Host, namespace, config.BearerToken, c.host, c.namespace, c.token)
+			}
+			if flags.Changed("as") {
+				if as := config.Impersonate; as.UserName != "ann" || len(as.Groups) != 2 || len(as.Extra["why"]) != 1 || config.Timeout.Seconds() != 7 {
+					t.Errorf("got %+v and a timeout of %s", as, config.Timeout)
+				}
+			}
+		})
+	}
+}
+
+func TestAConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"a missing file":  {[]string{"--kubeconfig", "/nowhere/config"}, "/nowhere/config"},
+		"half an extra":   {[]string{"--as-user-extra", "why"}, "write KEY=VALUE"},
+		"no such context": {[]string{"--context", "nobody"}, "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files(t)
+			var said connection
+			flags := pflag.NewFlagSet("serin", pflag.ContinueOnError)
+			said.register(flags)
+			if err := flags.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := said.load()
+			if err == nil || ExitCode(err) != ExitUsage || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v with exit code %d, want %q and %d", err, ExitCode(err), c.says, ExitUsage)
+			}
+		})
+	}
+}
