@@ -17,14 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // passTimeout bounds one pass: nothing in it waits for anything but the API server.
@@ -196,10 +199,17 @@ func (w *watches) start(object client.Object, kind schema.GroupKind) error {
 	err := w.controller.Watch(source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(
 		func(_ context.Context, o client.Object) []reconcile.Request {
 			return w.affected(kind, client.ObjectKeyFromObject(o))
-		})))
+		}), predicate.TypedFuncs[client.Object]{UpdateFunc: worthALook}))
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
 	}
 	w.known[kind] = true
 	return nil
+}
+
+// worthALook leaves out versions of objects that no pass would find anything new in.
+func worthALook(e event.TypedUpdateEvent[client.Object]) bool {
+	before, known := e.ObjectOld.(*unstructured.Unstructured)
+	after, ok := e.ObjectNew.(*unstructured.Unstructured)
+	return !known || !ok || workload.Changed(before, after)
 }
