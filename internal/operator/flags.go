@@ -54,8 +54,8 @@ type Flags struct {
 func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "path to a kubeconfig; empty: the one of the pod")
 	set.StringVar(&f.Master, "master", "", "URL of the API server, overrides the kubeconfig")
-	set.Float32Var(&f.QPS, "kubeconfig-qps", 100, "requests a second to the API server")
-	set.IntVar(&f.Burst, "kubeconfig-burst", 250, "requests to the API server at once")
+	set.Float32Var(&f.QPS, "kubeconfig-qps", -1, "requests a second to the API server; negative: as many as it takes, since it guards itself by priority and fairness")
+	set.IntVar(&f.Burst, "kubeconfig-burst", 250, "requests to the API server at once, where -kubeconfig-qps limits them")
 	set.StringVar(&f.KubeconfigServiceMesh, "kubeconfig-service-mesh", "", "path to the kubeconfig of the cluster that has the routes; empty: the same cluster")
 	set.StringVar(&f.MetricsServer, "metrics-server", "http://prometheus:9090", "URL of the default Prometheus")
 	set.DurationVar(&f.ControlLoopInterval, "control-loop-interval", 10*time.Second, "accepted for compatibility: Serin reacts to events and has no control loop")

@@ -6,7 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/serin-dev/serin/internal/telemetry"
 )
 
 // Every flag of Flagger's operator, as its users write it: one dash, with = or a blank.
@@ -41,6 +46,26 @@ func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
 			if diff := cmp.Diff(want, parse(form...)); diff != "" {
 				t.Errorf("%v: (-want +got)\n%s", form, diff)
 			}
+		}
+	}
+}
+
+// A thousand releases that move at once need more than any limit that a process could choose for itself.
+func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
+	for args, want := range map[string]bool{"": false, "-kubeconfig-qps=100": true} {
+		var f Flags
+		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+		f.Register(set)
+		if err := set.Parse(Normalise(set, strings.Fields(args))); err != nil {
+			t.Fatal(err)
+		}
+		config := f.tune(&rest.Config{Host: "https://cluster.example"}, telemetry.New(prometheus.NewRegistry()))
+		c, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limiter := c.GetRateLimiter(); (limiter != nil) != want {
+			t.Errorf("%q: got limiter %v, want one: %t", args, limiter, want)
 		}
 	}
 }
