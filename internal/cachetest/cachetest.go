@@ -6,6 +6,7 @@ package cachetest
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,7 +54,7 @@ func (c *Cache) Get(ctx context.Context, from client.Reader, key client.ObjectKe
 	if found {
 		c.check(last)
 	}
-	if !found || !cmp.Equal(last.was, read) {
+	if !found || !reflect.DeepEqual(last.was, read) {
 		last = held{given: read.DeepCopy(), was: read.DeepCopy()}
 		c.objects[of] = last
 	}
@@ -63,7 +64,7 @@ func (c *Cache) Get(ctx context.Context, from client.Reader, key client.ObjectKe
 
 func (c *Cache) check(object held) {
 	c.tb.Helper()
-	if difference := cmp.Diff(object.was, object.given); difference != "" {
-		c.tb.Errorf("%s %s of the cache was changed:\n%s", object.was.GetKind(), object.was.GetName(), difference)
+	if !reflect.DeepEqual(object.was, object.given) {
+		c.tb.Errorf("%s %s of the cache was changed:\n%s", object.was.GetKind(), object.was.GetName(), cmp.Diff(object.was, object.given))
 	}
 }
