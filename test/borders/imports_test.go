@@ -160,6 +160,24 @@ func TestNoProviderLinksASibling(t *testing.T) {
 	}
 }
 
+// TestTheSimulatedServerKnowsNobody: a server that knew who asks it could not be trusted to answer as a real one.
+func TestTheSimulatedServerKnowsNobody(t *testing.T) {
+	p, ok := listPackages(t)[module+"/test/sim/store"]
+	if !ok {
+		t.Fatal("test/sim/store is not there")
+	}
+	for _, dep := range p.Deps {
+		if other, ok := strings.CutPrefix(dep, module+"/"); ok && !within(other, "api") && !within(other, "config") {
+			t.Errorf("test/sim/store links %s: of ours it may know the API and its definitions only", other)
+		}
+	}
+	for _, banned := range []string{"math/rand", "math/rand/v2", "crypto/rand", "k8s.io/utils/clock"} {
+		if slices.Contains(p.Imports, banned) {
+			t.Errorf("test/sim/store imports %s: what it does must follow from its calls alone", banned)
+		}
+	}
+}
+
 // TestPlaygroundStaysOutside: it needs replace lines that must not reach those who install Serin.
 func TestPlaygroundStaysOutside(t *testing.T) {
 	for _, p := range listPackages(t) {

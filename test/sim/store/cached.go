@@ -1,0 +1,304 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ReadYourWrites says whether reads of a cache wait until it has seen what the same client wrote before.
+type ReadYourWrites int
+
+const (
+	// Never wait: a cache shows what it has.
+	Never ReadYourWrites = iota
+	// AsLibrary waits as controller-runtime's EnableReadYourWritesConsistency does. That library remembers writes by
+	// representation and takes an unstructured object for a typed one when it is created, updated or patched, though not
+	// when it is read or deleted: reads of unstructured objects therefore wait for deletions only.
+	AsLibrary
+	// Always wait, whatever the representation: what that library promises.
+	Always
+)
+
+// Client is for the process whose cache this is: it reads from the cache and writes to the server.
+func (c *Cache) Client(actor string, mode ReadYourWrites) client.Client {
+	return &cached{live: &live{server: c.server, actor: actor}, cache: c, mode: mode, written: map[Watch]*written{}}
+}
+
+// cached is a client with a cache.
+type cached struct {
+	*live
+	cache   *Cache
+	mode    ReadYourWrites
+	written map[Watch]*written
+}
+
+var _ client.Client = &cached{}
+
+// written is what has to be seen before reads of one kind are answered.
+type written struct {
+	least   map[types.NamespacedName]uint64
+	deleted map[types.NamespacedName][]types.UID
+}
+
+// noted is where writes of a kind are noted under a representation.
+func (c *cached) noted(kind schema.GroupKind, as Representation) *written {
+	if c.mode == Always {
+		as = ""
+	}
+	watch := Watch{kind, as}
+	if c.written[watch] == nil {
+		c.written[watch] = &written{least: map[types.NamespacedName]uint64{}, deleted: map[types.NamespacedName][]types.UID{}}
+	}
+	return c.written[watch]
+}
+
+// Get implements client.Reader.
+func (c *cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	gvk, k, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	key = k.keyOf(key)
+	options := (&client.GetOptions{}).ApplyOptions(opts)
+	v := c.cache.watch(k.GroupKind, representation(obj))
+	call := c.call(Get, k, key, "")
+	call.Cached = true
+	var found *Version
+	err = c.do(call, func(fault Fault) error {
+		if !options.DisableReadYourWritesConsistency {
+			if err := c.await(ctx, k.GroupKind, representation(obj), key); err != nil {
+				return err
+			}
+		}
+		if found = fault.sees(v.objects[key], c.cache.delivered(k.GroupKind), key); found == nil {
+			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name) // as caches say it
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	shared := options.UnsafeDisableDeepCopy != nil && *options.UnsafeDisableDeepCopy
+	return reader{scheme: c.Scheme(), cached: true, shared: shared}.into(found, gvk, obj)
+}
+
+// List implements client.Reader.
+func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	gvk, k, err := c.kindOf(list)
+	if err != nil {
+		return err
+	}
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	if options.Continue != "" {
+		return errors.New("continue list option is not supported by the cache")
+	}
+	v := c.cache.watch(k.GroupKind, representation(list))
+	call := c.call(List, k, types.NamespacedName{Namespace: options.Namespace}, "")
+	call.Cached = true
+	var found []*Version
+	err = c.do(call, func(fault Fault) error {
+		if !options.DisableReadYourWritesConsistency {
+			if err := c.await(ctx, k.GroupKind, representation(list), types.NamespacedName{}); err != nil {
+				return err
+			}
+		}
+		found, err = c.cache.list(v, k.GroupKind, options, fault)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	shared := options.UnsafeDisableDeepCopy != nil && *options.UnsafeDisableDeepCopy
+	return reader{scheme: c.Scheme(), cached: true, shared: shared}.intoList(found, v.seen, gvk, list)
+}
+
+// delivered are the events that a view is made of.
+func (c *Cache) delivered(kind schema.GroupKind) []*Event {
+	return c.server.collection(kind).events[:c.views[kind].next]
+}
+
+func (c *Cache) list(v *view, kind schema.GroupKind, options *client.ListOptions, fault Fault) ([]*Version, error) {
+	var found []*Version
+	for _, key := range v.keys {
+		if object := fault.sees(v.objects[key], c.delivered(kind), key); object != nil && selects(options, object) {
+			found = append(found, object)
+		}
+	}
+	if options.FieldSelector != nil {
+		for _, requirement := range options.FieldSelector.Requirements() {
+			var err error
+			if found, err = c.indexed(kind, requirement.Field, requirement.Value, found); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if options.Limit > 0 && int64(len(found)) > options.Limit {
+		found = found[:options.Limit]
+	}
+	return found, nil
+}
+
+// await returns when the cache has seen what this client wrote: of one object, or, without a name, of a kind.
+func (c *cached) await(ctx context.Context, kind schema.GroupKind, as Representation, key types.NamespacedName) error {
+	if c.mode == Never {
+		return nil
+	}
+	view, noted := c.cache.views[kind], c.noted(kind, as)
+	wait := Wait{Kind: kind, Key: key}
+	for of, revision := range noted.least {
+		if revision <= view.seen {
+			delete(noted.least, of)
+		} else if of == key || key.Name == "" {
+			wait.Revision = max(wait.Revision, revision)
+		}
+	}
+	for of, uids := range noted.deleted {
+		if of == key || key.Name == "" {
+			wait.Gone = append(wait.Gone, uids...)
+		}
+	}
+	slices.Sort(wait.Gone)
+	for !view.reached(wait) {
+		if c.cache.options.Await == nil {
+			return fmt.Errorf("failed to wait for cache to catch up: %w", errNobodyDelivers)
+		}
+		if err := cmp.Or(ctx.Err(), c.cache.options.Await(ctx, wait)); err != nil {
+			return fmt.Errorf("failed to wait for cache to catch up: %w", err)
+		}
+	}
+	for of, uids := range noted.deleted {
+		if uids = slices.DeleteFunc(uids, func(uid types.UID) bool { return view.gone[uid] }); len(uids) == 0 {
+			delete(noted.deleted, of)
+		} else {
+			noted.deleted[of] = uids
+		}
+	}
+	return nil
+}
+
+func (v *view) reached(wait Wait) bool {
+	return v.seen >= wait.Revision && !slices.ContainsFunc(wait.Gone, func(uid types.UID) bool { return !v.gone[uid] })
+}
+
+// writing does one write and notes, once it was answered, what reads have to wait for.
+func (c *cached) writing(obj client.Object, disabled bool, write func() error) error {
+	if c.mode == Never || disabled {
+		return write()
+	}
+	_, k, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	view := c.cache.watch(k.GroupKind, representation(obj))
+	if err := write(); err != nil {
+		return err
+	}
+	revision, err := parseVersion(obj.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	if revision > view.seen {
+		as := representation(obj)
+		if as == Generic {
+			as = Typed // see AsLibrary
+		}
+		noted, key := c.noted(k.GroupKind, as), client.ObjectKeyFromObject(obj)
+		noted.least[key] = max(noted.least[key], revision)
+	}
+	return nil
+}
+
+// Create implements client.Writer.
+func (c *cached) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	options := (&client.CreateOptions{}).ApplyOptions(opts)
+	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Create(ctx, obj, opts...) })
+}
+
+// Update implements client.Writer.
+func (c *cached) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	options := (&client.UpdateOptions{}).ApplyOptions(opts)
+	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Update(ctx, obj, opts...) })
+}
+
+// Patch implements client.Writer.
+func (c *cached) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	options := (&client.PatchOptions{}).ApplyOptions(opts)
+	return c.writing(obj, options.DisableReadYourWritesConsistency, func() error { return c.live.Patch(ctx, obj, patch, opts...) })
+}
+
+// Delete implements client.Writer. Which object it was is told by its UID; a caller that does not say so has the cache
+// asked.
+func (c *cached) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if c.mode == Never || options.DisableReadYourWritesConsistency {
+		return c.live.Delete(ctx, obj, opts...)
+	}
+	_, k, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	view, key := c.cache.watch(k.GroupKind, representation(obj)), k.keyOf(client.ObjectKeyFromObject(obj))
+	uid := obj.GetUID()
+	if p := options.Preconditions; p != nil && p.UID != nil {
+		uid = *p.UID
+	}
+	if uid == "" {
+		known := view.objects[key]
+		if known == nil {
+			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name)
+		}
+		uid = known.UID()
+	}
+	left, gone, err := c.delete(obj, opts)
+	if err != nil {
+		return err
+	}
+	noted := c.noted(k.GroupKind, representation(obj))
+	if gone {
+		noted.deleted[key] = append(noted.deleted[key], uid)
+	} else if left.revision > view.seen {
+		noted.least[key] = max(noted.least[key], left.revision)
+	}
+	return nil
+}
+
+// DeleteAllOf implements client.Writer.
+func (c *cached) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	if c.mode != Never {
+		return errors.New("DeleteAllOf is not supported by clients that read their writes: list, and delete each")
+	}
+	return c.live.DeleteAllOf(ctx, obj, opts...)
+}
+
+// Status implements client.Client.
+func (c *cached) Status() client.SubResourceWriter { return c.SubResource(statusOf) }
+
+// SubResource implements client.Client.
+func (c *cached) SubResource(name string) client.SubResourceClient {
+	return &cachedSubresource{SubResourceClient: c.live.SubResource(name), client: c}
+}
+
+type cachedSubresource struct {
+	client.SubResourceClient
+	client *cached
+}
+
+// Update implements client.SubResourceWriter.
+func (r *cachedSubresource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts)
+	return r.client.writing(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Update(ctx, obj, opts...) })
+}
+
+// Patch implements client.SubResourceWriter.
+func (r *cachedSubresource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	options := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+	return r.client.writing(obj, options.DisableReadYourWritesConsistency, func() error { return r.SubResourceClient.Patch(ctx, obj, patch, opts...) })
+}

@@ -1,0 +1,201 @@
+package store
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Collect does what the garbage collector would do next, as one actor, up to a number of writes, and gives back how many
+// it did: none when there is no garbage. It sees the truth, and does its work in the order of kinds, namespaces and
+// names.
+//
+// Dependents go with the last of their owners. An owner that is deleted in the foreground waits for the dependents that
+// block it; one that orphans lets them go first.
+func (s *Server) Collect(actor string, most int) (done int, err error) {
+	for done < most {
+		worked, err := s.collect(actor)
+		if err != nil || !worked {
+			return done, err
+		}
+		done++
+	}
+	return done, nil
+}
+
+// owners are the objects that live, by UID.
+func (s *Server) owners() map[types.UID]*Version {
+	alive := map[types.UID]*Version{}
+	for _, c := range s.objects {
+		for _, v := range c.objects {
+			alive[v.UID()] = v
+		}
+	}
+	return alive
+}
+
+// collect does one thing.
+func (s *Server) collect(actor string) (worked bool, err error) {
+	alive := s.owners()
+	for _, kind := range s.Kinds() {
+		for _, v := range s.All(kind) {
+			if worked, err = s.collectOne(actor, v, alive); worked || err != nil {
+				return worked, err
+			}
+		}
+	}
+	return false, nil
+}
+
+func (s *Server) collectOne(actor string, v *Version, alive map[types.UID]*Version) (bool, error) {
+	if v.Deleting() {
+		switch {
+		case holds(v, orphan):
+			return s.orphan(actor, v)
+		case holds(v, foreground):
+			return s.finish(actor, v)
+		}
+		return false, nil
+	}
+	var solid, dangling, waiting []metav1.OwnerReference
+	for _, reference := range v.Meta().OwnerReferences {
+		owner := alive[reference.UID]
+		switch {
+		case owner == nil:
+			dangling = append(dangling, reference)
+		case owner.Deleting() && holds(owner, foreground):
+			waiting = append(waiting, reference)
+		default:
+			solid = append(solid, reference)
+		}
+	}
+	switch {
+	case len(solid) > 0 && len(dangling)+len(waiting) > 0:
+		return true, s.keepOwners(actor, v, solid)
+	case len(solid) > 0 || len(dangling)+len(waiting) == 0:
+		return false, nil
+	case len(waiting) > 0 && len(s.dependents(v.UID())) > 0:
+		return true, s.remove(actor, v, metav1.DeletePropagationForeground)
+	default:
+		return true, s.remove(actor, v, metav1.DeletePropagationBackground)
+	}
+}
+
+func holds(v *Version, finalizer string) bool {
+	for _, name := range finalizers(v.content) {
+		if name == finalizer {
+			return true
+		}
+	}
+	return false
+}
+
+// dependents are the objects that name an owner.
+func (s *Server) dependents(of types.UID) []*Version {
+	var out []*Version
+	for _, kind := range s.Kinds() {
+		for _, v := range s.All(kind) {
+			for _, reference := range v.Meta().OwnerReferences {
+				if reference.UID == of {
+					out = append(out, v)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// orphan takes the owner from its dependents, one at a time, and then its finalizer.
+func (s *Server) orphan(actor string, owner *Version) (bool, error) {
+	for _, v := range s.dependents(owner.UID()) {
+		var others []metav1.OwnerReference
+		for _, reference := range v.Meta().OwnerReferences {
+			if reference.UID != owner.UID() {
+				others = append(others, reference)
+			}
+		}
+		return true, s.keepOwners(actor, v, others)
+	}
+	return true, s.release(actor, owner, orphan)
+}
+
+// finish lets an owner go whose dependents are gone, but for those that do not block it.
+func (s *Server) finish(actor string, owner *Version) (bool, error) {
+	for _, v := range s.dependents(owner.UID()) {
+		for _, reference := range v.Meta().OwnerReferences {
+			if reference.UID == owner.UID() && reference.BlockOwnerDeletion != nil && *reference.BlockOwnerDeletion {
+				return false, nil
+			}
+		}
+	}
+	return true, s.release(actor, owner, foreground)
+}
+
+// release takes a finalizer away.
+func (s *Server) release(actor string, v *Version, finalizer string) error {
+	return s.edit(actor, v, func(metadata map[string]any) {
+		var left []any
+		for _, name := range finalizers(v.content) {
+			if name != finalizer {
+				left = append(left, name)
+			}
+		}
+		metadata["finalizers"] = left
+	})
+}
+
+func (s *Server) keepOwners(actor string, v *Version, owners []metav1.OwnerReference) error {
+	return s.edit(actor, v, func(metadata map[string]any) {
+		var left []any
+		for _, reference := range items(v.metadata(), "ownerReferences") {
+			for _, keep := range owners {
+				if text(reference, "uid") == string(keep.UID) {
+					left = append(left, reference)
+				}
+			}
+		}
+		metadata["ownerReferences"] = left
+	})
+}
+
+// edit writes metadata, under the version that was read.
+func (s *Server) edit(actor string, v *Version, change func(metadata map[string]any)) error {
+	call := s.collecting(actor, Patch, v)
+	w := writer{actor: actor, verb: Patch, basis: Basis{ResourceVersion: revisionText(v.revision), UID: string(v.UID())}}
+	return ignoreGone(through(s.options.Hook, call, func(Fault) error {
+		_, err := s.update(w, v.kind, v.key, func(*Version) (map[string]any, error) {
+			content, metadata := withField(v.content, "", nil), withField(v.metadata(), "", nil)
+			change(metadata)
+			content["metadata"] = metadata
+			return content, nil
+		})
+		return err
+	}))
+}
+
+func (s *Server) remove(actor string, v *Version, policy metav1.DeletionPropagation) error {
+	call := s.collecting(actor, Delete, v)
+	uid, version := string(v.UID()), revisionText(v.revision)
+	w := writer{actor: actor, verb: Delete, basis: Basis{ResourceVersion: version, UID: uid}}
+	return ignoreGone(through(s.options.Hook, call, func(Fault) error {
+		_, _, err := s.delete(w, v.kind, v.key, deletion{uid: &uid, version: &version, policy: policy})
+		return err
+	}))
+}
+
+func (s *Server) collecting(actor, verb string, v *Version) Call {
+	call := Call{Actor: actor, Verb: verb, Kind: v.Kind(), Key: v.key, resource: v.kind.resource()}
+	s.count(call)
+	return call
+}
+
+// ignoreGone forgives that somebody else was faster: the next look sees what is left to do.
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// Owned are the objects that name an owner, sorted by kind, namespace and name. It is no request.
+func (s *Server) Owned(by types.UID) []*Version { return s.dependents(by) }

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/config/crd"
+)
+
+// Definitions are the custom kinds of servers. They are read once, each kind is compiled when it is used first, and all
+// servers of a process may share them.
+type Definitions struct {
+	kinds map[schema.GroupKind]*definition
+}
+
+// definition is one kind, compiled or not.
+type definition struct {
+	resource *apiextensionsv1.CustomResourceDefinition
+	compile  func() (*custom, error)
+}
+
+// Compile reads definitions from streams of YAML. Of kinds, where there are any, it reads these only: some streams are
+// long.
+func Compile(streams [][]byte, kinds ...schema.GroupKind) (*Definitions, error) {
+	d := &Definitions{kinds: map[schema.GroupKind]*definition{}}
+	for _, stream := range streams {
+		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+		for {
+			document, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read definitions: %w", err)
+			}
+			if !wanted(document, kinds) {
+				continue
+			}
+			resource := &apiextensionsv1.CustomResourceDefinition{}
+			if err := yaml.Unmarshal(document, resource); err != nil {
+				return nil, fmt.Errorf("read definitions: %w", err)
+			}
+			if resource.Kind == "CustomResourceDefinition" {
+				d.add(resource)
+			}
+		}
+	}
+	return d, nil
+}
+
+// kindLine is where a definition names its kind.
+var kindLine = regexp.MustCompile(`(?m)^    kind: (\S+)$`)
+
+// wanted spares the decoding of documents that nobody asked for.
+func wanted(document []byte, kinds []schema.GroupKind) bool {
+	if len(kinds) == 0 {
+		return true
+	}
+	found := kindLine.FindSubmatch(document)
+	if found == nil {
+		return false
+	}
+	for _, kind := range kinds {
+		if kind.Kind == string(found[1]) && bytes.Contains(document, []byte("group: "+kind.Group+"\n")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Definitions) add(resource *apiextensionsv1.CustomResourceDefinition) {
+	kind := schema.GroupKind{Group: resource.Spec.Group, Kind: resource.Spec.Names.Kind}
+	d.kinds[kind] = &definition{resource: resource, compile: sync.OnceValues(func() (*custom, error) { return compileCustom(resource) })}
+}
+
+// And are these definitions and others, which win where both have a kind.
+func (d *Definitions) And(others *Definitions) *Definitions {
+	both := &Definitions{kinds: map[schema.GroupKind]*definition{}}
+	for _, from := range []*Definitions{d, others} {
+		for kind, definition := range from.kinds {
+			both.kinds[kind] = definition
+		}
+	}
+	return both
+}
+
+// WithoutSerinStatus are the definitions of a cluster in which nobody has updated that of the Canary: its schema has no
+// status.serin, so that the server drops that part of every status.
+func (d *Definitions) WithoutSerinStatus() *Definitions {
+	kind := schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
+	known, found := d.kinds[kind]
+	if !found {
+		return d
+	}
+	old := known.resource.DeepCopy()
+	for i := range old.Spec.Versions {
+		delete(old.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["status"].Properties, "serin")
+	}
+	without := &Definitions{kinds: map[schema.GroupKind]*definition{}}
+	without.add(old)
+	return d.And(without)
+}
+
+// Serin are the definitions that Serin comes with.
+var Serin = sync.OnceValues(func() (*Definitions, error) {
+	stream, err := crd.YAML()
+	if err != nil {
+		return nil, err
+	}
+	return Compile([][]byte{stream})
+})
+
+// ModuleFile is a file of a Go module on which this one depends: others publish their definitions that way.
+func ModuleFile(ctx context.Context, module, name string) ([]byte, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- names of modules
+	if err != nil {
+		return nil, fmt.Errorf("find module %s: %w", module, err)
+	}
+	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), name))
+	if err != nil {
+		return nil, fmt.Errorf("read definitions: %w", err)
+	}
+	return content, nil
+}

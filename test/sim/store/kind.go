@@ -1,0 +1,173 @@
+package store
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// kind is how objects of one kind are treated.
+type kind struct {
+	schema.GroupKind
+	versions   []string // the stored one first
+	plural     string
+	namespaced bool
+	// status is true where the status has a sub-resource of its own: other writes leave it, and its writes leave the rest.
+	status bool
+	// scale is true where replicas can be written as a Scale.
+	scale bool
+	// named are the fields, besides the spec, whose change makes a new generation; nil: there are no generations.
+	generations []string
+	// unconditional is true where an update need not name a version; made where it makes what is not there.
+	unconditional, made bool
+	name                apivalidation.ValidateNameFunc
+
+	custom *custom // nil for kinds that every server has
+	shape  *shape  // nil for custom kinds
+	rules  rules
+}
+
+// rules are what a kind that every server has does beyond its type. All of them may be nil.
+type rules struct {
+	// initial fills in defaults, in a content of its own.
+	initial func(content map[string]any)
+	// prepare does what depends on the server or on the object as it was; old is nil at creation.
+	prepare func(s *Server, content, old map[string]any)
+	// faults says what is wrong; old is nil at creation.
+	faults func(content, old map[string]any) field.ErrorList
+	// inherit takes over, into what a write of the status says, what such a write may not change.
+	inherit func(content, old map[string]any)
+}
+
+func (k *kind) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.plural}
+}
+
+func (k *kind) apiVersion(version string) string {
+	return schema.GroupVersion{Group: k.Group, Version: version}.String()
+}
+
+func (k *kind) serves(version string) bool { return slices.Contains(k.versions, version) }
+
+func builtin[T any](group, version, name, plural string, more ...func(*kind)) *kind {
+	t := reflect.TypeFor[T]()
+	_, status := t.FieldByName("Status")
+	k := &kind{
+		GroupKind: schema.GroupKind{Group: group, Kind: name}, versions: []string{version}, plural: plural,
+		namespaced: true, status: status, unconditional: true, shape: shapeOf(t),
+	}
+	for _, change := range more {
+		change(k)
+	}
+	return k
+}
+
+func generations(fields ...string) func(*kind) {
+	return func(k *kind) { k.generations = append([]string{"spec"}, fields...) }
+}
+func follows(r rules) func(*kind)                        { return func(k *kind) { k.rules = r } }
+func scalable(k *kind)                                   { k.scale = true }
+func madeByUpdate(k *kind)                               { k.made = true }
+func ofTheCluster(k *kind)                               { k.namespaced = false }
+func named(f apivalidation.ValidateNameFunc) func(*kind) { return func(k *kind) { k.name = f } }
+
+// builtins are the kinds that every server has, as far as a simulation needs them.
+func builtins() []*kind {
+	return []*kind{
+		builtin[corev1.Namespace]("", "v1", "Namespace", "namespaces", ofTheCluster),
+		builtin[corev1.ConfigMap]("", "v1", "ConfigMap", "configmaps", follows(configMaps)),
+		builtin[corev1.Secret]("", "v1", "Secret", "secrets", follows(secrets)),
+		builtin[corev1.Service]("", "v1", "Service", "services", follows(services), madeByUpdate, named(apivalidation.NameIsDNS1035Label)),
+		builtin[corev1.Pod]("", "v1", "Pod", "pods", generations(), follows(pods)),
+		builtin[corev1.Event]("", "v1", "Event", "events", madeByUpdate),
+		builtin[appsv1.Deployment]("apps", "v1", "Deployment", "deployments", generations("annotations"), scalable, follows(deployments)),
+		builtin[appsv1.ReplicaSet]("apps", "v1", "ReplicaSet", "replicasets", generations(), scalable, follows(replicaSets)),
+		builtin[appsv1.DaemonSet]("apps", "v1", "DaemonSet", "daemonsets", generations(), follows(daemonSets)),
+		builtin[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", follows(autoscalers)),
+		builtin[discoveryv1.EndpointSlice]("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", func(k *kind) {
+			k.generations = []string{"addressType", "endpoints", "ports"}
+		}),
+		builtin[coordinationv1.Lease]("coordination.k8s.io", "v1", "Lease", "leases", madeByUpdate, func(k *kind) { k.unconditional = false }),
+		builtin[networkingv1.Ingress]("networking.k8s.io", "v1", "Ingress", "ingresses", generations()),
+	}
+}
+
+// kind is a custom kind.
+func (d *definition) kind() (*kind, error) {
+	c, err := d.compile()
+	if err != nil {
+		return nil, err
+	}
+	spec := d.resource.Spec
+	k := &kind{
+		GroupKind: schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}, plural: spec.Names.Plural,
+		namespaced: spec.Scope == "Namespaced", status: c.status, custom: c,
+		generations: []string{},
+	}
+	for _, version := range spec.Versions {
+		switch {
+		case version.Storage:
+			k.versions = slices.Insert(k.versions, 0, version.Name)
+		case version.Served:
+			k.versions = append(k.versions, version.Name)
+		}
+	}
+	if spec.Conversion != nil && spec.Conversion.Strategy == "Webhook" {
+		return nil, fmt.Errorf("definition %s converts by a webhook, which is not simulated", d.resource.Name)
+	}
+	return k, nil
+}
+
+// next is the generation of an object after a change.
+func (k *kind) next(content, old map[string]any, generation int64) int64 {
+	if k.generations == nil {
+		return generation
+	}
+	changed := false
+	if k.custom != nil { // everything but metadata, and the status where it is apart
+		changed = !sameBut(content, old, "metadata", k.apart())
+	}
+	for _, field := range k.generations {
+		if field == "annotations" {
+			changed = changed || !same(object(content, "metadata")[field], object(old, "metadata")[field])
+			continue
+		}
+		changed = changed || !same(content[field], old[field])
+	}
+	if changed {
+		return generation + 1
+	}
+	return generation
+}
+
+func (k *kind) apart() string {
+	if k.status {
+		return "status"
+	}
+	return "metadata"
+}
+
+// sameBut compares the fields of two contents, of which one was grafted onto the other.
+func sameBut(a, b map[string]any, but ...string) bool {
+	for name, value := range a {
+		if !slices.Contains(but, name) && !same(value, b[name]) {
+			return false
+		}
+	}
+	for name := range b {
+		if _, found := a[name]; !found && !slices.Contains(but, name) {
+			return false
+		}
+	}
+	return true
+}

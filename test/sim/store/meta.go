@@ -1,0 +1,171 @@
+package store
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// errModified is what a writer is told that names an old version.
+var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+
+var (
+	errBroken = errors.New("unexpected EOF")
+	metaShape = shapeOf(reflect.TypeFor[metav1.ObjectMeta]())
+)
+
+// fillMeta brings the metadata of an object from outside into its form.
+func fillMeta(content map[string]any) (map[string]any, error) {
+	value, found := content["metadata"]
+	if !found || value == nil {
+		value = map[string]any{}
+	}
+	filled, err := metaShape.fill(value, nil, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	metadata := filled.(map[string]any) //nolint:forcetypeassert // a struct's shape
+	delete(metadata, "selfLink")
+	content["metadata"] = metadata
+	return metadata, nil
+}
+
+// metaOf is the metadata as a value of Go. It shares nothing with the map.
+func metaOf(m map[string]any) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{
+		Name: text(m, "name"), GenerateName: text(m, "generateName"), Namespace: text(m, "namespace"),
+		UID: types.UID(text(m, "uid")), ResourceVersion: text(m, "resourceVersion"), Generation: integer(m, "generation", 0),
+		Labels: texts(m, "labels"), Annotations: texts(m, "annotations"),
+	}
+	if at, ok := moment(m, "creationTimestamp"); ok {
+		out.CreationTimestamp = at
+	}
+	if at, ok := moment(m, "deletionTimestamp"); ok {
+		out.DeletionTimestamp = &at
+	}
+	if grace, ok := m["deletionGracePeriodSeconds"].(int64); ok {
+		out.DeletionGracePeriodSeconds = &grace
+	}
+	for _, finalizer := range list(m, "finalizers") {
+		if name, ok := finalizer.(string); ok {
+			out.Finalizers = append(out.Finalizers, name)
+		}
+	}
+	for _, owner := range items(m, "ownerReferences") {
+		reference := metav1.OwnerReference{
+			APIVersion: text(owner, "apiVersion"), Kind: text(owner, "kind"), Name: text(owner, "name"), UID: types.UID(text(owner, "uid")),
+		}
+		if controller, ok := owner["controller"].(bool); ok {
+			reference.Controller = &controller
+		}
+		if block, ok := owner["blockOwnerDeletion"].(bool); ok {
+			reference.BlockOwnerDeletion = &block
+		}
+		out.OwnerReferences = append(out.OwnerReferences, reference)
+	}
+	return out
+}
+
+func texts(m map[string]any, field string) map[string]string {
+	values, ok := m[field].(map[string]any)
+	if !ok {
+		return nil
+	}
+	out := make(map[string]string, len(values))
+	for key := range values {
+		out[key] = text(values, key)
+	}
+	return out
+}
+
+func moment(m map[string]any, field string) (metav1.Time, bool) {
+	at, err := time.Parse(time.RFC3339, text(m, field))
+	if err != nil {
+		return metav1.Time{}, false
+	}
+	return metav1.NewTime(at.Local()), true
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func finalizers(content map[string]any) []any { return list(object(content, "metadata"), "finalizers") }
+
+// checkMeta says what is wrong with metadata; old is nil at creation. What is the same as before was right before.
+func (k *kind) checkMeta(metadata, old map[string]any) field.ErrorList {
+	if old != nil && sameBut(metadata, old, "resourceVersion", "generation") { // which only the server writes
+		return nil
+	}
+	now := metaOf(metadata)
+	validName := apivalidation.ValidateNameFunc(apivalidation.NameIsDNSSubdomain)
+	if k.name != nil {
+		validName = k.name
+	}
+	faults := apivalidation.ValidateObjectMeta(&now, k.namespaced, validName, field.NewPath("metadata"))
+	if old != nil {
+		before := metaOf(old)
+		faults = append(faults, apivalidation.ValidateObjectMetaUpdate(&now, &before, field.NewPath("metadata"))...)
+	}
+	return unique(faults)
+}
+
+func unique(faults field.ErrorList) field.ErrorList {
+	var out field.ErrorList
+	for _, fault := range faults {
+		if !slices.ContainsFunc(out, func(known *field.Error) bool { return known.Error() == fault.Error() }) {
+			out = append(out, fault)
+		}
+	}
+	return out
+}
+
+// parseVersion is a resourceVersion as a number.
+func parseVersion(version string) (uint64, error) {
+	if version == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ObjectMeta").GroupKind(), "",
+			field.ErrorList{field.Invalid(field.NewPath("resourceVersion"), version, err.Error())})
+	}
+	return n, nil
+}
+
+// labelsView reads labels where they are.
+type labelsView map[string]any
+
+func (l labelsView) Has(label string) bool {
+	_, found := l[label]
+	return found
+}
+func (l labelsView) Get(label string) string { return text(l, label) }
+func (l labelsView) Lookup(label string) (string, bool) {
+	value, found := l[label].(string)
+	return value, found
+}
+
+// fromContent fills a typed object.
+func fromContent(content map[string]any, out any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, out)
+}
+
+// suffix is the made part of a generated name: as many characters as the real one has, and of its alphabet.
+func suffix(n uint64) string {
+	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+	var out strings.Builder
+	for range 5 {
+		out.WriteByte(alphabet[n%uint64(len(alphabet))])
+		n /= uint64(len(alphabet))
+	}
+	return out.String()
+}

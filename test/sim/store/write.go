@@ -1,0 +1,391 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Finalizers of the garbage collector.
+const (
+	foreground = "foregroundDeletion"
+	orphan     = "orphan"
+)
+
+// statusOf is the field that has a sub-resource.
+const statusOf = "status"
+
+// create stores a new object. The content becomes the server's.
+func (s *Server) create(w writer, k *kind, namespace string, content map[string]any) (*Version, error) {
+	metadata, err := fillMeta(content)
+	if err != nil {
+		return nil, unreadable(k, content, err)
+	}
+	if k.namespaced && namespace == "" {
+		return nil, apierrors.NewMethodNotSupported(k.resource(), w.verb)
+	}
+	if given := text(metadata, "namespace"); k.namespaced && given != "" && given != namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	if k.namespaced {
+		metadata["namespace"] = namespace
+	} else {
+		delete(metadata, "namespace")
+	}
+	if text(metadata, "name") == "" && text(metadata, "generateName") != "" {
+		metadata["name"] = s.generate(text(metadata, "generateName"))
+	}
+	version := text(metadata, "resourceVersion")
+	for _, field := range []string{"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"} {
+		delete(metadata, field)
+	}
+	metadata["creationTimestamp"] = stamp(s.options.Now())
+	if k.generations != nil {
+		metadata["generation"] = int64(1)
+	}
+	if k.status {
+		delete(content, statusOf)
+	}
+	content["apiVersion"], content["kind"] = k.apiVersion(k.versions[0]), k.Kind
+	if err := s.complete(k, content, nil); err != nil {
+		return nil, unreadable(k, content, err)
+	}
+	metadata["uid"] = s.uid()
+	if faults := k.faults(content, nil); len(faults) > 0 {
+		return nil, apierrors.NewInvalid(k.GroupKind, text(metadata, "name"), faults)
+	}
+	key := types.NamespacedName{Namespace: text(metadata, "namespace"), Name: text(metadata, "name")}
+	if version != "" && version != "0" {
+		return nil, internal(errVersionOnCreate)
+	}
+	if s.Peek(k.GroupKind, key) != nil {
+		return nil, apierrors.NewAlreadyExists(k.resource(), key.Name)
+	}
+	return s.commit(w, k, key, content, nil, Added), nil
+}
+
+// maxBase is how much of a generated name the caller may give.
+const maxBase = 58
+
+func (s *Server) generate(base string) string {
+	s.generated++
+	return base[:min(len(base), maxBase)] + suffix(s.generated*7919)
+}
+
+// complete brings the fields of an object, but for its metadata, into their form and fills in defaults. What is the very
+// same as before is left alone; what is equal afterwards becomes the same.
+func (s *Server) complete(k *kind, content, old map[string]any) error {
+	if old != nil {
+		for name, value := range content {
+			content[name] = graft(value, old[name])
+		}
+		if sameBut(content, old, "metadata") {
+			return nil
+		}
+	}
+	if k.custom != nil {
+		k.custom.root.completeRoot(content, old)
+	} else {
+		if err := k.fill(content, old); err != nil {
+			return err
+		}
+		if k.rules.prepare != nil {
+			k.rules.prepare(s, content, old)
+		}
+	}
+	if old != nil {
+		for name, value := range content {
+			content[name] = graft(value, old[name])
+		}
+	}
+	return nil
+}
+
+// fill brings an object of a kind that every server has into the shape of its type, with defaults.
+func (k *kind) fill(content, old map[string]any) error {
+	for name, value := range content {
+		member := k.shape.fields[name]
+		switch {
+		case name == "metadata" || name == "apiVersion" || name == "kind":
+		case member == nil || value == nil:
+			delete(content, name)
+		case old != nil && same(value, old[name]):
+		default:
+			filled, err := member.shape.fill(value, old[name], name)
+			if err != nil {
+				return err
+			}
+			if emptyValue(filled) && member.shape.kind != structShape && !member.pointer {
+				delete(content, name)
+				continue
+			}
+			content[name] = filled
+		}
+	}
+	for _, member := range k.shape.spelled {
+		if _, found := content[member.name]; !found {
+			content[member.name] = copied(member.zero)
+		}
+	}
+	if k.rules.initial != nil && (old == nil || !same(content["spec"], old["spec"]) || content["spec"] == nil) {
+		k.rules.initial(content)
+	}
+	return nil
+}
+
+// faults says what is wrong with an object that is complete.
+func (k *kind) faults(content, old map[string]any) field.ErrorList {
+	faults := k.checkMeta(object(content, "metadata"), object(old, "metadata"))
+	switch {
+	case k.custom != nil:
+		faults = append(faults, k.custom.validate(content, old)...)
+	case k.rules.faults != nil:
+		faults = append(faults, k.rules.faults(content, old)...)
+	}
+	return faults
+}
+
+// change is how an object shall be from what it is. The result becomes the server's, and may share with the old.
+type change func(old *Version) (map[string]any, error)
+
+// update replaces an object, or its part that is the sub-resource.
+func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change) (*Version, error) {
+	old := s.Peek(k.GroupKind, key)
+	if old == nil {
+		return nil, apierrors.NewNotFound(k.resource(), key.Name)
+	}
+	content, err := make(old)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := s.identity(w, k, key, content, old)
+	if err != nil {
+		return nil, err
+	}
+	content["apiVersion"], content["kind"] = old.content["apiVersion"], k.Kind
+	content = k.part(w, content, old)
+	if err := s.complete(k, content, old.content); err != nil {
+		return nil, unreadable(k, content, err)
+	}
+	metadata = object(content, "metadata")
+	if generation := k.next(content, old.content, old.Generation()); generation != old.Generation() {
+		metadata = withField(metadata, "generation", generation)
+		content["metadata"] = metadata
+	}
+	if faults := k.faults(content, old.content); len(faults) > 0 {
+		return nil, apierrors.NewInvalid(k.GroupKind, key.Name, faults)
+	}
+	if old.Deleting() && len(finalizers(content)) == 0 && integer(metadata, "deletionGracePeriodSeconds", 0) == 0 {
+		return s.commit(w, k, key, content, old, Deleted), nil
+	}
+	if sameBut(metadata, old.metadata(), "resourceVersion") && sameBut(content, old.content, "metadata") {
+		return old, nil
+	}
+	return s.commit(w, k, key, content, old, Modified), nil
+}
+
+// identity compares the metadata of a written object with what is stored, and takes over what nobody may write.
+func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) (map[string]any, error) {
+	metadata, err := fillMetaOf(content, old)
+	if err != nil {
+		return nil, unreadable(k, content, err)
+	}
+	if name := text(metadata, "name"); name != key.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, key.Name))
+	}
+	if namespace := text(metadata, "namespace"); namespace != key.Namespace {
+		return nil, apierrors.NewBadRequest("the namespace of the object (" + namespace + ") does not match the namespace on the request (" + key.Namespace + ")")
+	}
+	version, err := parseVersion(text(metadata, "resourceVersion"))
+	if err != nil {
+		return nil, err
+	}
+	if version == 0 && !k.unconditional {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.Group, Kind: k.plural}, key.Name,
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update")})
+	}
+	if uid := text(metadata, "uid"); uid != "" && uid != string(old.UID()) && w.verb == Update {
+		return nil, apierrors.NewConflict(k.resource(), key.Name,
+			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.UID())) //nolint:staticcheck // as it is spelled
+	}
+	if version != 0 && version != old.revision {
+		return nil, apierrors.NewConflict(k.resource(), key.Name, errModified)
+	}
+	before := old.metadata()
+	for _, field := range []string{"creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds"} {
+		if value, found := before[field]; found {
+			metadata[field] = value
+		} else {
+			delete(metadata, field)
+		}
+	}
+	if metadata["uid"] == nil {
+		metadata["uid"] = before["uid"]
+	}
+	metadata["resourceVersion"] = before["resourceVersion"]
+	shared, ok := graft(metadata, before).(map[string]any)
+	if ok {
+		content["metadata"] = shared
+	}
+	return shared, nil
+}
+
+// fillMetaOf is fillMeta for metadata that may be shared with the old version.
+func fillMetaOf(content map[string]any, old *Version) (map[string]any, error) {
+	if same(content["metadata"], old.content["metadata"]) {
+		return withField(old.metadata(), "", nil), nil
+	}
+	if value, ok := content["metadata"].(map[string]any); ok {
+		content["metadata"] = cloneMap(value)
+	}
+	return fillMeta(content)
+}
+
+// withField is a copy with one field changed; a field without a name is none.
+func withField(m map[string]any, name string, value any) map[string]any {
+	out := make(map[string]any, len(m)+1)
+	for key, item := range m {
+		out[key] = item
+	}
+	if name != "" {
+		out[name] = value
+	}
+	return out
+}
+
+// part keeps a write to its part: the status to that of its sub-resource, everything else to the object.
+func (k *kind) part(w writer, content map[string]any, old *Version) map[string]any {
+	status, found := content[statusOf]
+	if w.subresource != statusOf {
+		if !k.status {
+			return content
+		}
+		delete(content, statusOf)
+		if value, had := old.content[statusOf]; had {
+			content[statusOf] = value
+		}
+		return content
+	}
+	if k.custom == nil { // the old object, but for status and most of the metadata
+		content["spec"] = old.content["spec"]
+		if k.rules.inherit != nil {
+			content["metadata"] = withField(object(content, "metadata"), "", nil)
+			k.rules.inherit(content, old.content)
+		}
+		return content
+	}
+	out := withField(old.content, "", nil)
+	delete(out, statusOf)
+	if found {
+		out[statusOf] = status
+	}
+	return out
+}
+
+// deletion is how somebody wants an object deleted.
+type deletion struct {
+	uid, version *string
+	policy       metav1.DeletionPropagation
+	grace        *int64
+}
+
+// delete removes an object, or marks it where finalizers or a pod's grace hold it. gone is true when it was removed.
+func (s *Server) delete(w writer, k *kind, key types.NamespacedName, d deletion) (v *Version, gone bool, err error) {
+	old := s.Peek(k.GroupKind, key)
+	if old == nil {
+		return nil, false, apierrors.NewNotFound(k.resource(), key.Name)
+	}
+	if d.uid != nil && *d.uid != string(old.UID()) {
+		return nil, false, apierrors.NewConflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name, fmt.Errorf(
+			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *d.uid, old.UID()))
+	}
+	if d.version != nil && *d.version != revisionText(old.revision) {
+		return nil, false, apierrors.NewConflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name, fmt.Errorf(
+			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%d). The object might have been modified", *d.version, old.revision))
+	}
+	content, metadata := withField(old.content, "", nil), withField(old.metadata(), "", nil)
+	content["metadata"] = metadata
+	held := withPolicy(finalizers(old.content), d.policy)
+	grace := s.grace(k, old, d)
+	if len(held) == 0 && grace == 0 {
+		return s.commit(w, k, key, content, old, Deleted), true, nil
+	}
+	if len(held) > 0 {
+		metadata["finalizers"] = held
+	} else {
+		delete(metadata, "finalizers")
+	}
+	metadata["finalizers"] = graft(metadata["finalizers"], old.metadata()["finalizers"])
+	if metadata["finalizers"] == nil {
+		delete(metadata, "finalizers")
+	}
+	if !old.Deleting() {
+		metadata["deletionTimestamp"] = stamp(s.options.Now().Add(time.Duration(grace) * time.Second))
+		if generation := old.Generation(); generation > 0 {
+			metadata["generation"] = generation + 1
+		}
+		metadata["deletionGracePeriodSeconds"] = grace
+	} else if grace < integer(metadata, "deletionGracePeriodSeconds", 0) {
+		metadata["deletionGracePeriodSeconds"] = grace
+	}
+	if sameBut(metadata, old.metadata(), "resourceVersion") {
+		return old, false, nil
+	}
+	return s.commit(w, k, key, content, old, Modified), false, nil
+}
+
+// withPolicy are the finalizers of an object that is deleted in some way.
+func withPolicy(held []any, policy metav1.DeletionPropagation) []any {
+	if policy == "" {
+		return held
+	}
+	out := make([]any, 0, len(held)+1)
+	for _, name := range held {
+		if name != foreground && name != orphan {
+			out = append(out, name)
+		}
+	}
+	switch policy {
+	case metav1.DeletePropagationForeground:
+		out = append(out, foreground)
+	case metav1.DeletePropagationOrphan:
+		out = append(out, orphan)
+	}
+	return out
+}
+
+// grace is for how many seconds a pod lives on after its deletion. Only pods that have a node do.
+func (s *Server) grace(k *kind, old *Version, d deletion) int64 {
+	if k.Group != "" || k.Kind != "Pod" {
+		return 0
+	}
+	spec := object(old.content, "spec")
+	phase := text(object(old.content, "status"), "phase")
+	if text(spec, "nodeName") == "" || phase == "Failed" || phase == "Succeeded" {
+		return 0
+	}
+	if d.grace != nil {
+		return max(*d.grace, 0)
+	}
+	if old.Deleting() {
+		return integer(old.metadata(), "deletionGracePeriodSeconds", 0)
+	}
+	return integer(spec, "terminationGracePeriodSeconds", 30)
+}
+
+var errVersionOnCreate = fmt.Errorf("resourceVersion should not be set on objects to be created")
+
+// internal is an error that the server has no status for.
+func internal(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
+}
+
+// unreadable is what is answered to an object that does not decode.
+func unreadable(k *kind, content map[string]any, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.versions[0], k.Kind, err))
+}
