@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/serin-dev/serin/internal/canary"
 )
@@ -74,7 +72,12 @@ func takesRequests(e *discoveryv1.Endpoint) bool {
 	return ptr.Deref(e.Conditions.Ready, true) && !ptr.Deref(e.Conditions.Terminating, false)
 }
 
-func published(slice *discoveryv1.EndpointSlice) int32 {
+// published is how many endpoints of a slice take requests; none of one that is not there.
+func published(object client.Object) int32 {
+	slice, ok := object.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return 0
+	}
 	var n int32
 	for i := range slice.Endpoints {
 		if takesRequests(&slice.Endpoints[i]) {
@@ -82,15 +85,6 @@ func published(slice *discoveryv1.EndpointSlice) int32 {
 		}
 	}
 	return n
-}
-
-// publishedOthers lets through what changes the number of endpoints that take requests.
-var publishedOthers = predicate.TypedFuncs[*discoveryv1.EndpointSlice]{
-	CreateFunc: func(e event.TypedCreateEvent[*discoveryv1.EndpointSlice]) bool { return published(e.Object) > 0 },
-	DeleteFunc: func(e event.TypedDeleteEvent[*discoveryv1.EndpointSlice]) bool { return published(e.Object) > 0 },
-	UpdateFunc: func(e event.TypedUpdateEvent[*discoveryv1.EndpointSlice]) bool {
-		return published(e.ObjectOld) != published(e.ObjectNew)
-	},
 }
 
 // endpoints looks at what is published of both copies.

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/serin-dev/serin/internal/canary"
 )
@@ -139,23 +139,29 @@ func TestCachesKeepOfEndpointsWhatIsRead(t *testing.T) {
 }
 
 func TestOnlyAnotherNumberOfEndpointsBringsAReleaseBack(t *testing.T) {
-	of := func(endpoints string) *discoveryv1.EndpointSlice {
+	of := func(endpoints string) client.Object {
 		return sliceOf("a", "cart-canary", endpoints, discoveryv1.AddressTypeIPv4)
 	}
-	for _, tc := range []struct {
-		before, after string
+	r := New(Parts{})
+	cart := types.NamespacedName{Namespace: of("").GetNamespace(), Name: "cart"}
+	r.dependents.set(cart, []thing{{EndpointsKind, cart.Namespace, "cart-canary"}})
+	for name, tc := range map[string]struct {
+		before, after client.Object
 		want          bool
-	}{{"ru", "rr", true}, {"rr", "ru", true}, {"ru", "ur", false}, {"r", "ru", false}, {"r", "rt", false}} {
-		update := event.TypedUpdateEvent[*discoveryv1.EndpointSlice]{ObjectOld: of(tc.before), ObjectNew: of(tc.after)}
-		if got := publishedOthers.Update(update); got != tc.want {
-			t.Errorf("from %s to %s: got %v, want %v", tc.before, tc.after, got, tc.want)
-		}
-	}
-	for endpoints, want := range map[string]bool{"": false, "u": false, "ur": true} {
-		created := publishedOthers.Create(event.TypedCreateEvent[*discoveryv1.EndpointSlice]{Object: of(endpoints)})
-		deleted := publishedOthers.Delete(event.TypedDeleteEvent[*discoveryv1.EndpointSlice]{Object: of(endpoints)})
-		if created != want || deleted != want {
-			t.Errorf("made or gone with %q: got %v and %v, want %v", endpoints, created, deleted, want)
+	}{
+		"ready":                      {of("ru"), of("rr"), true},
+		"unready":                    {of("rr"), of("ru"), true},
+		"another one is ready":       {of("ru"), of("ur"), false},
+		"one more that is not ready": {of("r"), of("ru"), false},
+		"one more that ends":         {of("r"), of("rt"), false},
+		"made, empty":                {nil, of(""), false},
+		"made, unready":              {nil, of("u"), false},
+		"made, ready":                {nil, of("ur"), true},
+		"gone, unready":              {of("u"), nil, false},
+		"gone, ready":                {of("ur"), nil, true},
+	} {
+		if got := len(r.Touched(t.Context(), EndpointsKind, tc.before, tc.after)) > 0; got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -76,25 +76,31 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
-	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), affected: r.Affected, known: map[schema.GroupKind]bool{}}
+	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{}}
 	r.Watch = w.routes
 	if o.Routes != nil {
 		r.Watch = (&watches{
-			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), affected: r.Affected, known: map[schema.GroupKind]bool{},
+			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{},
 		}).routes
 	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
 	}
-	if err := c.Watch(source.Kind(mgr.GetCache(), &flaggerv1.Canary{}, handler.TypedEnqueueRequestsFromMapFunc(r.Concerned))); err != nil {
-		return fmt.Errorf("watch Canaries: %w", err)
+	for _, object := range r.watched() {
+		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		if err := w.start(object, gvk.GroupKind()); err != nil {
+			return err
+		}
 	}
-	if err := c.Watch(source.Kind(mgr.GetCache(), &flaggerv1.MetricTemplate{}, handler.TypedEnqueueRequestsFromMapFunc(
-		func(_ context.Context, t *flaggerv1.MetricTemplate) []reconcile.Request {
-			return r.Affected(schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, client.ObjectKeyFromObject(t))
-		}))); err != nil {
-		return fmt.Errorf("watch MetricTemplates: %w", err)
-	}
+	return nil
+}
+
+// watched are the kinds that are watched from the start.
+func (r *Reconciler) watched() []client.Object {
+	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}}
 	for _, gvk := range []schema.GroupVersionKind{
 		{Group: "apps", Version: "v1", Kind: "Deployment"},
 		{Version: "v1", Kind: "Service"},
@@ -102,32 +108,52 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
-		if err := w.start(object, gvk.GroupKind()); err != nil {
-			return err
-		}
+		all = append(all, object)
 	}
 	if r.EndpointsUnread == "" {
-		if err := c.Watch(source.Kind(mgr.GetCache(), &discoveryv1.EndpointSlice{}, handler.TypedEnqueueRequestsFromMapFunc(
-			func(_ context.Context, e *discoveryv1.EndpointSlice) []reconcile.Request {
-				return r.Affected(EndpointsKind, types.NamespacedName{Namespace: e.Namespace, Name: serviceOf(e)})
-			}), publishedOthers)); err != nil {
-			return fmt.Errorf("watch EndpointSlices: %w", err)
-		}
+		all = append(all, &discoveryv1.EndpointSlice{})
 	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {
 		// Metadata only: content is read when it changed, and not kept.
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
-		if err := w.start(object, schema.GroupKind{Kind: kind}); err != nil {
-			return err
-		}
+		all = append(all, object)
 	}
-	return nil
+	return all
 }
 
-// Concerned are the releases to look at when a Canary changed: itself and every other with its target, because when one
-// goes, another may act.
-func (r *Reconciler) Concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
+// Touched are the releases to look at because a watch tells of a change. before is nil for
+// an object that is new, after for one that is gone.
+func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+	object := after
+	if object == nil {
+		object = before
+	}
+	switch object := object.(type) {
+	case *flaggerv1.Canary:
+		return r.concerned(ctx, object)
+	case *discoveryv1.EndpointSlice:
+		if published(before) == published(after) {
+			return nil
+		}
+		return r.affected(thing{EndpointsKind, object.Namespace, serviceOf(object)})
+	default:
+		if before != nil && after != nil && !worthALook(before, after) {
+			return nil
+		}
+		return r.affected(thing{kind, object.GetNamespace(), object.GetName()})
+	}
+}
+
+// worthALook is false for versions of an object that no pass would find anything new in.
+func worthALook(before, after client.Object) bool {
+	old, known := before.(*unstructured.Unstructured)
+	now, ok := after.(*unstructured.Unstructured)
+	return !known || !ok || workload.Changed(old, now)
+}
+
+// concerned are the Canary itself and every other with its target: when one goes, another may act.
+func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []reconcile.Request {
 	requests := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(c)}}
 	if c.DeletionTimestamp == nil && c.Status.Phase != "" {
 		return requests
@@ -145,9 +171,8 @@ func (r *Reconciler) Concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 	return requests
 }
 
-// Affected are the releases to look at when an object of another kind changed, in the order of their names.
-func (r *Reconciler) Affected(kind schema.GroupKind, object types.NamespacedName) []reconcile.Request {
-	keys := r.dependents.of(thing{kind, object.Namespace, object.Name})
+func (r *Reconciler) affected(t thing) []reconcile.Request {
+	keys := r.dependents.of(t)
 	requests := make([]reconcile.Request, 0, len(keys))
 	for _, key := range keys {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
@@ -161,7 +186,7 @@ type watches struct {
 	controller controller.Controller
 	cache      cache.Cache
 	mapper     meta.RESTMapper
-	affected   func(schema.GroupKind, types.NamespacedName) []reconcile.Request
+	touched    func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
 
 	mu    sync.Mutex
 	known map[schema.GroupKind]bool
@@ -196,20 +221,24 @@ func (w *watches) start(object client.Object, kind schema.GroupKind) error {
 	if w.known[kind] {
 		return nil
 	}
-	err := w.controller.Watch(source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(
-		func(_ context.Context, o client.Object) []reconcile.Request {
-			return w.affected(kind, client.ObjectKeyFromObject(o))
-		}), predicate.TypedFuncs[client.Object]{UpdateFunc: worthALook}))
-	if err != nil {
+	if err := w.controller.Watch(source.Kind(w.cache, object, w.handler(kind))); err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
 	}
 	w.known[kind] = true
 	return nil
 }
 
-// worthALook leaves out versions of objects that no pass would find anything new in.
-func worthALook(e event.TypedUpdateEvent[client.Object]) bool {
-	before, known := e.ObjectOld.(*unstructured.Unstructured)
-	after, ok := e.ObjectNew.(*unstructured.Unstructured)
-	return !known || !ok || workload.Changed(before, after)
+// handler brings the releases back that a change touches.
+func (w *watches) handler(kind schema.GroupKind) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, before, after client.Object, q queue) {
+		for _, request := range w.touched(ctx, kind, before, after) {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, nil, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectOld, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, nil, q) },
+	}
 }
