@@ -1,0 +1,392 @@
+package cluster_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+)
+
+func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 4, nil)
+		rolling := false
+		s.After(2*time.Minute, func() {
+			rolling = true
+			s.edit(deployments, "cart", map[string]any{"template": template("cart", "v2")})
+		})
+		s.Watch(func(any) {
+			if n := s.cluster.Replicas("shop", "cart"); n > 5 {
+				s.Errorf("want at most one pod more than the 4 asked for, got %d", n)
+			}
+			if n := s.cluster.Ready("shop", "cart"); rolling && n < 3 {
+				s.Errorf("want at most one pod less than the 4 asked for ready, got %d", n)
+			}
+		})
+	}
+	s.end = func(s *stage) {
+		status := s.status("cart")
+		delete(status, "conditions")
+		generation := s.Server.Peek(deployments.GroupKind(), named("cart")).Generation()
+		want := map[string]any{
+			"observedGeneration": generation, "replicas": int64(4), "updatedReplicas": int64(4), "readyReplicas": int64(4), "availableReplicas": int64(4),
+		}
+		if diff := cmp.Diff(want, status); diff != "" {
+			t.Errorf("status: %s", diff)
+		}
+		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+			t.Errorf("want the rollout complete, got %s", got)
+		}
+		if got := s.cluster.Version("shop", "cart"); got != "v2" {
+			t.Errorf("want v2, got %s", got)
+		}
+		var revisions []string
+		for _, set := range s.Server.All(replicaSets.GroupKind()) {
+			revisions = append(revisions, set.Meta().Annotations["deployment.kubernetes.io/revision"])
+		}
+		if slices.Sort(revisions); !slices.Equal(revisions, []string{"1", "2"}) {
+			t.Errorf("want two ReplicaSets, got revisions %v", revisions)
+		}
+	}
+	if r := s.smoothly(t); r.Writes > 60 {
+		t.Errorf("want few writes for two rollouts of four pods, got %d", r.Writes)
+	}
+}
+
+func TestAChangeOfReplicasMakesNoReplicaSet(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 1, nil)
+		s.After(time.Minute, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(3)}) })
+		s.After(3*time.Minute, func() {
+			if n := s.cluster.Ready("shop", "cart"); n != 3 {
+				s.Errorf("want 3 pods, got %d", n)
+			}
+			s.edit(deployments, "cart", map[string]any{"replicas": int64(0)})
+		})
+	}
+	s.end = func(s *stage) {
+		if n := len(s.Server.All(replicaSets.GroupKind())); n != 1 {
+			t.Errorf("want one ReplicaSet, got %d", n)
+		}
+		if n, status := s.cluster.Replicas("shop", "cart"), s.status("cart"); n != 0 || status["replicas"] != nil {
+			t.Errorf("want no pods, got %d, status %v", n, status)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := &stage{options: cluster.Options{Behaviour: func(template map[string]any) cluster.Pods {
+		labels, _ := template["metadata"].(map[string]any)["labels"].(map[string]any)
+		return cluster.Pods{Never: labels["version"] == "v2"}
+	}}}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, map[string]any{"progressDeadlineSeconds": int64(60)})
+		s.After(time.Minute, func() { s.edit(deployments, "cart", map[string]any{"template": template("cart", "v2")}) })
+		s.After(4*time.Minute, func() {
+			if got := s.reason("cart", "Progressing"); got != "ProgressDeadlineExceeded" {
+				s.Errorf("want the deadline exceeded, got %s", got)
+			}
+			if n := s.cluster.Ready("shop", "cart"); n != 2 {
+				s.Errorf("want the old pods to stay, got %d", n)
+			}
+			all := s.Server.All(pods.GroupKind())
+			if len(all) != 1 {
+				s.Fatalf("want the one pod that is stuck, got %v", all)
+			}
+			statuses, _, _ := unstructured.NestedSlice(all[0].Content(), "status", "containerStatuses")
+			if got, _, _ := unstructured.NestedString(statuses[0].(map[string]any), "state", "waiting", "reason"); got != "ImagePullBackOff" {
+				s.Errorf("want the reason, got %s", got)
+			}
+			s.edit(deployments, "cart", map[string]any{"template": template("cart", "v1")})
+		})
+	}
+	s.end = func(s *stage) {
+		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+			t.Errorf("want the way back complete, got %s", got)
+		}
+		if all := s.Server.All(pods.GroupKind()); len(all) > 0 {
+			t.Errorf("want no pod left, got %v", all)
+		}
+		var revisions []string
+		for _, set := range s.Server.All(replicaSets.GroupKind()) {
+			revisions = append(revisions, set.Meta().Annotations["deployment.kubernetes.io/revision"])
+		}
+		if slices.Sort(revisions); !slices.Equal(revisions, []string{"2", "3"}) {
+			t.Errorf("want the first ReplicaSet to be the third revision, got %v", revisions)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.After(time.Minute, func() {
+			s.edit(deployments, "cart", map[string]any{"paused": true, "template": template("cart", "v2"), "replicas": int64(3)})
+		})
+		s.After(3*time.Minute, func() {
+			if n := len(s.Server.All(replicaSets.GroupKind())); n != 1 {
+				s.Errorf("want no new ReplicaSet, got %d", n)
+			}
+			if n := s.cluster.Ready("shop", "cart"); n != 3 {
+				s.Errorf("want it scaled all the same, got %d pods", n)
+			}
+			if got := s.reason("cart", "Progressing"); got != "DeploymentPaused" {
+				s.Errorf("want it said, got %s", got)
+			}
+			s.edit(deployments, "cart", map[string]any{"paused": false})
+		})
+	}
+	s.end = func(s *stage) {
+		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+			t.Errorf("want the rollout complete, got %s", got)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestHistoryIsLimited(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v0", 1, map[string]any{"revisionHistoryLimit": int64(2)})
+		for i := range 6 {
+			s.After(time.Duration(i+1)*80*time.Second, func() {
+				s.edit(deployments, "cart", map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+1))})
+			})
+		}
+	}
+	s.end = func(s *stage) {
+		if n := len(s.Server.All(replicaSets.GroupKind())); n != 3 {
+			t.Errorf("want the newest and two old ReplicaSets, got %d", n)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestWhatADeploymentOwnsGoesWithIt(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.serve("cart", "cart")
+		s.After(2*time.Minute, func() { s.delete(deployments, "cart"); s.delete(serviceKind, "cart") })
+	}
+	s.end = func(s *stage) {
+		if sets, slices := s.Server.All(replicaSets.GroupKind()), s.Server.All(endpointSlices.GroupKind()); len(sets)+len(slices) > 0 {
+			t.Errorf("want nothing left, got %v %v", sets, slices)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestADeploymentTakesOverTheReplicaSetsOfItsPredecessor(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.serve("cart", "cart")
+		s.After(2*time.Minute, func() { s.delete(deployments, "cart", client.PropagationPolicy(metav1.DeletePropagationOrphan)) })
+		s.After(4*time.Minute, func() {
+			if s.Server.Peek(deployments.GroupKind(), named("cart")) != nil {
+				s.Errorf("want the Deployment gone")
+			}
+			if n := s.cluster.ReadyEndpoints("shop", "cart")["v1"]; n != 2 {
+				s.Errorf("want its pods to stay, got %d", n)
+			}
+			s.deploy("cart", "v1", 2, nil)
+		})
+	}
+	s.end = func(s *stage) {
+		if n := len(s.Server.All(replicaSets.GroupKind())); n != 1 || s.cluster.Ready("shop", "cart") != 2 {
+			t.Errorf("want the old ReplicaSet adopted, got %d and %d pods", n, s.cluster.Ready("shop", "cart"))
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestADeploymentMadeAnewDoesNotWaitForTheOldOneToBeCollected(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.After(2*time.Minute, func() {
+			s.delete(deployments, "cart")
+			s.deploy("cart", "v1", 3, nil)
+		})
+	}
+	s.end = func(s *stage) {
+		if sets, ready := len(s.Server.All(replicaSets.GroupKind())), s.cluster.Ready("shop", "cart"); sets != 1 || ready != 3 {
+			t.Errorf("want one ReplicaSet of 3 pods, got %d of %d", sets, ready)
+		}
+	}
+	for seed := range uint64(10) {
+		s.play(t, sim.Options{Seed: seed, Quiet: true})
+	}
+}
+
+func TestEndpointsFollowThePodsWithALag(t *testing.T) {
+	t.Parallel()
+	s := &stage{}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.serve("cart", "cart")
+		lagged := false
+		s.Watch(func(any) {
+			ready, published := s.cluster.ReadyEndpoints("shop", "cart")["v1"], s.published("cart")
+			lagged = lagged || published < ready
+		})
+		s.After(2*time.Minute, func() {
+			if n := s.published("cart"); n != 2 || !lagged {
+				s.Errorf("want both pods published in the end (%d), and not at once (%t)", n, lagged)
+			}
+			s.edit(deployments, "cart", map[string]any{"replicas": int64(1)})
+		})
+	}
+	s.end = func(s *stage) {
+		if n := s.published("cart"); n != 1 {
+			t.Errorf("want one endpoint, got %d", n)
+		}
+	}
+	s.smoothly(t)
+}
+
+func scaler(target string, least, most int64) map[string]any {
+	return map[string]any{
+		"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+		"minReplicas":    least, "maxReplicas": most,
+	}
+}
+
+func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		var writes int
+		s := &stage{}
+		s.begin = func(s *stage) {
+			s.deploy("cart", "v1", 1, nil)
+			s.create(scalers, "cart", scaler("cart", 2, 5))
+			s.deploy("idle", "v1", 0, nil)
+			s.create(scalers, "idle", scaler("idle", 2, 5))
+		}
+		s.calm = func(s *stage) {
+			s.After(45*time.Minute, func() { writes = len(s.Server.Events()) })
+		}
+		s.end = func(s *stage) {
+			if n := s.cluster.Ready("shop", "cart"); n < 2 || n > 5 {
+				t.Errorf("seed %d: want 2 to 5 pods, got %d", seed, n)
+			}
+			if n := s.cluster.Replicas("shop", "idle"); n != 0 {
+				t.Errorf("seed %d: want no pods, got %d", seed, n)
+			}
+			if n := len(s.Server.Events()); writes == 0 || n != writes {
+				t.Errorf("seed %d: want rest, got %d writes", seed, n-writes)
+			}
+		}
+		if s.play(t, sim.Options{Seed: seed, Troubled: 20 * time.Minute}); t.Failed() {
+			return
+		}
+	}
+}
+
+func TestAfterCalmEverythingBecomesReady(t *testing.T) {
+	t.Parallel()
+	died := 0
+	for seed := range uint64(200) {
+		s := busy(2 * time.Minute)
+		s.end = func(s *stage) {
+			for _, name := range []string{"cart", "cart-primary"} {
+				v := s.Server.Peek(deployments.GroupKind(), named(name))
+				replicas, _ := v.Content()["spec"].(map[string]any)["replicas"].(int64)
+				if n := s.cluster.Ready("shop", name); int64(n) != replicas || s.status(name)["readyReplicas"] != replicas && replicas > 0 {
+					t.Errorf("seed %d: want %d pods of %s, got %d, status %v", seed, replicas, name, n, s.status(name))
+				}
+				if n := s.published(name); int64(n) != replicas {
+					t.Errorf("seed %d: want %d endpoints of %s, got %d", seed, replicas, name, n)
+				}
+			}
+			if !s.cluster.LastPodDeath("shop", "cart").IsZero() {
+				died++
+			}
+		}
+		if s.play(t, sim.Options{Seed: seed}); t.Failed() {
+			return
+		}
+	}
+	if died < 20 {
+		t.Errorf("want pods that die by themselves in many of 200 histories, got them in %d", died)
+	}
+}
+
+func TestASeedGivesOneHistory(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		var told [2][]string
+		for i := range told {
+			s := busy(time.Minute)
+			begin := s.begin
+			s.begin = func(s *stage) {
+				s.Watch(func(happening any) {
+					if wrote, ok := happening.(sim.Wrote); ok {
+						happening = fmt.Sprint(wrote.Actor, wrote.Verb, wrote.New)
+					}
+					told[i] = append(told[i], fmt.Sprintf("%s %T %v", s.Now(), happening, happening))
+				})
+				begin(s)
+			}
+			told[i] = append(told[i], s.play(t, sim.Options{Seed: seed, Tell: true}).History...)
+		}
+		if diff := cmp.Diff(told[0], told[1]); diff != "" {
+			t.Fatalf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+// busy is a history in which much goes on: rollouts, routes, scaling.
+func busy(every time.Duration) *stage {
+	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
+	s.begin = func(s *stage) {
+		s.deploy("cart", "v1", 2, nil)
+		s.deploy("cart-primary", "v1", 3, nil)
+		s.serve("cart", "cart")
+		s.serve("cart-primary", "cart-primary")
+		s.serve("cart-canary", "cart")
+		s.create(httpRoutes, "cart", httpRoute(100, 0))
+		s.create(scalers, "cart", scaler("cart", 1, 4))
+		for i := range 4 {
+			s.After(time.Duration(i+1)*every, func() {
+				s.edit(deployments, "cart", map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+2))})
+				s.edit(httpRoutes, "cart", httpRoute(int64(90-i*20), int64(10+i*20)))
+			})
+		}
+	}
+	return s
+}
+
+func BenchmarkHistory(b *testing.B) {
+	if _, err := definitions(); err != nil {
+		b.Fatal(err)
+	}
+	writes := 0
+	for b.Loop() {
+		s := busy(2 * time.Minute)
+		writes += s.play(&testing.T{}, sim.Options{Seed: 3}).Writes
+	}
+	b.ReportMetric(float64(writes)/float64(b.N), "writes/op")
+}

@@ -1,0 +1,240 @@
+package cluster_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+)
+
+func cart(provider string) cluster.Route {
+	return cluster.Route{
+		Release: named("cart"), Namespace: "shop", Provider: provider, Apex: "cart", Primary: "cart-primary", Canary: "cart-canary",
+	}
+}
+
+func httpRoute(primary, canary int64) map[string]any {
+	return map[string]any{
+		"parentRefs": []any{map[string]any{"name": "public"}},
+		"rules": []any{map[string]any{"backendRefs": []any{
+			map[string]any{"name": "cart-primary", "port": int64(80), "weight": primary},
+			map[string]any{"name": "cart-canary", "port": int64(80), "weight": canary},
+		}}},
+	}
+}
+
+func virtualServiceOf(primary, canary int64) map[string]any {
+	to := func(host string, weight int64) any {
+		return map[string]any{"destination": map[string]any{"host": host}, "weight": weight}
+	}
+	return map[string]any{
+		"hosts": []any{"cart"},
+		"http":  []any{map[string]any{"route": []any{to("cart-primary", primary), to("cart-canary.shop.svc.cluster.local", canary)}}},
+	}
+}
+
+// pair deploys both versions with their Services.
+func (s *stage) pair(canary int64) {
+	s.deploy("cart", "v2", canary, nil)
+	s.deploy("cart-primary", "v1", 2, nil)
+	s.serve("cart", "cart-primary")
+	s.serve("cart-primary", "cart-primary")
+	s.serve("cart-canary", "cart")
+}
+
+// seen collects what is told of a type.
+func seen[T any](s *stage) *[]T {
+	var all []T
+	s.Watch(func(happening any) {
+		if one, ok := happening.(T); ok {
+			all = append(all, one)
+		}
+	})
+	return &all
+}
+
+func TestWeightsConvergeInTwoHalves(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		provider string
+		create   func(*stage, int64, int64)
+		edit     func(*stage, int64, int64)
+	}{
+		{
+			"gatewayapi:v1",
+			func(s *stage, p, c int64) { s.create(httpRoutes, "cart", httpRoute(p, c)) },
+			func(s *stage, p, c int64) { s.edit(httpRoutes, "cart", httpRoute(p, c)) },
+		},
+		{
+			"istio",
+			func(s *stage, p, c int64) { s.create(virtualService, "cart", virtualServiceOf(p, c)) },
+			func(s *stage, p, c int64) { s.edit(virtualService, "cart", virtualServiceOf(p, c)) },
+		},
+	} {
+		t.Run(test.provider, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{routes: []cluster.Route{cart(test.provider)}}
+			var written time.Time
+			var traffic *[]cluster.Traffic
+			s.begin = func(s *stage) {
+				traffic = seen[cluster.Traffic](s)
+				s.pair(2)
+				test.create(s, 100, 0)
+				s.After(2*time.Minute, func() { test.edit(s, 60, 40); written = s.Now() })
+			}
+			s.end = func(s *stage) {
+				var at []time.Time
+				for _, told := range *traffic {
+					if told.At.After(written) && told.Weight("cart-canary") == 40 && told.Weight("cart-primary") == 60 {
+						at = append(at, told.At)
+					}
+				}
+				if len(at) != 2 || at[0].Equal(at[1]) {
+					t.Errorf("want each half to follow by itself, got %v", *traffic)
+				}
+				for i, d := range s.gateway.D(named("cart")) {
+					if d.Replica != i || !d.Routed || d.Weight("cart-canary") != 40 || d.Weights[1].Known != 2 || d.Weights[1].Ready != 2 {
+						t.Errorf("want replica %d at 40 with two endpoints, got %v", i, d)
+					}
+				}
+			}
+			s.smoothly(t)
+		})
+	}
+}
+
+func TestARouteToNobodyLosesRequests(t *testing.T) {
+	t.Parallel()
+	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
+	var lost *[]cluster.Lost
+	var restored *[]cluster.Restored
+	s.begin = func(s *stage) {
+		s.pair(0)
+		s.create(httpRoutes, "cart", httpRoute(100, 0))
+		s.After(2*time.Minute, func() {
+			lost, restored = seen[cluster.Lost](s), seen[cluster.Restored](s)
+			s.edit(httpRoutes, "cart", httpRoute(60, 40))
+		})
+		s.After(4*time.Minute, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(1)}) })
+	}
+	s.end = func(s *stage) {
+		var why [2][]cluster.Why
+		for _, l := range *lost {
+			if l.Service != "cart-canary" || !l.Left.IsZero() {
+				t.Errorf("want the canary's requests lost, got %+v", l)
+			}
+			why[l.Replica] = append(why[l.Replica], l.Why)
+		}
+		for i := range why {
+			if len(why[i]) == 0 || why[i][0] != cluster.NoPods {
+				t.Errorf("want requests lost by replica %d, because nobody answers; got %v", i, why[i])
+			}
+		}
+		if len(*restored) != len(*lost) {
+			t.Errorf("want each loss to end, got %v of %v", *restored, *lost)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(100) {
+		s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
+		s.begin = func(s *stage) {
+			s.pair(2)
+			s.create(httpRoutes, "cart", httpRoute(100, 0))
+			s.After(2*time.Minute, func() {
+				lost := seen[cluster.Lost](s)
+				s.edit(httpRoutes, "cart", httpRoute(60, 40))
+				s.After(time.Minute, func() { s.edit(httpRoutes, "cart", httpRoute(100, 0)) })
+				s.After(time.Minute+5*time.Second, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(0)}) })
+				s.After(4*time.Minute, func() {
+					if len(*lost) > 0 {
+						s.Errorf("seed %d: want no request lost, got %+v", seed, *lost)
+					}
+				})
+			})
+		}
+		if s.play(t, sim.Options{Seed: seed, Quiet: true}); t.Failed() {
+			return
+		}
+	}
+}
+
+func TestWithoutARouteTheApexDecides(t *testing.T) {
+	t.Parallel()
+	s := &stage{routes: []cluster.Route{cart("kubernetes")}}
+	var services []string
+	s.begin = func(s *stage) {
+		traffic := seen[cluster.Traffic](s)
+		s.pair(1)
+		s.After(2*time.Minute, func() { s.edit(serviceKind, "cart", map[string]any{"selector": map[string]any{"app": "cart"}}) })
+		s.calm = func(*stage) {
+			for _, told := range *traffic {
+				if told.Routed || len(told.Weights) != 1 {
+					t.Errorf("want no route, got %v", told)
+				}
+				if name := told.Weights[0].Service; !slices.Contains(services, name) {
+					services = append(services, name)
+				}
+			}
+		}
+	}
+	s.end = func(*stage) {
+		if !slices.Contains(services, "cart-primary") || services[len(services)-1] != "cart-canary" {
+			t.Errorf("want the requests to go from the primary to the canary, got %v", services)
+		}
+	}
+	s.smoothly(t)
+}
+
+func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	for seed := range uint64(30) {
+		s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
+		s.begin = func(s *stage) {
+			s.pair(2)
+			s.create(httpRoutes, "cart", httpRoute(100, 0))
+			for i := range int64(5) {
+				s.After(time.Minute+time.Duration(i)*2*time.Second, func() { s.edit(httpRoutes, "cart", httpRoute(90-i, 10+i)) })
+			}
+			s.Watch(func(happening any) {
+				wrote, ok := happening.(sim.Wrote)
+				if !ok || wrote.Actor != "gateway" {
+					return
+				}
+				rules, _, _ := unstructured.NestedSlice(wrote.New.Content(), "spec", "rules")
+				refs, _, _ := unstructured.NestedSlice(rules[0].(map[string]any), "backendRefs")
+				weight, _ := refs[1].(map[string]any)["weight"].(int64)
+				for _, d := range s.gateway.D(named("cart")) {
+					if d.Weight("cart-canary") != int(weight) {
+						s.Errorf("seed %d: accepted at weight %d, and replica %d is at %d", seed, weight, d.Replica, d.Weight("cart-canary"))
+					}
+				}
+			})
+		}
+		s.end = func(s *stage) {
+			v := s.Server.Peek(httpRoutes.GroupKind(), named("cart"))
+			parents, found, _ := unstructured.NestedSlice(v.Content(), "status", "parents")
+			if !found || len(parents) == 0 {
+				return
+			}
+			conditions, _, _ := unstructured.NestedSlice(parents[0].(map[string]any), "conditions")
+			if conditions[0].(map[string]any)["observedGeneration"] == v.Generation() {
+				accepted++
+			}
+		}
+		if s.play(t, sim.Options{Seed: seed}); t.Failed() {
+			return
+		}
+	}
+	if accepted < 10 || accepted == 30 {
+		t.Errorf("want some gateways that report and some that do not, got %d of 30 that do", accepted)
+	}
+}

@@ -1,0 +1,233 @@
+package cluster_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// stage is a history in which nobody releases anything: a cluster, and what a test does to it.
+type stage struct {
+	*testing.T
+	*sim.World
+	cluster *cluster.Cluster
+	gateway *cluster.Gateway
+	user    client.Client
+
+	options cluster.Options
+	routes  []cluster.Route
+	begin   func(*stage)
+	calm    func(*stage)
+	end     func(*stage)
+}
+
+var (
+	deployments    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	replicaSets    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+	pods           = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	serviceKind    = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
+	endpointSlices = schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}
+	scalers        = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
+	httpRoutes     = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+	virtualService = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "VirtualService"}
+)
+
+var definitions = sync.OnceValues(func() (*store.Definitions, error) {
+	ctx := context.Background()
+	istio, err := store.ModuleFile(ctx, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := store.ModuleFile(ctx, "sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return store.Compile([][]byte{istio, gateway}, virtualService.GroupKind(), httpRoutes.GroupKind())
+})
+
+// play plays the history with that seed.
+func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
+	t.Helper()
+	s.T = t
+	var err error
+	if o.Definitions, err = definitions(); err != nil {
+		t.Fatal(err)
+	}
+	o.Scheme, o.Classes = runtime.NewScheme(), cluster.Classes()
+	if o.Troubled == 0 {
+		o.Troubled = 10 * time.Minute
+	}
+	result := sim.Run(o, s)
+	for _, v := range result.Violations {
+		t.Errorf("seed %d: %s after %s: %s", o.Seed, v.Number, v.At, v.Sentence)
+	}
+	if t.Failed() {
+		for _, line := range result.History {
+			t.Log(line)
+		}
+	}
+	return result
+}
+
+// smoothly plays a history without trouble.
+func (s *stage) smoothly(t *testing.T) sim.Result {
+	t.Helper()
+	return s.play(t, sim.Options{Seed: 1, Quiet: true, Tell: true})
+}
+
+// Populate implements sim.Kind.
+func (s *stage) Populate(w *sim.World) {
+	s.World, s.user = w, w.Server.Client("user")
+	s.cluster = cluster.New(w, s.options)
+	s.gateway = cluster.NewGateway(w, s.cluster, func() []cluster.Route { return s.routes })
+	s.begin(s)
+}
+
+// Controller implements sim.Kind: nobody controls anything.
+func (s *stage) Controller(*sim.Instance) sim.Controller { return nobody{} }
+
+// Calm implements sim.Kind.
+func (s *stage) Calm(*sim.World) {
+	s.cluster.Calm()
+	if s.calm != nil {
+		s.calm(s)
+	}
+}
+
+// Settled implements sim.Kind.
+func (s *stage) Settled(*sim.World) bool { return s.cluster.Settled() }
+
+// Unsettled implements sim.Kind.
+func (s *stage) Unsettled(*sim.World) string { return s.cluster.Unsettled() }
+
+// Patience implements sim.Kind.
+func (s *stage) Patience(*sim.World) time.Duration { return 30 * time.Minute }
+
+// End implements sim.Kind.
+func (s *stage) End(*sim.World) {
+	if s.end != nil {
+		s.end(s)
+	}
+}
+
+// Final implements sim.Kind.
+func (s *stage) Final(*sim.World) string { return "" }
+
+type nobody struct{}
+
+func (nobody) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, nil
+}
+func (nobody) Watches() []schema.GroupKind                { return nil }
+func (nobody) Concerned(store.Change) []reconcile.Request { return nil }
+func (nobody) Out()                                       {}
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "shop", Name: name}
+}
+
+// create makes an object.
+func (s *stage) create(kind schema.GroupVersionKind, name string, spec map[string]any) {
+	s.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetGroupVersionKind(kind)
+	obj.SetNamespace("shop")
+	obj.SetName(name)
+	if err := s.user.Create(context.Background(), obj); err != nil {
+		s.Fatalf("create %s %s: %v", kind.Kind, name, err)
+	}
+}
+
+// edit changes fields of an object's spec.
+func (s *stage) edit(kind schema.GroupVersionKind, name string, fields map[string]any) {
+	s.Helper()
+	obj := s.Server.Peek(kind.GroupKind(), named(name)).Unstructured()
+	spec, _ := obj.Object["spec"].(map[string]any)
+	for field, value := range fields {
+		spec[field] = value
+	}
+	if err := s.user.Update(context.Background(), obj); err != nil {
+		s.Fatalf("update %s %s: %v", kind.Kind, name, err)
+	}
+}
+
+func (s *stage) delete(kind schema.GroupVersionKind, name string, how ...client.DeleteOption) {
+	s.Helper()
+	if err := s.user.Delete(context.Background(), s.Server.Peek(kind.GroupKind(), named(name)).Unstructured(), how...); err != nil {
+		s.Fatalf("delete %s %s: %v", kind.Kind, name, err)
+	}
+}
+
+// deploy makes a Deployment of one version.
+func (s *stage) deploy(name, version string, replicas int64, more map[string]any) {
+	s.Helper()
+	spec := map[string]any{
+		"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "template": template(name, version),
+	}
+	for field, value := range more {
+		spec[field] = value
+	}
+	s.create(deployments, name, spec)
+}
+
+func template(name, version string) map[string]any {
+	return map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"app": name, "version": version}},
+		"spec":     map[string]any{"containers": []any{map[string]any{"name": "app", "image": "app:" + version}}},
+	}
+}
+
+// serve makes a Service in front of a Deployment.
+func (s *stage) serve(name, app string) {
+	s.Helper()
+	s.create(serviceKind, name, map[string]any{
+		"selector": map[string]any{"app": app}, "ports": []any{map[string]any{"name": "http", "port": int64(80)}},
+	})
+}
+
+func (s *stage) status(name string) map[string]any {
+	status, _, _ := unstructured.NestedMap(s.Server.Peek(deployments.GroupKind(), named(name)).Content(), "status")
+	return status
+}
+
+// reason of a condition of a Deployment.
+func (s *stage) reason(name, kind string) string {
+	conditions, _ := s.status(name)["conditions"].([]any)
+	for _, item := range conditions {
+		if condition, ok := item.(map[string]any); ok && condition["type"] == kind {
+			reason, _ := condition["reason"].(string)
+			return reason
+		}
+	}
+	return ""
+}
+
+// ready endpoints of a Service, as they are published.
+func (s *stage) published(service string) int {
+	n := 0
+	for _, slice := range s.Server.All(endpointSlices.GroupKind()) {
+		if slice.Meta().Labels["kubernetes.io/service-name"] != service {
+			continue
+		}
+		endpoints, _, _ := unstructured.NestedSlice(slice.Content(), "endpoints")
+		for _, item := range endpoints {
+			endpoint, _ := item.(map[string]any)
+			if ready, _, _ := unstructured.NestedBool(endpoint, "conditions", "ready"); ready {
+				n++
+			}
+		}
+	}
+	return n
+}
