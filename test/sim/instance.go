@@ -1,0 +1,407 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// Controller is the real code that an instance runs for one kind of release.
+type Controller interface {
+	// Reconcile is one pass.
+	Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error)
+	// Watches are the kinds that are watched from the start.
+	Watches() []schema.GroupKind
+	// Concerned are the releases to look at because of a change that a watch told.
+	Concerned(change store.Change) []reconcile.Request
+	// Out lets everything go that waits to leave the process: questions, messages.
+	Out()
+}
+
+// Instance is a process of Serin. What it remembers is lost with its life; its views of the cluster are its own.
+type Instance struct {
+	Name  string
+	Clock clock.PassiveClock
+	// Cache is what the process sees, Client reads from it and writes to the server, Reader reads live.
+	Cache          *store.Cache
+	Client, Reader client.Client
+	// Enqueue brings a release back at once.
+	Enqueue func(reconcile.Request)
+
+	world       *World
+	skew        time.Duration
+	controllers []*running
+	tasks       map[*task]bool
+	alive       bool
+	frozen      bool
+	held        []func() // what became due while the process slept
+	heard       int      // how often it was told of events
+	forbidden   schema.GroupKind
+	allowed     time.Time // when the kind above is allowed again
+}
+
+// running is a controller and its work queue, which behaves like the one of the library: a key is worked on by one worker
+// at a time, and is queued once however often it is asked for meanwhile.
+type running struct {
+	of         Controller
+	instance   *Instance
+	queue      []reconcile.Request
+	dirty      map[reconcile.Request]bool
+	processing map[reconcile.Request]bool
+	timers     map[reconcile.Request]*due
+	failures   map[reconcile.Request]int
+	awaits     map[reconcile.Request]bool // whose last pass asked for another one
+}
+
+// workers is how many passes one controller runs at once.
+const workers = 3
+
+// Backoff of passes that end in an error.
+const (
+	firstBackoff   = 5 * time.Millisecond
+	longestBackoff = 1000 * time.Second
+)
+
+// Start makes a process and lets it look at everything once.
+func (w *World) Start(name string) *Instance {
+	w.lives++
+	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
+	i.Clock = &wallClock{w, i}
+	i.Cache = w.Server.NewCache(store.CacheOptions{
+		Behind:  func(schema.GroupKind) int { return i.behind() },
+		Started: func(_ schema.GroupKind, changes []store.Change) { i.changed(changes) },
+		Await: func(context.Context, store.Wait) error {
+			heard := i.heard
+			w.Until(func() bool { return i.heard > heard })
+			return nil
+		},
+	})
+	i.Client = i.Cache.Client(name, store.AsLibrary)
+	i.Reader = w.Server.Client(name)
+	w.instances = append(w.instances, i)
+	w.Say("%s starts", name)
+	for _, kind := range w.kinds {
+		r := &running{
+			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]bool{},
+			timers: map[reconcile.Request]*due{}, failures: map[reconcile.Request]int{},
+			awaits: map[reconcile.Request]bool{},
+		}
+		i.Enqueue = r.add
+		r.of = kind.Controller(i)
+		i.controllers = append(i.controllers, r)
+		for _, watched := range r.of.Watches() {
+			i.Watch(watched)
+		}
+	}
+	return i
+}
+
+// behind is how many writes a fresh list may be late.
+func (i *Instance) behind() int {
+	t := i.world.Trouble
+	if !t.Strikes(Relists) {
+		return 0
+	}
+	return t.Stream(Relists).Int(1, 5)
+}
+
+// After plans something that this process does. It does not happen if the process dies before, and happens late if it
+// sleeps then.
+func (i *Instance) After(d time.Duration, run func()) *due {
+	return i.world.agenda.plan(i.world.now.Add(d), func() { i.do(run) })
+}
+
+func (i *Instance) do(run func()) {
+	switch {
+	case !i.alive:
+	case i.frozen:
+		i.held = append(i.held, run)
+	default:
+		run()
+	}
+}
+
+// Alive is false once the process has died.
+func (i *Instance) Alive() bool { return i.alive }
+
+func (i *Instance) inOrder() []*task {
+	tasks := make([]*task, 0, len(i.tasks))
+	for t := range i.tasks {
+		tasks = append(tasks, t)
+	}
+	slices.SortFunc(tasks, func(a, b *task) int { return strings.Compare(a.name, b.name) })
+	return tasks
+}
+
+// Crash ends the process where it is.
+func (i *Instance) Crash(why string) {
+	if !i.alive {
+		return
+	}
+	i.world.Say("%s dies: %s", i.Name, why)
+	i.alive = false
+	i.world.Tell(Crashed{Instance: i.Name})
+	i.kill()
+	i.world.instances = slices.DeleteFunc(i.world.instances, func(o *Instance) bool { return o == i })
+}
+
+// Freeze lets the process sleep; Thaw wakes it, and everything that became due happens at once.
+func (i *Instance) Freeze() { i.frozen = true }
+
+// Thaw ends a Freeze.
+func (i *Instance) Thaw() {
+	i.frozen = false
+	held := i.held
+	i.held = nil
+	for _, run := range held {
+		i.do(run)
+	}
+}
+
+// Watch lets the process hear of changes of a kind from now on.
+func (i *Instance) Watch(kind schema.GroupKind) {
+	if !slices.Contains(i.Cache.Kinds(), kind) {
+		i.changed(i.Cache.Start(kind, i.behind()))
+	}
+}
+
+// wrote plans when this process hears of a write.
+func (i *Instance) wrote(kind schema.GroupKind) {
+	i.After(i.world.lag(), func() { i.deliver(kind) })
+}
+
+// deliver lets the process hear of what is due.
+func (i *Instance) deliver(kind schema.GroupKind) {
+	t := i.world.Trouble
+	n := 1
+	switch {
+	case t.Strikes(Repeats):
+		i.Cache.Rewind(kind, t.Stream(Repeats).Int(1, 3))
+		n = i.Cache.Pending(kind)
+	case t.Strikes(Relists):
+		i.changed(i.Cache.Relist(kind, t.Stream(Relists).Int(0, 3)))
+		n = i.Cache.Pending(kind)
+		// What the list was late is said by the watch that follows it.
+		i.After(i.world.lag(), func() { i.changed(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.look() })
+		n = 0
+	}
+	i.changed(i.Cache.Deliver(kind, n))
+	i.look()
+}
+
+func (i *Instance) changed(changes []store.Change) {
+	for _, change := range changes {
+		for _, r := range i.controllers {
+			for _, request := range r.of.Concerned(change) {
+				r.add(request)
+			}
+		}
+	}
+}
+
+// busy is true while there are passes to do or to repeat, or events that the process has not heard of.
+func (i *Instance) busy() bool {
+	if len(i.tasks) > 0 {
+		return true
+	}
+	for _, r := range i.controllers {
+		if len(r.queue) > 0 || len(r.failures) > 0 {
+			return true
+		}
+	}
+	return len(i.Cache.Waiting()) > 0
+}
+
+// look lets the tasks go on that waited for an event.
+func (i *Instance) look() {
+	i.heard++
+	for _, t := range i.inOrder() {
+		if t.until != nil && i.alive && t.until() {
+			t.until = nil
+			i.world.goOn(t, true)
+		}
+	}
+}
+
+func (r *running) add(request reconcile.Request) {
+	if r.dirty[request] {
+		return
+	}
+	r.dirty[request] = true
+	if r.processing[request] {
+		return
+	}
+	r.queue = append(r.queue, request)
+	r.instance.After(r.instance.world.scheduling.Between(0, time.Millisecond), r.start)
+}
+
+func (r *running) start() {
+	if len(r.queue) == 0 || len(r.processing) >= workers {
+		return
+	}
+	request := r.queue[0]
+	r.queue = r.queue[1:]
+	delete(r.dirty, request)
+	r.processing[request] = true
+	i := r.instance
+	i.world.passes++
+	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.passes), func() {
+		result, err := r.of.Reconcile(context.Background(), request)
+		r.done(request, result, err)
+	})
+}
+
+func (r *running) done(request reconcile.Request, result reconcile.Result, err error) {
+	i := r.instance
+	i.world.Tell(Passed{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
+	delete(r.processing, request)
+	r.awaits[request] = result.RequeueAfter > 0
+	switch {
+	case errors.Is(err, reconcile.TerminalError(nil)):
+	case err != nil:
+		i.world.Say("  %s: %v", request.Name, err)
+		wait := longestBackoff
+		if n := r.failures[request]; n < 20 {
+			wait = min(longestBackoff, firstBackoff<<n)
+		}
+		r.failures[request]++
+		r.later(request, wait)
+	case result.RequeueAfter > 0:
+		delete(r.failures, request)
+		r.later(request, result.RequeueAfter)
+	default:
+		delete(r.failures, request)
+	}
+	if r.dirty[request] {
+		r.queue = append(r.queue, request)
+	}
+	i.After(0, r.of.Out)
+	if len(r.queue) > 0 {
+		i.After(0, r.start)
+	}
+}
+
+// later asks for a pass after a while; the earliest of several such moments counts.
+func (r *running) later(request reconcile.Request, wait time.Duration) {
+	at := r.instance.world.now.Add(wait)
+	if old := r.timers[request]; old != nil && old.index >= 0 {
+		if !old.at.After(at) {
+			return
+		}
+		r.instance.world.agenda.cancel(old)
+	}
+	r.timers[request] = r.instance.After(wait, func() { r.add(request) })
+}
+
+// calls implements store.Hook for calls of Serin: each is a moment at which the world may go on, fail it or end the
+// process.
+type calls struct{ *World }
+
+// Before implements store.Hook.
+func (w calls) Before(call store.Call) store.Fault {
+	t := w.running
+	if t == nil || call.Actor != t.of.Name {
+		return store.Fault{}
+	}
+	i := t.of
+	if call.Cached {
+		return store.Fault{}
+	}
+	w.counted++
+	w.Tell(Called{Instance: i.Name, Call: call})
+	trouble := w.Trouble
+	wait := w.scheduling.Skewed(usualCall/4, usualCall*4)
+	if trouble.Strikes(SlowCalls) {
+		wait = trouble.Stream(SlowCalls).Between(time.Second, slowCall)
+	}
+	w.Sleep(wait / 2)
+	switch {
+	case w.strikes(DieBefore), trouble.Strikes(Crashes):
+		w.die(i, "before "+describe(call))
+	case trouble.Strikes(FailBefore):
+		return w.fail(call, "failed and did nothing", Pick(trouble.Stream(FailBefore), store.ServerError, store.Unavailable, store.Timeout)(call))
+	case trouble.Strikes(Throttled):
+		return w.fail(call, "429", store.TooManyRequests(call, time.Second))
+	case !call.Read() && (w.strikes(Lose) || trouble.Strikes(Conflicts)):
+		return w.fail(call, "conflict", store.Conflict(call))
+	case i.denied(call):
+		return w.fail(call, "403", store.Forbidden(call))
+	}
+	return store.Fault{}
+}
+
+// After implements store.Hook.
+func (w calls) After(call store.Call, err error) store.Fault {
+	t := w.running
+	if t == nil || call.Actor != t.of.Name || call.Cached {
+		return store.Fault{}
+	}
+	trouble := w.Trouble
+	switch {
+	case w.strikes(DieAfter), err == nil && trouble.Strikes(Crashes):
+		w.die(t.of, "after "+describe(call))
+	case err == nil && !call.Read() && (w.strikes(Unknown) || trouble.Strikes(FailAfter)):
+		return w.fail(call, "done, but the answer was lost", Pick(trouble.Stream(FailAfter), store.ServerError, store.Timeout)(call))
+	}
+	w.Sleep(w.scheduling.Skewed(0, usualCall))
+	return store.Fault{}
+}
+
+// strikes is true when the one trouble of this history is due.
+func (w *World) strikes(how How) bool { return w.o.Strike == Strike{w.counted, how} }
+
+func (w *World) fail(call store.Call, how string, err error) store.Fault {
+	w.Say("  %s: %s", describe(call), how)
+	w.Tell(Faulted{Call: call, How: how})
+	return store.Fault{Err: err}
+}
+
+// die ends the process of the running task, and the task with it.
+func (w *World) die(i *Instance, why string) {
+	i.Crash(why)
+	w.restart(i.Name)
+	panic(killed{})
+}
+
+// denied draws whether this process lost its rights for a kind, and keeps it so for a while.
+func (i *Instance) denied(call store.Call) bool {
+	w := i.world
+	if w.Trouble.over {
+		return false
+	}
+	if w.now.Before(i.allowed) {
+		return call.Kind == i.forbidden && !call.Read()
+	}
+	if call.Read() || !w.Trouble.Strikes(Forbidden) {
+		return false
+	}
+	i.forbidden, i.allowed = call.Kind, w.now.Add(w.Trouble.Stream(Forbidden).Between(time.Second, 2*time.Minute))
+	return true
+}
+
+func describe(c store.Call) string {
+	verb := c.Verb
+	if c.Subresource != "" {
+		verb += " " + c.Subresource
+	}
+	return fmt.Sprintf("%s %s %s", verb, c.Kind.Kind, c.Key.Name)
+}
+
+// wallClock is what a process takes for the time: the world's, set wrong by its skew.
+type wallClock struct {
+	world *World
+	of    *Instance
+}
+
+func (c *wallClock) Now() time.Time                  { return c.world.now.Add(c.of.skew) }
+func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

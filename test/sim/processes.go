@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"time"
+)
+
+// lease is how long a process that does not renew is still taken for the leader.
+const lease = 15 * time.Second
+
+// disturb plans what happens to processes by themselves: they crash, sleep while another one leads, and have their clocks
+// set.
+func (w *World) disturb() {
+	for _, trouble := range []struct {
+		class  Class
+		every  time.Duration
+		happen func(*Stream)
+	}{
+		{Crashes, 4 * time.Minute, func(*Stream) { w.crashOne() }},
+		{Pauses, 6 * time.Minute, w.pauseOne},
+		{ClockJumps, 5 * time.Minute, w.jumpOne},
+	} {
+		w.Again(trouble.class, trouble.every, trouble.happen)
+	}
+}
+
+// Again lets one class of trouble strike about that often. What it does each time is drawn from a stream of its own.
+func (w *World) Again(class Class, every time.Duration, happen func(*Stream)) {
+	if !w.Trouble.Has(class) {
+		return
+	}
+	w.After(w.Trouble.Stream(class).Between(0, 2*every), func() {
+		if w.Trouble.Has(class) {
+			if name, happens := w.Trouble.next(class); happens {
+				happen(w.Draws.Stream(name))
+			}
+		}
+		w.Again(class, every, happen)
+	})
+}
+
+func (w *World) crashOne() {
+	if len(w.instances) == 0 {
+		return
+	}
+	i := w.instances[0]
+	i.Crash("killed from outside")
+	w.restart(i.Name)
+}
+
+// restart brings a process back after a while, unless another one leads by then.
+func (w *World) restart(name string) {
+	s := w.Draws.Stream(nth("restart", w.lives))
+	w.After(s.Skewed(100*time.Millisecond, 40*time.Second), func() {
+		if len(w.instances) == 0 {
+			w.Start(name)
+		}
+	})
+}
+
+// one makes sure that exactly one process lives.
+func (w *World) one() {
+	for len(w.instances) > 1 {
+		w.instances[0].Crash("it does not lead")
+	}
+	if len(w.instances) == 0 {
+		w.Start("serin")
+	}
+}
+
+// pauseOne lets the leader sleep. Another one leads when its lease is over; the first wakes up and acts for a moment as if
+// it still led.
+func (w *World) pauseOne(s *Stream) {
+	if len(w.instances) != 1 {
+		return
+	}
+	first := w.instances[0]
+	asleep := s.Between(time.Second, time.Minute)
+	w.Say("%s sleeps for %s", first.Name, asleep)
+	first.Freeze()
+	if asleep > lease {
+		w.After(lease, func() {
+			if first.alive && first.frozen && !w.Trouble.over {
+				w.Start(first.Name + "'")
+			}
+		})
+	}
+	w.After(asleep, func() {
+		if !first.alive || !first.frozen {
+			return
+		}
+		w.Say("%s wakes up", first.Name)
+		first.Thaw()
+	})
+	w.After(asleep+s.Between(0, 5*time.Second), func() {
+		if first.alive && len(w.instances) > 1 {
+			first.Crash("it lost the lease")
+		}
+	})
+}
+
+// jumpOne sets the clock of the machine.
+func (w *World) jumpOne(s *Stream) {
+	by := Pick(s, time.Second, 10*time.Second, time.Minute, time.Hour, 24*time.Hour)
+	if s.Chance(0.5) {
+		by = -by
+	}
+	for _, i := range w.instances {
+		w.Say("the clock of %s is set by %s", i.Name, by)
+		i.skew += by
+		w.Tell(Jumped{i.Name})
+	}
+}

@@ -1,0 +1,60 @@
+// Command run plays histories in the simulator, and says which of them break what must hold.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/play"
+)
+
+func main() {
+	histories := flag.Int("histories", 20_000, "how many histories to play")
+	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's)")
+	only := flag.String("only", "", "the only troubles and actions that take place, as an earlier run named them, comma separated (-: none)")
+	most := flag.Int("most", 3, "after how many violations to stop")
+	tell := flag.Bool("tell", false, "print the histories, for looking at one")
+	cover := flag.Bool("cover", false, "print what was reached, and how often")
+	flag.Parse()
+	log.SetLogger(logr.Discard())
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixMicro())
+	}
+	campaign := sim.Campaign{Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout}
+	campaign.Play = func(seed uint64, names []string, keep bool) sim.Result {
+		if names == nil && *only != "" {
+			names = strings.Split(*only, ",")
+		}
+		result := play.History(seed, names, keep || *tell)
+		if *tell {
+			for _, line := range result.History {
+				fmt.Println(line)
+			}
+		}
+		return result
+	}
+	summary := campaign.Run()
+	if *cover {
+		for _, name := range slices.Sorted(maps.Keys(summary.Covered)) {
+			fmt.Printf("%8d  %s\n", summary.Covered[name], name)
+		}
+	}
+	if summary.Histories > 0 && summary.Took > 0 {
+		fmt.Printf("\n%.0f histories a minute, %.0f passes and %s of virtual time a history\n",
+			float64(summary.Histories)/summary.Took.Minutes(), float64(summary.Passes)/float64(summary.Histories),
+			(summary.Virtual / time.Duration(summary.Histories)).Truncate(time.Second))
+	}
+	fmt.Println(summary)
+	if len(summary.Violations) > 0 {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,371 @@
+// Package sim runs Serin's real controllers in a small simulated world, and checks after everything that happens there
+// whether what must always hold still holds.
+//
+// Simulated are the API server (package store), time, and everybody else: the controllers of Kubernetes, users, tools
+// that write their own copy back, gateways, metrics services, webhooks. One goroutine runs at a time; an agenda of
+// moments, whose lengths are drawn from a seed, says which. A seed gives the same history byte for byte.
+//
+// The package knows processes, faults and time. What a kind of release is (its objects, actors, and what must hold for
+// it) is plugged in as a Kind; this package must not know phases, weights or checks.
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// Kind is one kind of release in the simulator.
+type Kind interface {
+	// Populate creates the releases of this history, and the actors around them.
+	Populate(w *World)
+	// Controller makes the real controller of a process.
+	Controller(i *Instance) Controller
+	// Calm ends what users and other actors do by themselves; what they began is finished.
+	Calm(w *World)
+	// Settled is true when each release is at an end, or waits for somebody who will not come, and says so. Unsettled says
+	// for people why it is not.
+	Settled(w *World) bool
+	Unsettled(w *World) string
+	// Patience is the longest time that a release may need from the moment of calm on.
+	Patience(w *World) time.Duration
+	// End checks what must hold at the very end.
+	End(w *World)
+	// Final says what the history came to, without what time and chance made of it: names that were drawn, moments,
+	// versions. Two histories that differ in crashes only must come to the same.
+	Final(w *World) string
+}
+
+// World is one history.
+type World struct {
+	Draws   Draws
+	Server  *store.Server
+	Trouble *Trouble
+	Scheme  *runtime.Scheme
+
+	o          Options
+	now        time.Time
+	agenda     agenda
+	kinds      []Kind
+	watchers   []func(any)
+	instances  []*Instance
+	running    *task
+	scheduling *Stream
+	lives      int
+	passes     int
+	writes     int
+	counted    int // calls of Serin to the API server
+	history    []string
+	broken     []string
+	violations []Violation
+	covered    map[string]int
+}
+
+// Options of a history.
+type Options struct {
+	Seed uint64
+	// Classes are the troubles that the kinds add to those of the world.
+	Classes []Class
+	// Definitions of resources; see store.Options.
+	Definitions *store.Definitions
+	Scheme      *runtime.Scheme
+	// Only are the single troubles and actions that take place; nil: all that were drawn.
+	Only map[string]bool
+	// Troubled is how long troubles last; zero: drawn.
+	Troubled time.Duration
+	// Strike is the one trouble of a history in which nothing else goes wrong; zero: as drawn.
+	Strike Strike
+	// Quiet histories have no trouble at all, but Strike.
+	Quiet bool
+	// Tell keeps the whole history, else the last lines.
+	Tell bool
+}
+
+// Strike is what goes wrong at one exact request of Serin to the API server.
+type Strike struct {
+	// Call counts the requests of all processes, from one.
+	Call int
+	How  How
+}
+
+// How a request goes wrong.
+type How string
+
+// The ways.
+const (
+	DieBefore How = "die before" // the process dies, the request was not sent
+	DieAfter  How = "die after"  // the request did its work, and the process dies
+	Lose      How = "conflict"   // somebody else was faster, or it seems so
+	Unknown   How = "unknown"    // the request did its work, and the answer is lost
+)
+
+// Violation is one thing that had to hold and did not.
+type Violation struct {
+	Number   string // I1 to I31
+	Sentence string
+	At       time.Duration
+}
+
+// Result is what a history came to.
+type Result struct {
+	Seed       uint64
+	Violations []Violation
+	History    []string
+	// Happened are the names of the troubles and actions that took place.
+	Happened []string
+	Passes   int
+	Writes   int
+	// Calls are the requests of Serin to the API server.
+	Calls   int
+	Virtual time.Duration
+	// Covered counts what was reached, by name.
+	Covered map[string]int
+	// Final is what the kinds say that the history came to.
+	Final string
+}
+
+// Beginning is when every history begins.
+var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// lastLines of a history are kept when it is not told whole.
+const lastLines = 60
+
+// Run plays one history.
+func Run(o Options, kinds ...Kind) Result {
+	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, o: o, now: Beginning, kinds: kinds, covered: map[string]int{}}
+	w.scheduling = w.Draws.Stream("scheduling")
+	classes := slices.Concat([]Class{
+		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps,
+	}, o.Classes)
+	w.Trouble = newTrouble(w.Draws, classes, func(name string) bool { return !o.Quiet && (o.Only == nil || o.Only[name]) })
+	definitions := o.Definitions
+	if o.Seed%10 == 0 && w.Trouble.Happens(nth(Pruning, 1)) {
+		definitions = definitions.WithoutSerinStatus()
+	}
+	server, err := store.New(store.Options{
+		Definitions: definitions, Scheme: o.Scheme, Now: w.Now, Hook: calls{w}, OnWrite: w.wrote,
+	})
+	if err != nil {
+		panic(err) // a definition that does not compile: a mistake in the program
+	}
+	w.Server = server
+	w.Say("seed %d, troubles: %s", o.Seed, w.Trouble)
+	for _, kind := range kinds {
+		kind.Populate(w)
+	}
+	w.Start("serin")
+	w.disturb()
+
+	troubled := o.Troubled
+	if troubled == 0 {
+		troubled = w.Draws.Stream("length").Between(5*time.Minute, 40*time.Minute)
+	}
+	w.runUntil(Beginning.Add(troubled))
+	w.calm()
+	w.settle()
+	w.idle()
+	if !w.stopped() {
+		for _, kind := range kinds {
+			kind.End(w)
+		}
+	}
+	return w.end()
+}
+
+// Now is the true time.
+func (w *World) Now() time.Time { return w.now }
+
+// After plans something that others than Serin do.
+func (w *World) After(d time.Duration, run func()) { w.agenda.plan(w.now.Add(max(d, 0)), run) }
+
+// Watch is told everything that happens, in order: see the types in happenings.go, and those of the kinds.
+func (w *World) Watch(see func(happening any)) { w.watchers = append(w.watchers, see) }
+
+// Tell says to all who watch that something happened.
+func (w *World) Tell(happening any) {
+	for _, see := range w.watchers {
+		see(happening)
+	}
+}
+
+// Violate records that something that must hold does not. The same number is recorded once in a history.
+func (w *World) Violate(number, format string, args ...any) {
+	if slices.ContainsFunc(w.violations, func(v Violation) bool { return v.Number == number }) {
+		return
+	}
+	v := Violation{Number: number, Sentence: fmt.Sprintf(format, args...), At: w.now.Sub(Beginning)}
+	w.violations = append(w.violations, v)
+	w.Say("VIOLATION of %s: %s", v.Number, v.Sentence)
+}
+
+// Cover counts that something was reached, so that a campaign can say what it never saw.
+func (w *World) Cover(name string) { w.covered[name]++ }
+
+// Say adds a line to the history.
+func (w *World) Say(format string, args ...any) {
+	line := fmt.Sprintf("t=%+.3fs ", w.now.Sub(Beginning).Seconds()) + fmt.Sprintf(format, args...)
+	if !w.o.Tell && len(w.history) >= 2*lastLines {
+		w.history = append(w.history[:0], w.history[lastLines:]...)
+	}
+	w.history = append(w.history, line)
+}
+
+// Instances are the processes that live.
+func (w *World) Instances() []*Instance { return w.instances }
+
+// Quiet is true when no process has anything to do, knows everything, and waits for nothing but moments that its releases
+// asked for.
+func (w *World) Quiet() bool {
+	for _, i := range w.instances {
+		if i.busy() {
+			return false
+		}
+	}
+	return true
+}
+
+// Awaits is true when the last pass over a release asked for another one at a certain moment.
+func (w *World) Awaits(key types.NamespacedName) bool {
+	return slices.ContainsFunc(w.instances, func(i *Instance) bool {
+		return slices.ContainsFunc(i.controllers, func(r *running) bool { return r.awaits[reconcile.Request{NamespacedName: key}] })
+	})
+}
+
+func (w *World) wrote(event *store.Event) {
+	w.writes++
+	for _, i := range w.instances {
+		i.wrote(event.Kind)
+	}
+	w.Tell(Wrote{event})
+}
+
+// lag is how late a watch tells.
+func (w *World) lag() time.Duration {
+	if w.Trouble.Strikes(LateEvents) {
+		return w.Trouble.Stream(LateEvents).Skewed(100*time.Millisecond, 20*time.Second)
+	}
+	return w.scheduling.Skewed(time.Millisecond, 30*time.Millisecond)
+}
+
+// runUntil lets happen what is due before that moment.
+func (w *World) runUntil(end time.Time) {
+	for len(w.agenda.items) > 0 && !w.agenda.items[0].at.After(end) && !w.stopped() {
+		w.step()
+	}
+	w.now = later(w.now, end)
+}
+
+func (w *World) step() {
+	d := w.agenda.next()
+	w.now = later(w.now, d.at)
+	d.run()
+}
+
+// stopped is true when nothing that follows can be trusted any more.
+func (w *World) stopped() bool { return len(w.broken) > 0 || len(w.violations) > 0 }
+
+// calm ends all troubles: from here on everything must come to an end by itself.
+func (w *World) calm() {
+	w.Say("the troubles end")
+	w.Trouble.over = true
+	for _, i := range slices.Clone(w.instances) {
+		i.skew, i.allowed = 0, time.Time{}
+		i.Thaw()
+	}
+	for _, kind := range w.kinds {
+		kind.Calm(w)
+	}
+	w.one()
+}
+
+// settle waits until each release is at an end (I9).
+func (w *World) settle() {
+	var patience time.Duration
+	for _, kind := range w.kinds {
+		patience = max(patience, kind.Patience(w))
+	}
+	limit := w.now.Add(patience)
+	for !w.stopped() {
+		if w.settled() {
+			return
+		}
+		if len(w.agenda.items) == 0 || w.agenda.items[0].at.After(limit) {
+			why := ""
+			for _, kind := range w.kinds {
+				why += kind.Unsettled(w)
+			}
+			w.Violate("I9", "no trouble is left, but not every release comes to an end within %s: %s", patience, why)
+			return
+		}
+		w.step()
+	}
+}
+
+func (w *World) settled() bool {
+	for _, kind := range w.kinds {
+		if !kind.Settled(w) {
+			return false
+		}
+	}
+	return true
+}
+
+// idle lets an hour pass in which nothing may be written and nothing read (I9q). What was under way when the releases
+// came to their end has a moment to finish.
+func (w *World) idle() {
+	w.runUntil(w.now.Add(2 * time.Minute))
+	if w.stopped() {
+		return
+	}
+	calls := 0
+	w.Watch(func(happening any) {
+		if c, ok := happening.(Called); ok {
+			if calls++; calls == 1 {
+				w.Violate("I9q", "at rest, %s asked the API server: %s", c.Instance, describe(c.Call))
+			}
+		}
+	})
+	w.runUntil(w.now.Add(time.Hour))
+}
+
+func (w *World) end() Result {
+	for _, i := range slices.Clone(w.instances) {
+		i.alive = false
+		i.kill()
+	}
+	for _, text := range w.broken {
+		w.Violate("panic", "%s", text)
+	}
+	var final strings.Builder
+	for _, kind := range w.kinds {
+		final.WriteString(kind.Final(w))
+	}
+	return Result{
+		Final: final.String(),
+		Seed:  w.o.Seed, Violations: w.violations, History: w.history, Happened: w.Trouble.Happened, Passes: w.passes,
+		Writes: w.writes, Calls: w.counted, Virtual: w.now.Sub(Beginning), Covered: w.covered,
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// nth names the nth thing of a class.
+func nth(class Class, n int) string { return fmt.Sprintf("%s#%d", class, n) }
+
+func sorted(names []string) []string {
+	sort.Strings(names)
+	return names
+}
