@@ -28,6 +28,11 @@ test: ## Run every test, on a cluster of its own where it needs one
 conformance: ## Replay the recorded cases of Flagger, where they are at hand (ARGS='--only istio')
 	@hack/conformance.sh $(ARGS)
 
+.PHONY: sim
+sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 ARGS=-tell)
+	@go build -o bin/sim ./test/sim/run
+	@bin/sim $(if $(HISTORIES),-histories $(HISTORIES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
 .PHONY: bench
 bench: ## Measure what a hundred releases cost, into bench.json (ARGS='-releases 10')
 	go build -C playground -o ../bin/bench ./bench

@@ -1,0 +1,74 @@
+// Package canary plugs Canaries into the simulator: their stories, the people and services around them, the real
+// controller, and what must hold.
+//
+// The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
+// outside (writes, questions, answers, traffic), never asked of package internal/canary.
+package canary
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+)
+
+var (
+	canaryKind     = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
+	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+)
+
+// drain is how long the canary keeps its pods after the route took its traffic away.
+const drain = 5 * time.Second
+
+// Canaries is the kind of release in the simulator. One is made for one history.
+type Canaries struct {
+	world    *sim.World
+	cluster  *cluster.Cluster
+	gateway  *cluster.Gateway
+	routers  *traffic.Registry
+	settings canary.Settings
+	releases []*Release
+	outside  *outside
+	user     client.Client
+	people   *people
+	oracle   *oracle
+	// story is told instead of drawn ones, when it is not nil.
+	story *Story
+	// over is true once people and tools do nothing by themselves any more.
+	over bool
+	// patience is how long the releases may need from then on.
+	patience time.Duration
+}
+
+// Release is one Canary of a history, with what is true about it and nobody in the world knows.
+type Release struct {
+	Key      types.NamespacedName
+	Provider string // kubernetes, istio, gatewayapi:v1
+	Strategy canary.Strategy
+	Target   string // the name of the Deployment
+	Apex     string // the name of the Service that clients call
+	// Spec is the Canary's as it was created; people may change the stored one.
+	Spec flaggerv1.CanarySpec
+	// Good says of each version (the value of the label version of the pod template) whether its checks pass.
+	Good map[string]bool
+
+	// versions are all that were ever shipped, shipped their names in that order.
+	versions map[string]*version
+	shipped  []string
+	replicas int
+	// config is the name of the ConfigMap and Secret that the target reads; empty: none.
+	config string
+	// objects are what people make before the Canary.
+	objects []*unstructured.Unstructured
+	// invalid is true while the spec can never work, born when it was created so; valid is how it is mended.
+	invalid, born bool
+	valid         flaggerv1.CanarySpec
+}

@@ -1,0 +1,460 @@
+package canary
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// step is a move to the next weight or iteration, or the promotion, when it takes effect.
+type step struct {
+	of        *record
+	by        string
+	promotion bool
+	first     bool // before it there was no traffic and no iteration
+	what      string
+}
+
+// stepIn is the step that a happening is, if it is one.
+func (l *ledger) stepIn(happening any) (step, bool) {
+	switch h := happening.(type) {
+	case routed:
+		r := h.of
+		rises := h.ours && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
+		if rises && analysing(r.phase()) && !r.failedPromotion() {
+			return step{of: r, by: h.Actor, first: r.run.window == nil, what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
+		}
+	case rolled:
+		if r := h.of; h.ours && r.promotes(h) {
+			return step{of: r, by: h.Actor, promotion: true, what: "the primary got a new revision"}, true
+		}
+	case moved:
+		if h.of == nil || !h.ours || !h.status() || h.begins != nil || h.of.run == nil {
+			return step{}, false
+		}
+		before, after := h.before.Status.Iterations, h.after.Status.Iterations
+		if after > before && before > 0 && analysing(h.before.Status.Phase) && analysing(h.after.Status.Phase) && h.before.Status.CanaryWeight == h.after.Status.CanaryWeight {
+			return step{of: h.of, by: h.Actor, what: fmt.Sprintf("iteration %d began", after)}, true
+		}
+	}
+	return step{}, false
+}
+
+func analysing(phase flaggerv1.CanaryPhase) bool {
+	return phase == flaggerv1.CanaryPhaseProgressing || phase == flaggerv1.CanaryPhaseWaitingPromotion
+}
+
+// promotes is true of a write that gives the primary what the run is about.
+func (r *record) promotes(h rolled) bool {
+	return h.primary && h.Type == store.Modified && h.content != "" && r.run != nil && analysing(r.phase()) &&
+		h.content != r.run.primary && slices.Contains(r.run.contents, h.content)
+}
+
+// failedPromotion is true when the primary has what the run is about, and traffic is on its way away from it.
+func (r *record) failedPromotion() bool { return r.run == nil || !r.run.promoted.IsZero() }
+
+// skips is true when the analysis may be left out: by the spec, or by a person.
+func (l *ledger) skips(r *record) bool {
+	if anyOf(l.wishes(r), func(d *wish) bool { return d.skip }) {
+		return true
+	}
+	return r.told("promote", r.run.began.Add(-l.delta))
+}
+
+// told is true when a person gave a command since then.
+func (r *record) told(verb string, then time.Time) bool {
+	return slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.at.After(then) })
+}
+
+// from is the earliest moment at which the open window may truly have begun: when its route was acknowledged, a call
+// before the status said so.
+func (l *ledger) from(w *window) time.Time {
+	if !l.jumped && !l.pruning {
+		return w.start
+	}
+	slack := 200 * time.Millisecond
+	if l.slow {
+		slack = 30 * time.Second
+	}
+	return w.opened.Add(-slack)
+}
+
+// earned is I3.
+type earned struct {
+	*ledger
+	without
+}
+
+func (c *earned) see(happening any) {
+	s, ok := c.stepIn(happening)
+	if !ok || !s.of.mine() || c.skips(s.of) {
+		return
+	}
+	var missing string
+	for _, d := range c.wishes(s.of) {
+		if missing = c.missing(s, d); missing == "" {
+			return
+		}
+	}
+	c.violate("I3", s.of, "%s, but %s", s.what, missing)
+}
+
+// missing says what of the plan's demands was not met; empty: nothing.
+func (c *earned) missing(s step, d *wish) string {
+	r := s.of
+	if s.promotion {
+		switch {
+		case d.weighted && r.route.canary < d.most && r.route.touched.Before(c.then()):
+			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.most)
+		case !d.weighted && r.status.Iterations < d.iterations:
+			return fmt.Sprintf("%d iterations of %d are over", r.status.Iterations, d.iterations)
+		}
+	}
+	if s.first {
+		for _, hook := range d.of(flaggerv1.PreRolloutHook) {
+			if c.held(s, r.run.began, isHook(hook), (*question).yes) == nil {
+				return "hook " + hook.Name + " did not pass before the first traffic"
+			}
+		}
+		return c.gates(s, d, r.run.began)
+	}
+	if r.run.window == nil {
+		return "no window was open"
+	}
+	from := c.from(r.run.window)
+	for i, metric := range d.metrics {
+		for _, source := range sourcesOf(metric) {
+			check := func(q *question) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
+			if c.held(s, from, check, (*question).passed) == nil {
+				return fmt.Sprintf("check %s (%s) did not pass in the window that began at %s", metric.Name, source, c.since(from))
+			}
+		}
+	}
+	for _, hook := range d.of(flaggerv1.RolloutHook) {
+		if c.held(s, from, isHook(hook), (*question).yes) == nil {
+			return "hook " + hook.Name + " did not pass in the window"
+		}
+	}
+	for _, hook := range d.of(flaggerv1.RollbackHook) {
+		if c.held(s, from, isHook(hook), func(q *question) bool { return !q.answered.IsZero() && !q.yes() }) == nil {
+			return "hook " + hook.Name + " was not asked whether to roll back"
+		}
+	}
+	return c.gates(s, d, from)
+}
+
+// gates are the hooks that people open.
+func (c *earned) gates(s step, d *wish, from time.Time) string {
+	var hooks []flaggerv1.CanaryWebhook
+	if d.weighted && !(s.of.route.mirrored && s.of.route.canary == 0 && !s.first) {
+		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
+	}
+	if s.promotion {
+		hooks = slices.Concat(hooks, d.of(flaggerv1.ConfirmPromotionHook))
+	}
+	for _, hook := range hooks {
+		if c.held(s, from, isHook(hook), (*question).yes) == nil {
+			return "gate " + hook.Name + " (" + string(hook.Type) + ") was not open"
+		}
+	}
+	return ""
+}
+
+// held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
+func (c *earned) held(s step, then time.Time, is, ok func(*question) bool) *question {
+	r := s.of
+	for _, q := range c.life(s.by).answers[r.uid] {
+		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
+		if ofRun && !q.asked.Before(then) && is(q) && ok(q) {
+			return q
+		}
+	}
+	return nil
+}
+
+func isHook(hook flaggerv1.CanaryWebhook) func(*question) bool {
+	return func(q *question) bool {
+		if q.hook == nil {
+			return false
+		}
+		kind := q.hook.Hook.Type
+		if kind == "" {
+			kind = flaggerv1.RolloutHook
+		}
+		return kind == hook.Type && q.hook.Hook.Name == hook.Name && q.hook.Hook.URL == hook.URL
+	}
+}
+
+// sourcesOf are where one entry of the metrics is measured.
+func sourcesOf(metric flaggerv1.CanaryMetric) []canary.Source {
+	var out []canary.Source
+	if metric.Name == canary.SuccessRate || metric.Name == canary.Duration {
+		out = append(out, canary.Builtin)
+	}
+	if metric.Query != "" {
+		out = append(out, canary.Inline)
+	}
+	if metric.TemplateRef != nil {
+		out = append(out, canary.Template)
+	}
+	return out
+}
+
+// since is a moment as histories show it.
+func (l *ledger) since(at time.Time) string {
+	return fmt.Sprintf("t=%+.3fs", at.Sub(l.began).Seconds())
+}
+
+// judgedOnce is I4.
+type judgedOnce struct {
+	*ledger
+	without
+}
+
+func (c *judgedOnce) see(happening any) {
+	if s, ok := c.stepIn(happening); ok && s.of.mine() && !c.skips(s.of) {
+		r := s.of
+		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
+			c.violate("I4", r, "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
+		}
+		if !s.first {
+			c.early(r, s.what)
+		}
+	}
+	if h, ok := happening.(moved); ok && h.of != nil && h.ours && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
+		c.counted(h)
+		c.takenBack(h)
+	}
+}
+
+// patience is the highest threshold that may hold.
+func (l *ledger) patience(r *record) int {
+	most := 0
+	for _, d := range l.wishes(r) {
+		most = max(most, d.threshold)
+	}
+	return most
+}
+
+// early violates I4 (or I14 where a clock was set before) when the open window is younger than an interval.
+func (c *judgedOnce) early(r *record, what string) {
+	if c.jumped {
+		return // see clockProof
+	}
+	if short := c.short(r); short > 0 {
+		c.violate("I4", r, "%s after %s, but a window has %s", what, c.now().Sub(c.from(r.run.window)), short)
+	}
+}
+
+// short is the length that the open window has to have and does not have yet; zero: it is old enough.
+func (l *ledger) short(r *record) time.Duration {
+	w := r.run.window
+	unobserved := anyOf(l.wishes(r), func(d *wish) bool { return !d.routed && r.status.Iterations > d.iterations })
+	length := l.least(r)
+	if w == nil || unobserved || !l.steady(w.opened.Add(-l.delta)) || l.now().Sub(l.from(w)) >= length {
+		return 0
+	}
+	return length
+}
+
+// counted looks at the number of failed checks.
+func (c *judgedOnce) counted(h moved) {
+	r, before, after := h.of, h.before.Status.FailedChecks, h.after.Status.FailedChecks
+	switch {
+	case after <= before:
+		return
+	case c.pruning: // where the status is pruned, the number stands for the decision to roll back as well
+	case after > before+1:
+		c.violate("I4", r, "the failed checks went from %d to %d", before, after)
+	case c.failing(h) == nil:
+		c.violate("I4", r, "a failed check was counted (%d), but nothing that was asked in this window failed", after)
+	case r.run.window != nil && !h.opens:
+		c.violate("I4", r, "a failed check was counted (%d), and the window that failed stays open", after)
+	case r.run.window != nil:
+		c.early(r, "a failed check was counted")
+	}
+}
+
+// failing is a question of the open window whose answer counts against the release.
+func (c *judgedOnce) failing(h moved) *question {
+	r := h.of
+	then := r.run.began
+	if w := r.run.window; w != nil {
+		then = c.from(w)
+	}
+	for _, q := range c.life(h.Actor).answers[r.uid] {
+		counts := q.check != nil || q.hook != nil && (q.hook.Hook.Type == flaggerv1.RolloutHook || q.hook.Hook.Type == "" || q.hook.Hook.Type == flaggerv1.PreRolloutHook)
+		if q.run == r.run && counts && q.failed() && !q.asked.Before(then) {
+			return q
+		}
+	}
+	return nil
+}
+
+// takenBack looks for a cause of a rollback.
+func (c *judgedOnce) takenBack(h moved) {
+	r, before, after := h.of, &h.before.Status, &h.after.Status
+	failed := after.Phase == flaggerv1.CanaryPhaseFailed && moving(before.Phase)
+	intended := after.Serin != nil && after.Serin.Intent == "rollback" && (before.Serin == nil || before.Serin.Intent != "rollback")
+	if !failed && !intended || before.Serin != nil && before.Serin.Intent == "rollback" {
+		return
+	}
+	least := 0
+	for i, d := range c.wishes(r) {
+		if i == 0 || d.threshold < least {
+			least = d.threshold
+		}
+	}
+	unready := !r.target.isReady(c.then()) || !r.primary.isReady(c.then())
+	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
+		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
+	})
+	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.told("abort", r.run.began.Add(-c.delta)) {
+		return
+	}
+	c.violate("I4", r, "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
+}
+
+// answersOf are those that a process has for a release.
+func (l *ledger) answersOf(by string, r *record) []*question {
+	var out []*question
+	for _, q := range l.life(by).answers[r.uid] {
+		out = append(out, q)
+	}
+	return out
+}
+
+// clockProof is I14.
+type clockProof struct {
+	*ledger
+	without
+}
+
+func (c *clockProof) see(happening any) {
+	s, ok := c.stepIn(happening)
+	if !ok || !c.jumped || s.first || !s.of.mine() || c.skips(s.of) {
+		return
+	}
+	if short := c.short(s.of); short > 0 {
+		c.violate("I14", s.of, "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.now().Sub(s.of.run.window.opened), short)
+	}
+}
+
+// askedOnce is I11.
+type askedOnce struct {
+	*ledger
+	without
+}
+
+func (c *askedOnce) see(happening any) {
+	q, ok := happening.(*question)
+	if !ok {
+		return
+	}
+	key := askKey{q.of.uid, q.probe.ID, q.probe.Since}
+	life := c.life(q.by)
+	if life.asked[key] {
+		c.violate("I11", q.of, "%s was asked twice by one process, although nothing was lost", q.probe.ID)
+	}
+	life.asked[key] = true
+	if q.hook == nil {
+		return
+	}
+	known := c.keys[key]
+	if known == "" {
+		c.keys[key] = q.hook.Key
+	} else if known != q.hook.Key {
+		c.violate("I11", q.of, "%s was asked with another key than before the crash", q.probe.ID)
+	}
+	before := life.polled[q.of.uid][q.probe.ID]
+	if life.polled[q.of.uid] == nil {
+		life.polled[q.of.uid] = map[string]time.Time{}
+	}
+	life.polled[q.of.uid][q.probe.ID] = c.now()
+	if gap := c.now().Sub(before); !before.IsZero() && c.steady(before) && gap < c.least(q.of)-time.Millisecond {
+		c.violate("I11", q.of, "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
+	}
+}
+
+// askKey is one call: a polled gate keeps its ID, and only moves on.
+type askKey struct {
+	of    any
+	id    string
+	since time.Time
+}
+
+// freshStart is I17.
+type freshStart struct {
+	*ledger
+	without
+}
+
+func (c *freshStart) see(happening any) {
+	switch h := happening.(type) {
+	case moved:
+		if h.of != nil && h.ours && h.begins != nil && analysing(h.before.Status.Phase) {
+			c.restart(h)
+		}
+	case *question:
+		c.samples(h)
+	}
+}
+
+// restart looks at what a new run has of the one before.
+func (c *freshStart) restart(h moved) {
+	r, s := h.of, &h.after.Status
+	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
+		c.violate("I17", r, "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
+	}
+	if a := s.Serin; a != nil && (a.Window != nil || a.Started || len(a.Approved) > 0 || a.Asked != nil || a.Held != "" || a.Intent != "") {
+		c.violate("I17", r, "a new run began with what was asked or approved for the one before: %+v", *a)
+	}
+	if r.route.canary > 0 && r.primary.isReady(c.then()) && r.route.touched.Before(c.then()) && r.stable != "" {
+		c.violate("I17", r, "a new run began while the canary still has %d %% of the traffic", r.route.canary)
+	}
+}
+
+// samples: what an earlier revision answered to users is not in what is measured of this one.
+func (c *freshStart) samples(q *question) {
+	r := q.of
+	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.steady(r.run.left) || c.pruning {
+		return
+	}
+	back, err := time.ParseDuration(q.check.Metric.Interval)
+	if err != nil {
+		back = time.Minute
+	}
+	if gap := q.asked.Sub(r.run.left); gap < back-time.Millisecond {
+		c.violate("I17", r, "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
+	}
+}
+
+// boundedQuestions is I20.
+type boundedQuestions struct {
+	*ledger
+	without
+}
+
+func (c *boundedQuestions) see(happening any) {
+	q, ok := happening.(*question)
+	if !ok {
+		return
+	}
+	life := c.life(q.by)
+	if out := life.out[q.of.uid]; out != nil && out.answered.IsZero() {
+		c.violate("I20", q.of, "%s was asked while %s is out", q.probe.ID, out.probe.ID)
+	}
+	n := 1
+	for _, r := range c.all {
+		if r.deleted.IsZero() && life.out[r.uid] != nil && r != q.of {
+			n++
+		}
+	}
+	if n > inFlight {
+		c.violate("I20", q.of, "%d questions of one process are out, of %d", n, inFlight)
+	}
+}

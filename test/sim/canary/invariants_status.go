@@ -1,0 +1,254 @@
+package canary
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// sensibleStatus is I13.
+type sensibleStatus struct {
+	*ledger
+	without
+}
+
+// graph says which phases may follow which. Each may follow itself, and Terminating every one.
+var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
+	"":                                {flaggerv1.CanaryPhaseInitializing},
+	flaggerv1.CanaryPhaseInitializing: {flaggerv1.CanaryPhaseInitialized},
+	flaggerv1.CanaryPhaseInitialized:  {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
+	flaggerv1.CanaryPhaseSucceeded:    {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
+	flaggerv1.CanaryPhaseFailed:       {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
+	flaggerv1.CanaryPhaseWaiting:      {flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed},
+	flaggerv1.CanaryPhaseProgressing: {
+		flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed,
+	},
+	flaggerv1.CanaryPhaseWaitingPromotion: {
+		flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed,
+	},
+	flaggerv1.CanaryPhasePromoting:   {flaggerv1.CanaryPhaseFinalising, flaggerv1.CanaryPhaseFailed},
+	flaggerv1.CanaryPhaseFinalising:  {flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed},
+	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
+}
+
+func (c *sensibleStatus) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.status() || !c.known(h) {
+		return
+	}
+	r, before, after := h.of, &h.before.Status, &h.after.Status
+	if next, known := graph[before.Phase]; known && before.Phase != after.Phase && after.Phase != flaggerv1.CanaryPhaseTerminating && !slices.Contains(next, after.Phase) {
+		c.violate("I13", r, "the phase went from %q to %q", before.Phase, after.Phase)
+	}
+	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
+	if h.begins == nil && !ends && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
+		c.violate("I13", r, "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
+			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
+	}
+	for i := range after.Conditions {
+		c.condition(h, &after.Conditions[i])
+	}
+}
+
+// known is false while the status holds what Serin never wrote.
+func (c *sensibleStatus) known(h moved) bool { return h.of.tampered.IsZero() || h.of.mine() }
+
+func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
+	if now.ObservedGeneration > h.before.Generation {
+		c.violate("I13", h.of, "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
+	}
+	for i := range h.before.Status.Conditions {
+		was := &h.before.Status.Conditions[i]
+		if was.Type != now.Type {
+			continue
+		}
+		if now.ObservedGeneration < was.ObservedGeneration {
+			c.violate("I13", h.of, "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+		}
+		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
+			c.violate("I13", h.of, "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+		}
+	}
+}
+
+// stableAgain is I23.
+type stableAgain struct {
+	*ledger
+	without
+}
+
+func (c *stableAgain) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.status() {
+		return
+	}
+	r, before, after := h.of, &h.before.Status, &h.after.Status
+	if !r.mine() {
+		return
+	}
+	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+		c.violate("I23", r, "lastPromotedSpec changed in phase %s", after.Phase)
+	}
+	if h.begins != nil && resting(before.Phase) {
+		c.tried(h)
+	}
+	if r.run == nil || !moving(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
+		return
+	}
+	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting || c.pruning
+	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
+	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.then().After(r.run.promoted) {
+		c.violate("I23", r, "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
+	}
+}
+
+// tried: what was taken back is not tried again by itself.
+func (c *stableAgain) tried(h moved) {
+	r := h.of
+	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
+		return
+	}
+	if !slices.Contains(h.begins.contents, r.failed) || len(h.begins.contents) > 1 || !r.failedAt.After(r.target.changed()) {
+		return
+	}
+	if !r.told("retry", r.failedAt.Add(-c.delta)) && r.target.foreign.Before(r.failedAt) {
+		c.violate("I23", r, "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
+	}
+}
+
+// changed is when it last began to run something else.
+func (p *pods) changed() time.Time {
+	if n := len(p.contents); n > 0 {
+		return p.contents[n-1].from
+	}
+	return time.Time{}
+}
+
+// obeyedOnce is I24.
+type obeyedOnce struct {
+	*ledger
+	without
+	obeyed  map[string]bool
+	aborted map[string]bool
+}
+
+func (c *obeyedOnce) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.status() || h.after.Status.Serin == nil {
+		return
+	}
+	if c.obeyed == nil {
+		c.obeyed, c.aborted = map[string]bool{}, map[string]bool{}
+	}
+	r, now, was := h.of, h.after.Status.Serin, ""
+	if s := h.before.Status.Serin; s != nil {
+		was = s.Command
+	}
+	if now.Command != "" && now.Command != was {
+		key := string(r.uid) + " " + now.Command
+		verb, run, _ := strings.Cut(now.Command, "@")
+		switch {
+		case c.obeyed[key] && r.mine():
+			c.violate("I24", r, "%s was carried out a second time", now.Command)
+		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
+			c.violate("I24", r, "%s was carried out, and nobody had said it", now.Command)
+		}
+		c.obeyed[key] = true
+		if verb == "abort" && h.after.Status.Serin.Run == run {
+			c.aborted[string(r.uid)+" "+run] = true
+		}
+	}
+	before, after := h.before.Status.Phase, h.after.Status.Phase
+	aborted := c.aborted[string(r.uid)+" "+now.Run] && h.begins == nil
+	if aborted && r.mine() && before != after && (after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded) {
+		c.violate("I24", r, "run %s was aborted, and went from %s to %s", now.Run, before, after)
+	}
+}
+
+// suspendedStill is I25.
+type suspendedStill struct {
+	*ledger
+	without
+}
+
+func (c *suspendedStill) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || !h.ours {
+		return
+	}
+	if h.Kind == canaryKind {
+		if r := c.records[h.New.UID()]; r != nil && h.Subresource == "" && c.still(r) {
+			c.violate("I25", r, "it is suspended since %s, and its metadata was written", c.since(r.suspended))
+		}
+		return
+	}
+	for _, r := range h.of {
+		if len(h.of) == 1 && c.still(r) {
+			c.violate("I25", r, "it is suspended since %s, and %s %s was written (%s)", c.since(r.suspended), h.Kind.Kind, h.Key.Name, h.Verb)
+		}
+	}
+}
+
+// still is true once every process must know that the release is suspended.
+func (c *suspendedStill) still(r *record) bool {
+	return !r.suspended.IsZero() && r.suspended.Before(c.then()) && !leaving(r)
+}
+
+// explainedWait is I26.
+type explainedWait struct {
+	*ledger
+}
+
+// see: a pass that leaves the release waiting without a moment to wake at has said what it waits for.
+func (c *explainedWait) see(happening any) {
+	h, ok := happening.(sim.Passed)
+	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
+		return
+	}
+	r := c.named[h.Release]
+	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || c.pruning || r.canary.Spec.Suspend || leaving(r) {
+		return
+	}
+	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
+	if r.moved.After(c.then()) || c.life(h.Instance).out[r.uid] != nil || r.lastTouched(c.ledger).After(c.then()) {
+		return
+	}
+	if !waits(r.status) {
+		c.violate("I26", r, "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
+	}
+}
+
+// waits is true of a status that names a gate which somebody opens, or a condition that a person has to mend.
+func waits(s *flaggerv1.CanaryStatus) bool {
+	for _, condition := range s.Conditions {
+		if condition.Type == flaggerv1.ConditionBlocked {
+			return true
+		}
+	}
+	return s.Serin != nil && slices.ContainsFunc(s.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict != "pass" && g.Opener != "" })
+}
+
+// lastTouched is when an object of the release was last changed.
+func (r *record) lastTouched(l *ledger) time.Time {
+	last := r.changed
+	for _, at := range r.places() {
+		if w := l.objects[at]; w != nil && w.last.After(last) {
+			last = w.last
+		}
+	}
+	return last
+}
+
+func (c *explainedWait) end() {
+	for _, r := range c.all {
+		if !r.deleted.IsZero() || c.pruning || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
+			continue
+		}
+		if !waits(r.status) {
+			c.violate("I26", r, "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package canary
+
+import (
+	"slices"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// noDeadEnd is I1.
+type noDeadEnd struct {
+	*ledger
+	without
+}
+
+func (c *noDeadEnd) see(happening any) {
+	switch h := happening.(type) {
+	case routed:
+		if !h.ours || !h.after.found || h.of.providerless() {
+			return
+		}
+		r := h.of
+		target, primary := &r.target, &r.primary
+		switch {
+		case h.after.canary > h.before.canary && !target.wasServing(c.then()):
+			c.violate("I1", r, "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.delta)
+		case h.after.canary < h.before.canary && !primary.wasServing(c.then()) && target.isServing(c.then()):
+			c.violate("I1", r, "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
+				h.before.canary, h.after.canary, c.delta)
+		}
+	case rolled:
+		// What has traffic keeps pods; I5 is about the canary.
+		if h.ours && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
+			c.violate("I1", h.of, "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
+		}
+	}
+}
+
+// plannedWeights is I2.
+type plannedWeights struct {
+	*ledger
+	without
+}
+
+func (c *plannedWeights) see(happening any) {
+	h, ok := happening.(routed)
+	if !ok || !h.ours || h.Type == store.Deleted {
+		return
+	}
+	r, weight, before := h.of, h.after.canary, h.before.canary
+	wishes := c.wishes(r)
+	switch {
+	case h.after.problem != "" && h.before.problem == "":
+		c.violate("I2", r, "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
+	case !h.after.found || weight == before || weight == 0:
+	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
+		c.violate("I2", r, "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
+	case weight > before && !c.mayRise(r, weight, before, wishes):
+		c.violate("I2", r, "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
+			r.phase(), before, weight, r.status.CanaryWeight)
+	}
+}
+
+// mayFall: on the promotion's way back, or to what the run had before somebody else raised it.
+func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) bool {
+	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *wish) bool { return d.returning(weight, before) }) ||
+		weight == r.status.CanaryWeight
+}
+
+// mayRise: to the plan's next weight, back to what the status says, or to everything where a primary cannot serve what
+// was promoted.
+func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) bool {
+	switch r.phase() {
+	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		return weight == 100 && !r.primary.isReady(c.then())
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+	default:
+		return r.deletedRoute(before) // it was made again as it was
+	}
+	if weight == r.status.CanaryWeight || weight == 100 && r.run != nil && !r.run.promoted.IsZero() {
+		return true
+	}
+	foreign := []int{before, r.status.CanaryWeight}
+	if r.run != nil {
+		foreign = append(foreign, r.run.foreign...)
+	}
+	return anyOf(wishes, func(d *wish) bool {
+		return !d.skip && d.planned(weight, foreign) && (!d.weighted || slices.ContainsFunc(foreign, func(from int) bool { return d.after(from) == weight }))
+	})
+}
+
+// deletedRoute is true when the route is only now made again.
+func (r *record) deletedRoute(before int) bool { return before == 0 && !r.route.found }
+
+// drainedFirst is I5.
+type drainedFirst struct {
+	*ledger
+	without
+}
+
+func (c *drainedFirst) see(happening any) {
+	switch h := happening.(type) {
+	case rolled:
+		if h.ours && !h.primary && h.Type == store.Modified {
+			c.scaled(h)
+		}
+	case routed:
+		if h.ours && h.after.canary > h.before.canary && c.rollsBack(h.of) {
+			c.violate("I5", h.of, "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
+		}
+	}
+}
+
+func (c *drainedFirst) scaled(h rolled) {
+	r := h.of
+	switch {
+	case h.is > h.was && c.rollsBack(r):
+		c.violate("I5", r, "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
+	case h.is >= h.was:
+	case r.route.exposed() && !r.route.foreign.After(c.then()):
+		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic (mirrored: %t)", h.was, h.is, r.route.canary, r.route.mirrored)
+	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.drain-time.Millisecond && !r.route.foreign.After(r.route.left):
+		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
+	}
+}
+
+// rollsBack is true once everybody must know that the release is being taken back.
+func (c *drainedFirst) rollsBack(r *record) bool {
+	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.then()) && r.status.Serin != nil &&
+		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
+}
+
+// enoughPods is I7.
+type enoughPods struct {
+	*ledger
+	without
+}
+
+func (c *enoughPods) see(happening any) {
+	h, ok := happening.(routed)
+	if !ok || !h.ours || !h.after.found || h.after.canary <= h.before.canary {
+		return
+	}
+	r := h.of
+	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight
+	if advances && !r.target.wasReady(c.then()) && !r.target.disturbed.After(c.then()) {
+		c.violate("I7", r, "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.delta)
+	}
+}
+
+// takenOver is I15.
+type takenOver struct {
+	*ledger
+	without
+}
+
+func (c *takenOver) see(happening any) {
+	switch h := happening.(type) {
+	case wrote:
+		if !h.ours || h.Kind != serviceKind || h.Type == store.Deleted {
+			return
+		}
+		for _, r := range h.of {
+			if h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing {
+				c.apex(r, h)
+			}
+		}
+	case rolled:
+		if h.ours && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.wasReady(c.then()) {
+			c.violate("I15", h.of, "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.delta)
+		}
+	}
+}
+
+func (c *takenOver) apex(r *record, h wrote) {
+	before := ""
+	if h.Old != nil {
+		before = selected(h.Old)
+	}
+	after := selected(h.New)
+	if after != before && after != r.selects(&r.target) && !r.primary.wasReady(c.then()) {
+		c.violate("I15", r, "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.delta)
+	}
+}
+
+// selected is the value of the label app that a Service selects.
+func selected(v *store.Version) string {
+	value, _ := within(v.Content(), "spec", "selector")["app"].(string)
+	return value
+}
+
+// selects is the value of the label app that the pods of a copy have.
+func (r *record) selects(p *pods) string {
+	template, _ := p.template.(map[string]any)
+	value, _ := within(template, "metadata", "labels")["app"].(string)
+	return value
+}
+
+// givenBack is I16.
+type givenBack struct {
+	*ledger
+}
+
+func (c *givenBack) see(happening any) {
+	switch h := happening.(type) {
+	case wrote:
+		if !h.ours || h.Kind != serviceKind || h.Type != store.Modified {
+			return
+		}
+		for _, r := range h.of {
+			back := selected(h.New) == r.selects(&r.target) && selected(h.New) != selected(h.Old)
+			if h.Key.Name == r.apexName() && back && leaving(r) && !r.target.wasServing(c.then()) {
+				c.violate("I16", r, "the apex Service was given back to a target that has had no ready pod for %s", c.delta)
+			}
+		}
+	case moved:
+		if h.ours && h.before != nil && h.before.DeletionTimestamp != nil && len(h.before.Finalizers) > 0 && (h.after == nil || len(h.after.Finalizers) == 0) {
+			c.released(h)
+		}
+	}
+}
+
+// released looks at the world at the moment at which nothing holds the Canary any more.
+func (c *givenBack) released(h moved) {
+	r := h.of
+	if r == nil || anyOf(c.wishes(r), func(d *wish) bool { return !d.spec.RevertOnDeletion }) || r.target.version == nil || r.target.removed.After(c.then()) {
+		return
+	}
+	apex := c.world.Server.Peek(serviceKind, thingKey(r, r.apexName()))
+	switch {
+	case !r.target.wasServing(c.then()) && !r.target.disturbed.After(c.then()):
+		c.violate("I16", r, "the finalizer went although the target has had no ready pod for %s", c.delta)
+	case apex != nil && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.objects[thing{serviceKind, apex.Key()}].quiet(c.then()):
+		c.violate("I16", r, "the finalizer went although the apex Service still selects the primary")
+	}
+}
+
+func (c *givenBack) end() {
+	for _, r := range c.all {
+		if r.deleted.IsZero() && r.canary.DeletionTimestamp != nil && r.canary.Status.Phase != "" && r.suspended.IsZero() && c.settledFor(r) {
+			c.violate("I16", r, "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)
+		}
+	}
+}
+
+// settledFor is true when nothing but Serin holds a deleted Canary: its target runs, and no other Canary is in its way.
+func (l *ledger) settledFor(r *record) bool {
+	return len(l.rivals(r)) == 0 && (r.target.version == nil || r.target.ready) && slices.Contains(r.canary.Finalizers, "finalizer.flagger.app")
+}
+
+func leaving(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }
+
+// quiet is true when nobody but Serin wrote an object since then.
+func (w *writes) quiet(then time.Time) bool { return w == nil || !w.foreign.After(then) }

@@ -1,0 +1,650 @@
+package canary
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// ledger is what was seen of a history from outside, and what the controller cannot see: who wrote what on which
+// basis, which question reached whom in which state of the world, and how long ago something stopped being true.
+type ledger struct {
+	world   *sim.World
+	drain   time.Duration
+	records map[types.UID]*record
+	named   map[types.NamespacedName]*record // those that exist
+	all     []*record                        // in the order of their creation
+	things  map[thing][]*record
+	lives   map[string]*life
+	objects map[thing]*writes
+
+	// delta is how late a process may act on what it saw: the lags of this history.
+	delta time.Duration
+	// jumped is true once a clock was set, unsteady when clocks may last have disagreed.
+	jumped   bool
+	unsteady time.Time
+	crashes  int
+	faults   int
+	calm     bool
+	pruning  bool
+	began    time.Time
+	slow     bool // calls may take seconds
+	keys     map[askKey]string
+}
+
+// thing is the place of an object.
+type thing struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
+
+// writes are those of one object.
+type writes struct {
+	foreign, last time.Time // the last one of others, and of all
+	// unanswered is true when somebody else wrote it since Serin did last.
+	unanswered bool
+}
+
+// life is a process from its start to its end: what it was told goes with it.
+type life struct {
+	name    string
+	answers map[types.UID]map[string]*question
+	out     map[types.UID]*question
+	asked   map[askKey]bool
+	polled  map[types.UID]map[string]time.Time
+}
+
+// question is one that reached whom it was put to.
+type question struct {
+	of    *record
+	by    string
+	probe release.Probe
+	hook  *canary.HookQuestion
+	check *canary.Check
+	asked time.Time
+	// content is what the target ran when it arrived, run the attempt that the release was in.
+	content string
+	run     *run
+	// fresh is true when the target had only just begun to run that, so that its process could not know.
+	fresh bool
+	// answer holds once answered.
+	answered time.Time
+	answer   release.Answer
+}
+
+// yes is true of a hook that agreed.
+func (q *question) yes() bool { return !q.answered.IsZero() && q.answer.Outcome == release.Yes }
+
+// passed is true of a check or test that the release passed.
+func (q *question) passed() bool {
+	switch {
+	case q.answered.IsZero():
+		return false
+	case q.check != nil:
+		return q.answer.Outcome == release.Measured && good(q.check.Metric, q.answer.Value)
+	default:
+		return q.answer.Outcome == release.Yes
+	}
+}
+
+// failed is true of a check or test that counts against the release.
+func (q *question) failed() bool { return !q.answered.IsZero() && !q.passed() }
+
+// record is what is known of one Canary, from its creation to its end.
+type record struct {
+	key     types.NamespacedName
+	uid     types.UID
+	object  *store.Version
+	canary  *flaggerv1.Canary
+	status  *flaggerv1.CanaryStatus
+	specs   spells
+	target  pods
+	primary pods
+	route   routeState
+	apex    string // what the apex Service selects: target, primary, or nothing
+	apexAt  time.Time
+
+	run  *run
+	runs int
+	// stable is what the primary shall run: what was promoted last; empty where nobody can tell.
+	stable string
+	// failed is what was taken back last.
+	failed   string
+	failedAt time.Time
+	// changed is when the Canary was last written, moved its status,
+	changed time.Time
+	// tampered when somebody else wrote that.
+	moved, tampered time.Time
+	rested          time.Time // since when it is at rest; zero: it moves
+	suspended       time.Time // since when spec.suspend is true; zero: it is not
+	deleted         time.Time
+	commands        []command
+}
+
+// command is what a person said to a release.
+type command struct {
+	verb, run string
+	at        time.Time
+}
+
+// run is one attempt to bring one revision into service.
+type run struct {
+	name   string
+	began  time.Time
+	before flaggerv1.CanaryPhase
+	// contents are what the target ran around the beginning; one of them is what was taken up.
+	contents []string
+	// primary is what the primary ran then.
+	primary string
+	window  *window
+	// foreign are weights that somebody else set meanwhile.
+	foreign  []int
+	left     time.Time // when the run before it lost its traffic; zero: it had none
+	intent   string
+	intended time.Time
+	promoted time.Time // when the primary got its content
+}
+
+// window is one observation.
+type window struct {
+	opened  time.Time
+	start   time.Time // as the status says
+	counted bool
+}
+
+// weights are those of a route.
+type weights struct {
+	found, mirrored bool
+	canary, primary int
+	// problem says why the weights are none.
+	problem string
+}
+
+// routeState is a route and how it came to be.
+type routeState struct {
+	weights
+	foreign time.Time // when somebody else last changed weights
+	left    time.Time // when Serin last took all of the canary's traffic
+	touched time.Time // when the weights last changed
+}
+
+// exposed is true when the canary gets requests, or copies of them.
+func (r weights) exposed() bool { return r.canary > 0 || r.mirrored }
+
+// pods is one of the two Deployments.
+type pods struct {
+	version  *store.Version
+	content  string // names what it runs, see contentOf
+	template any
+	contents []content
+
+	replicas, available       int64
+	ready, serves             bool
+	readyAt, servesAt         time.Time // when that last changed
+	disturbed                 time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
+	created, foreign, removed time.Time
+}
+
+// content is what a Deployment ran from one moment on.
+type content struct {
+	name string
+	from time.Time
+}
+
+// wasReady is true when it was ready at some moment since then.
+func (p *pods) wasReady(then time.Time) bool { return p.ready || p.readyAt.After(then) }
+
+// wasServing is true when it could answer at some moment since then.
+func (p *pods) wasServing(then time.Time) bool { return p.serves || p.servesAt.After(then) }
+
+// isReady is true when it has been ready all the time since then.
+func (p *pods) isReady(then time.Time) bool { return p.ready && !p.readyAt.After(then) }
+
+// isServing is true when it could answer all the time since then.
+func (p *pods) isServing(then time.Time) bool { return p.serves && !p.servesAt.After(then) }
+
+// ran are the contents that it had at some moment since then.
+func (p *pods) ran(then time.Time) []string {
+	var out []string
+	for i, one := range p.contents {
+		if i == len(p.contents)-1 || p.contents[i+1].from.After(then) {
+			out = append(out, one.name)
+		}
+	}
+	return out
+}
+
+// ours is true of the processes of Serin.
+func ours(actor string) bool { return strings.HasPrefix(actor, "serin") }
+
+func newLedger(w *sim.World, drain time.Duration) *ledger {
+	l := &ledger{
+		world: w, drain: drain, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
+		things: map[thing][]*record{}, lives: map[string]*life{}, objects: map[thing]*writes{}, delta: 2 * time.Second,
+		keys: map[askKey]string{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
+	}
+	for _, lag := range []struct {
+		class sim.Class
+		by    time.Duration
+	}{
+		{sim.LateEvents, 25 * time.Second}, {sim.Relists, 25 * time.Second}, {sim.Repeats, 25 * time.Second},
+		{sim.SlowCalls, 40 * time.Second}, {sim.Pauses, 70 * time.Second}, {sim.Crashes, 10 * time.Second},
+		{sim.FailBefore, 10 * time.Second}, {sim.FailAfter, 10 * time.Second}, {sim.Throttled, 10 * time.Second},
+		{sim.Forbidden, 10 * time.Second}, {sim.Conflicts, 10 * time.Second},
+	} {
+		if w.Trouble.Has(lag.class) {
+			l.delta += lag.by
+		}
+	}
+	return l
+}
+
+// now is the true time.
+func (l *ledger) now() time.Time { return l.world.Now() }
+
+// then is the earliest moment at which what a process acts on now may have been true.
+func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
+
+func (l *ledger) life(name string) *life {
+	if l.lives[name] == nil {
+		l.lives[name] = &life{
+			name: name, answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
+			asked: map[askKey]bool{}, polled: map[types.UID]map[string]time.Time{},
+		}
+	}
+	return l.lives[name]
+}
+
+// steady is true when nobody's clock was set since then, nor may two processes with different clocks have acted.
+func (l *ledger) steady(then time.Time) bool { return !l.jumped || l.unsteady.Before(then) }
+
+// wishes are those that a decision of now may follow.
+func (l *ledger) wishes(r *record) []*wish { return r.specs.since(l.then()) }
+
+// least is the shortest interval that may hold now.
+func (l *ledger) least(r *record) time.Duration {
+	shortest := time.Duration(0)
+	for i, d := range l.wishes(r) {
+		if i == 0 || d.interval < shortest {
+			shortest = d.interval
+		}
+	}
+	return shortest
+}
+
+// moved is a write of a Canary.
+type moved struct {
+	*store.Event
+	of            *record
+	ours          bool
+	before, after *flaggerv1.Canary // nil before it is there, and when it is gone
+	// begins is the attempt that begins with it; opens is true when a window does.
+	begins *run
+	opens  bool
+}
+
+// status is true when the status changed.
+func (m moved) status() bool { return m.before != nil && m.after != nil && m.Subresource == "status" }
+
+// routed is a write of the object that has the weights.
+type routed struct {
+	*store.Event
+	of            *record
+	ours          bool
+	before, after weights
+}
+
+// rolled is a write of the target or the primary.
+type rolled struct {
+	*store.Event
+	of      *record
+	ours    bool
+	primary bool
+	// was and is are what was asked for; content is what it runs from now on, where that changed.
+	was, is int64
+	content string
+	copy    *pods
+}
+
+// wrote is any write, told before what it means.
+type wrote struct {
+	*store.Event
+	of   []*record
+	ours bool
+}
+
+// answered is an answer that came to a process.
+type answered struct{ *question }
+
+// read makes of what happened what it means. Its result is shown to the invariants before note is called.
+func (l *ledger) read(happening any) []any {
+	switch h := happening.(type) {
+	case sim.Wrote:
+		return l.readWrite(h.Event)
+	case Asked:
+		return l.readQuestion(h)
+	case Answered:
+		q := l.life(h.Instance).out[h.UID]
+		if q == nil || q.probe.ID != h.Probe.ID {
+			return nil
+		}
+		q.answered, q.answer = l.now(), h.Answer
+		return []any{answered{q}}
+	default:
+		return []any{happening}
+	}
+}
+
+// note remembers what happened.
+func (l *ledger) note(happening any) {
+	switch h := happening.(type) {
+	case wrote:
+		l.noteWrite(h)
+		l.noteConfig(h)
+	case moved:
+		l.noteMove(h)
+	case routed:
+		l.noteRoute(h)
+	case rolled:
+		l.noteRoll(h)
+	case *question:
+		l.life(h.by).out[h.of.uid] = h
+	case answered:
+		life := l.life(h.by)
+		delete(life.out, h.of.uid)
+		if life.answers[h.of.uid] == nil {
+			life.answers[h.of.uid] = map[string]*question{}
+		}
+		life.answers[h.of.uid][h.probe.ID] = h.question
+	case sim.Crashed:
+		delete(l.lives, h.Instance)
+		l.crashes++
+		if l.jumped {
+			l.unsteady = l.now()
+		}
+	case sim.Jumped:
+		l.jumped, l.unsteady = true, l.now()
+	case sim.Faulted:
+		l.faults++
+	}
+}
+
+func (l *ledger) readQuestion(h Asked) []any {
+	r := l.records[h.UID]
+	if r == nil {
+		return nil
+	}
+	q := &question{of: r, by: h.Instance, probe: h.Probe, asked: l.now(), content: r.target.content, run: r.run}
+	if n := len(r.target.contents); n > 0 {
+		q.fresh = r.target.contents[n-1].from.After(l.then())
+	}
+	switch asks := h.Probe.Question.(type) {
+	case canary.HookQuestion:
+		q.hook = &asks
+	case canary.MetricQuestion:
+		q.check = &asks.Check
+	}
+	return []any{q}
+}
+
+// readWrite says what a write is to the releases.
+func (l *ledger) readWrite(e *store.Event) []any {
+	at := thing{e.Kind, e.Key}
+	mine := ours(e.Actor)
+	of := l.things[at]
+	out := []any{wrote{e, of, mine}}
+	switch {
+	case e.Kind == canaryKind:
+		return append(out, l.readMove(e, mine))
+	case e.Kind == deploymentKind:
+		for _, r := range of {
+			out = append(out, l.readRoll(e, r, mine))
+		}
+	default:
+		for _, r := range of {
+			if r.carries(at) {
+				out = append(out, routed{e, r, mine, r.route.weights, r.weightsIn(e)})
+			}
+		}
+	}
+	return out
+}
+
+func (l *ledger) readMove(e *store.Event, mine bool) moved {
+	m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: l.typed(e.Old)}
+	if e.Type != store.Deleted {
+		m.after = l.typed(e.New)
+	}
+	if m.of == nil || !m.status() {
+		return m
+	}
+	before, after := &m.before.Status, &m.after.Status
+	if name := nameOf(after); moving(after.Phase) && (name != nameOf(before) || !moving(before.Phase)) {
+		m.begins = &run{
+			name: name, began: l.now(), before: before.Phase, contents: m.of.target.ran(l.then()), primary: m.of.primary.content,
+		}
+	}
+	m.opens = opened(after, l.pruning) != opened(before, l.pruning) && !opened(after, l.pruning).IsZero()
+	return m
+}
+
+func (l *ledger) typed(v *store.Version) *flaggerv1.Canary {
+	if v == nil {
+		return nil
+	}
+	object, err := v.Typed(l.world.Scheme)
+	if err != nil {
+		return nil
+	}
+	c, _ := object.(*flaggerv1.Canary)
+	return c
+}
+
+// moving is true of phases in which something is done.
+func moving(phase flaggerv1.CanaryPhase) bool {
+	switch phase {
+	case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion,
+		flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		return true
+	default:
+		return false
+	}
+}
+
+// resting is true of phases in which a release is at an end.
+func resting(phase flaggerv1.CanaryPhase) bool {
+	switch phase {
+	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// nameOf tells one attempt from the next. Where the additive status is pruned, the condition has the moment at which it
+// began.
+func nameOf(status *flaggerv1.CanaryStatus) string {
+	if status.Serin != nil && status.Serin.Run != "" {
+		return status.Serin.Run
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Type == flaggerv1.ConditionPromoted && moving(status.Phase) {
+			return status.LastAppliedSpec
+		}
+	}
+	return ""
+}
+
+// opened is when the open window began, as a status says.
+func opened(status *flaggerv1.CanaryStatus, pruned bool) time.Time {
+	switch {
+	case status.Serin != nil && status.Serin.Window != nil:
+		return status.Serin.Window.Start.Time
+	case pruned && moving(status.Phase):
+		return status.LastTransitionTime.Time
+	default:
+		return time.Time{}
+	}
+}
+
+func (l *ledger) noteWrite(h wrote) {
+	at := thing{h.Kind, h.Key}
+	w := l.objects[at]
+	if w == nil {
+		w = &writes{}
+		l.objects[at] = w
+	}
+	w.last = l.now()
+	if h.ours {
+		w.unanswered = false
+		return
+	}
+	if h.Subresource != "status" {
+		w.foreign, w.unanswered = l.now(), true
+	}
+}
+
+func (l *ledger) noteMove(h moved) {
+	r := h.of
+	if h.Type == store.Deleted {
+		if r != nil {
+			r.deleted = l.now()
+			if l.named[r.key] == r {
+				delete(l.named, r.key)
+			}
+			l.rename()
+		}
+		return
+	}
+	if r == nil {
+		r = &record{key: h.Key, uid: h.New.UID()}
+		l.records[r.uid], l.named[r.key] = r, r
+		l.all = append(l.all, r)
+	}
+	old := r.canary
+	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.now()
+	if old == nil || old.Generation != h.after.Generation {
+		r.specs = r.specs.change(&h.after.Spec, l.now())
+		l.rename()
+		switch suspended := h.after.Spec.Suspend; {
+		case suspended && r.suspended.IsZero():
+			r.suspended = l.now()
+		case !suspended:
+			r.suspended = time.Time{}
+		}
+	}
+	if said := h.after.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
+		verb, name, _ := strings.Cut(said, "@")
+		r.commands = append(r.commands, command{verb, name, l.now()})
+	}
+	if old == nil {
+		l.meet(r)
+	}
+	if h.status() {
+		l.noteStatus(r, h)
+	}
+}
+
+// meet takes down what is there of the objects of a new release.
+func (l *ledger) meet(r *record) {
+	for _, copy := range []*pods{&r.target, &r.primary} {
+		name := r.canary.Spec.TargetRef.Name
+		if copy == &r.primary {
+			name += "-primary"
+		}
+		if v := l.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
+			l.lookAtPods(r, copy, v, "")
+		}
+	}
+	for _, at := range r.places() {
+		if r.carries(at) {
+			if v := l.world.Server.Peek(at.kind, at.key); v != nil {
+				r.route.weights = r.weightsOf(v)
+			}
+		}
+	}
+}
+
+func (l *ledger) noteStatus(r *record, h moved) {
+	r.moved = l.now()
+	if !h.ours {
+		r.tampered = l.now()
+	}
+	if h.ours && h.after.Status.Serin == nil && h.after.Status.Phase != "" {
+		l.pruning = true
+	}
+	switch phase := h.after.Status.Phase; {
+	case h.begins != nil:
+		if analysing(h.before.Status.Phase) && r.run != nil && r.route.left.After(r.run.began) {
+			h.begins.left = r.route.left
+		}
+		r.run, r.runs = h.begins, r.runs+1
+		r.rested = time.Time{}
+	case resting(phase) && r.rested.IsZero():
+		r.rested = l.now()
+		l.ended(r, phase)
+	case !resting(phase):
+		r.rested = time.Time{}
+	}
+	if r.run == nil {
+		return
+	}
+	if h.opens {
+		r.run.window = &window{opened: l.now(), start: opened(&h.after.Status, l.pruning)}
+	} else if opened(&h.after.Status, l.pruning).IsZero() {
+		r.run.window = nil
+	}
+	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
+		r.run.intent, r.run.intended = s.Intent, l.now()
+	}
+}
+
+// ended closes the attempt of a release that came to an end.
+func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
+	switch {
+	case phase == flaggerv1.CanaryPhaseInitialized:
+		r.stable = r.primary.content
+	case phase == flaggerv1.CanaryPhaseFailed && r.run != nil && len(r.run.contents) == 1:
+		r.failed, r.failedAt = r.run.contents[0], l.now()
+	case phase == flaggerv1.CanaryPhaseSucceeded:
+		r.failed = ""
+	}
+}
+
+func (l *ledger) noteRoute(h routed) {
+	r := h.of
+	if h.before == h.after {
+		return
+	}
+	r.route.weights, r.route.touched = h.after, l.now()
+	switch {
+	case !h.ours:
+		r.route.foreign = l.now()
+		if r.run != nil {
+			r.run.foreign = append(r.run.foreign, h.after.canary)
+		}
+	case h.before.exposed() && !h.after.exposed():
+		r.route.left = l.now()
+	}
+}
+
+// rename reckons anew which objects are whose: names come from specs.
+func (l *ledger) rename() {
+	clear(l.things)
+	for _, r := range l.all {
+		if !r.deleted.IsZero() || r.canary == nil {
+			continue
+		}
+		for _, at := range r.places() {
+			l.things[at] = append(l.things[at], r)
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package canary
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+var (
+	secretKind  = schema.GroupKind{Kind: "Secret"}
+	scalerKind  = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+	destination = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
+)
+
+// ending is what the names of the primary's things have more than those of the target's.
+const ending = "-primary"
+
+func (r *record) apexName() string {
+	if name := r.canary.Spec.Service.Name; name != "" {
+		return name
+	}
+	return r.canary.Spec.TargetRef.Name
+}
+
+// routeKind is the kind of the object that has the weights; empty where none has.
+func (r *record) routeKind() schema.GroupKind {
+	switch provider := r.canary.Spec.Provider; {
+	case provider == "istio":
+		return virtualService
+	case strings.HasPrefix(provider, "gatewayapi"):
+		return httpRoute
+	default:
+		return schema.GroupKind{}
+	}
+}
+
+// carries is true of the object that has the weights.
+func (r *record) carries(at thing) bool {
+	return at.kind == r.routeKind() && at.key.Name == r.apexName() && at.key.Namespace == r.key.Namespace
+}
+
+// places are the objects of a release, whether they are there or not.
+func (r *record) places() []thing {
+	var out []thing
+	add := func(kind schema.GroupKind, name string) {
+		at := thing{kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}}
+		if name != "" && !slices.Contains(out, at) {
+			out = append(out, at)
+		}
+	}
+	target, apex := r.canary.Spec.TargetRef.Name, r.apexName()
+	add(deploymentKind, target)
+	add(deploymentKind, target+ending)
+	for _, name := range []string{apex, apex + ending, apex + "-canary"} {
+		add(serviceKind, name)
+	}
+	if kind := r.routeKind(); kind.Kind != "" {
+		add(kind, apex)
+		if kind == virtualService {
+			add(destination, apex+ending)
+			add(destination, apex+"-canary")
+		}
+	}
+	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
+		add(scalerKind, ref.Name)
+		add(scalerKind, ref.Name+ending)
+	}
+	template, _ := r.target.template.(map[string]any)
+	for _, ref := range configsIn(template) {
+		add(ref.kind, ref.key.Name)
+		add(ref.kind, ref.key.Name+ending)
+	}
+	return out
+}
+
+// weightsIn are the weights after a write.
+func (r *record) weightsIn(e *store.Event) weights {
+	if e.Type == store.Deleted {
+		return weights{}
+	}
+	return r.weightsOf(e.New)
+}
+
+// weightsOf reads a route: the last rule that names the canary says how traffic is split, since the rules for clients
+// with a cookie come first.
+func (r *record) weightsOf(v *store.Version) weights {
+	spec := within(v.Content(), "spec")
+	primary, canary := r.apexName()+ending, r.apexName()+"-canary"
+	var out weights
+	rules, receivers := items(spec["http"]), "route"
+	if v.Kind() == httpRoute {
+		rules, receivers = items(spec["rules"]), "backendRefs"
+	} else if len(rules) == 0 {
+		rules = items(spec["tcp"])
+	}
+	for _, rule := range rules {
+		var split weights
+		sum := 0
+		for _, to := range items(rule[receivers]) {
+			name, _ := to["name"].(string)
+			if v.Kind() == virtualService {
+				name, _ = within(to, "destination")["host"].(string)
+			}
+			weight, whole := wholeNumber(to["weight"])
+			if to["weight"] == nil {
+				weight, whole = 1, true // the default of the API, alone it is all
+			}
+			if !whole || weight < 0 || weight > 100 {
+				out.problem = "a weight is no whole number from 0 to 100"
+			}
+			sum += weight
+			switch name {
+			case primary:
+				split.primary = weight
+			case canary:
+				split.found, split.canary = true, weight
+			}
+		}
+		if split.found {
+			out.found, out.canary, out.primary = true, split.canary, split.primary
+			if sum != 100 {
+				out.problem = "the weights of a rule do not add up to 100"
+			}
+		}
+		out.mirrored = out.mirrored || mirrors(rule, canary)
+	}
+	return out
+}
+
+// mirrors is true of a rule that copies requests to a service.
+func mirrors(rule map[string]any, service string) bool {
+	if host, _ := within(rule, "mirror")["host"].(string); host == service {
+		return true
+	}
+	for _, mirror := range items(rule["mirrors"]) {
+		if host, _ := within(mirror, "destination")["host"].(string); host == service {
+			return true
+		}
+	}
+	for _, filter := range items(rule["filters"]) {
+		if name, _ := within(filter, "requestMirror", "backendRef")["name"].(string); name == service {
+			return true
+		}
+	}
+	return false
+}
+
+func wholeNumber(value any) (int, bool) {
+	switch n := value.(type) {
+	case int64:
+		return int(n), true
+	case float64:
+		return int(n), n == float64(int(n))
+	default:
+		return 0, false
+	}
+}
+
+// within is the object at a path; nil, which can be read, where there is none.
+func within(object map[string]any, path ...string) map[string]any {
+	for _, field := range path {
+		object, _ = object[field].(map[string]any)
+	}
+	return object
+}
+
+func number(object map[string]any, field string, absent int64) int64 {
+	if n, ok := object[field].(int64); ok {
+		return n
+	}
+	return absent
+}
+
+// readRoll says what a write of a Deployment is to a release.
+func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
+	h := rolled{Event: e, of: r, ours: mine, copy: &r.target}
+	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
+		h.primary, h.copy = true, &r.primary
+	}
+	if e.Old != nil {
+		h.was = number(within(e.Old.Content(), "spec"), "replicas", 1)
+	}
+	if e.Type == store.Deleted {
+		return h
+	}
+	spec := within(e.New.Content(), "spec")
+	h.is = number(spec, "replicas", 1)
+	if template := spec["template"]; h.copy.version == nil || !same(template, h.copy.template) {
+		if content := l.contentOf(e.New, h.primary); content != h.copy.content {
+			h.content = content
+		}
+	}
+	return h
+}
+
+// same is a quick comparison: versions share what did not change.
+func same(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.IsValid() && y.IsValid() && x.Kind() == reflect.Map && y.Kind() == reflect.Map && x.Pointer() == y.Pointer()
+}
+
+func (l *ledger) noteRoll(h rolled) {
+	p := h.copy
+	if h.Type == store.Deleted {
+		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
+		p.removed = l.now()
+		l.setReady(p, false, false)
+		return
+	}
+	if !h.ours && h.Subresource != "status" {
+		p.foreign, p.disturbed = l.now(), l.now()
+	}
+	l.lookAtPods(h.of, p, h.New, h.content)
+	if h.content == "" || !h.primary {
+		return
+	}
+	switch {
+	case !h.ours:
+		h.of.stable = "" // whoever wrote it may know what it shall run
+	case h.of.run != nil && moving(h.of.status.Phase) && slices.Contains(h.of.run.contents, h.content):
+		h.of.run.promoted, h.of.stable = l.now(), h.content
+	default:
+		h.of.stable = h.content
+	}
+}
+
+// lookAtPods takes down what a Deployment is now.
+func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ string) {
+	object := v.Content()
+	spec, status := within(object, "spec"), within(object, "status")
+	if p.version == nil {
+		p.created = l.now()
+	}
+	if template := spec["template"]; !same(template, p.template) {
+		p.template = template
+		if content_ == "" && p.content == "" {
+			content_ = l.contentOf(v, p == &r.primary)
+		}
+		if p == &r.target {
+			l.rename()
+		}
+	}
+	if content_ != "" {
+		l.setContent(p, content_)
+	}
+	p.version = v
+	p.replicas, p.available = number(spec, "replicas", 1), number(status, "availableReplicas", 0)
+	percent := int64(100)
+	if n := len(r.specs); n > 0 {
+		percent = int64(r.specs[n-1].canaryReady)
+		if p == &r.primary {
+			percent = int64(r.specs[n-1].primaryReady)
+		}
+	}
+	updated, total := number(status, "updatedReplicas", 0), number(status, "replicas", 0)
+	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
+		p.available >= max(updated*percent/100, min(updated, 1))
+	l.setReady(p, ready && p.replicas > 0, p.available > 0)
+}
+
+func (l *ledger) setContent(p *pods, name string) {
+	if p.content == name {
+		return
+	}
+	p.content = name
+	p.contents = append(p.contents, content{name, l.now()})
+}
+
+func (l *ledger) setReady(p *pods, ready, serves bool) {
+	if ready != p.ready {
+		p.ready, p.readyAt = ready, l.now()
+	}
+	if serves != p.serves {
+		p.serves, p.servesAt = serves, l.now()
+	}
+}
+
+// noteConfig looks whether a change of configuration made something else of a Deployment.
+func (l *ledger) noteConfig(h wrote) {
+	if h.Kind != configMapKind && h.Kind != secretKind {
+		return
+	}
+	for _, r := range h.of {
+		for _, p := range []*pods{&r.target, &r.primary} {
+			if p.version != nil {
+				l.setContent(p, l.contentOf(p.version, p == &r.primary))
+			}
+		}
+	}
+}
+
+// contentOf names what a Deployment runs: its containers, and the configuration that they read, by name and content.
+// What the primary has is named as the target would have it.
+func (l *ledger) contentOf(v *store.Version, primary bool) string {
+	template := within(v.Content(), "spec", "template")
+	metadata, spec := within(template, "metadata"), within(template, "spec")
+	parts := map[string]any{}
+	for _, field := range []string{"containers", "initContainers", "volumes"} {
+		if spec[field] != nil {
+			parts[field] = spec[field]
+		}
+	}
+	parts["version"] = within(metadata, "labels")["version"]
+	annotations := map[string]any{}
+	for key, value := range within(metadata, "annotations") {
+		if key != "flagger-id" {
+			annotations[key] = value
+		}
+	}
+	parts["annotations"] = annotations
+	text, err := json.Marshal(parts)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.New()
+	said := string(text)
+	for _, ref := range configsIn(template) {
+		ref.key.Namespace = v.Key().Namespace
+		name := strings.TrimSuffix(ref.key.Name, ending)
+		if primary {
+			said = strings.ReplaceAll(said, `"`+ref.key.Name+`"`, `"`+name+`"`)
+		}
+		sum.Write([]byte(name))
+		if config := l.world.Server.Peek(ref.kind, ref.key); config != nil {
+			data, err := json.Marshal([]any{config.Content()["data"], config.Content()["binaryData"]})
+			if err != nil {
+				return ""
+			}
+			sum.Write(data)
+		}
+	}
+	sum.Write([]byte(said))
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// configsIn are the places of the ConfigMaps and Secrets that a pod template reads, without a namespace.
+func configsIn(template map[string]any) []thing {
+	var out []thing
+	add := func(kind schema.GroupKind, holder map[string]any, field string) {
+		if name, _ := holder[field].(string); name != "" {
+			at := thing{kind, types.NamespacedName{Name: name}}
+			if !slices.Contains(out, at) {
+				out = append(out, at)
+			}
+		}
+	}
+	spec := within(template, "spec")
+	for _, volume := range items(spec["volumes"]) {
+		add(configMapKind, within(volume, "configMap"), "name")
+		add(secretKind, within(volume, "secret"), "secretName")
+		for _, source := range items(within(volume, "projected")["sources"]) {
+			add(configMapKind, within(source, "configMap"), "name")
+			add(secretKind, within(source, "secret"), "name")
+		}
+	}
+	for _, field := range []string{"initContainers", "containers"} {
+		for _, container := range items(spec[field]) {
+			for _, from := range items(container["envFrom"]) {
+				add(configMapKind, within(from, "configMapRef"), "name")
+				add(secretKind, within(from, "secretRef"), "name")
+			}
+			for _, env := range items(container["env"]) {
+				add(configMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
+				add(secretKind, within(env, "valueFrom", "secretKeyRef"), "name")
+			}
+		}
+	}
+	return out
+}
+
+// providerless is true of releases whose traffic follows the Services.
+func (r *record) providerless() bool { return r.canary.Spec.Provider == canary.ProviderKubernetes }
+
+// equal compares two values of JSON.
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }

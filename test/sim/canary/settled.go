@@ -1,0 +1,163 @@
+package canary
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// Calm implements sim.Kind.
+func (k *Canaries) Calm(*sim.World) {
+	k.over = true
+	k.oracle.calm()
+	k.cluster.Calm()
+	if k.story == nil {
+		k.people.mend()
+	}
+}
+
+// End implements sim.Kind.
+func (k *Canaries) End(*sim.World) { k.oracle.end() }
+
+// Settled implements sim.Kind.
+func (k *Canaries) Settled(w *sim.World) bool { return k.underWay(w) == "" && len(k.moving(w)) == 0 }
+
+// Unsettled implements sim.Kind.
+func (k *Canaries) Unsettled(w *sim.World) string {
+	why := k.underWay(w)
+	for _, c := range k.moving(w) {
+		why += fmt.Sprintf("%s is in phase %s", c.Name, c.Status.Phase)
+		if c.Status.Serin != nil {
+			why += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
+		}
+		if w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
+			why += ", and is to be looked at again"
+		}
+	}
+	return why
+}
+
+// underWay says what somebody is still doing; empty: nobody does anything.
+func (k *Canaries) underWay(w *sim.World) string {
+	switch {
+	case k.people.pending > 0 || len(k.people.acts) > 0:
+		return "people have not finished; "
+	case k.outside.waited():
+		return "an answer is out; "
+	case !k.cluster.Settled():
+		return "the cluster moves; "
+	case !w.Quiet():
+		return "Serin is busy; "
+	default:
+		return ""
+	}
+}
+
+// moving are the releases that are neither at an end nor wait for somebody who will not come.
+func (k *Canaries) moving(w *sim.World) []*flaggerv1.Canary {
+	var moving []*flaggerv1.Canary
+	for _, seen := range w.Server.All(canaryKind) {
+		if c := k.stored(seen.Key()); c != nil && !k.explained(c) && !k.atRest(w, c) {
+			moving = append(moving, c)
+		}
+	}
+	return moving
+}
+
+// atRest is true of a release that is at an end, and waits for nothing.
+func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
+	switch c.Status.Phase {
+	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
+	default:
+		return false
+	}
+	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || unmet(c) != "") {
+		return false
+	}
+	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+}
+
+// explained is true of a release that waits for a person who will not come, and says so.
+func (k *Canaries) explained(c *flaggerv1.Canary) bool {
+	if c.Spec.Suspend && c.DeletionTimestamp == nil {
+		return true
+	}
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson)
+	return waits && k.outside.forEver(c)
+}
+
+// unmet is who opens the first gate that is not passed, as the status says; empty: all are.
+func unmet(c *flaggerv1.Canary) release.Opener {
+	if c.Status.Serin == nil {
+		return ""
+	}
+	for _, gate := range c.Status.Serin.Gates {
+		if release.Verdict(gate.Verdict) != release.Pass {
+			return release.Opener(gate.Opener)
+		}
+	}
+	return ""
+}
+
+// longestBackoff is after what time a pass that failed again and again is tried once more.
+const longestBackoff = 1000 * time.Second
+
+// Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
+// one run, another run for what came meanwhile, and one that people start to mend something.
+func (k *Canaries) Patience(w *sim.World) time.Duration {
+	var longest time.Duration
+	for _, seen := range w.Server.All(canaryKind) {
+		if c := k.stored(seen.Key()); c != nil {
+			longest = max(longest, atMost(&c.Spec))
+		}
+	}
+	for _, r := range k.releases {
+		longest = max(longest, atMost(&r.Spec))
+	}
+	return 3*longest + longestBackoff + 5*time.Minute
+}
+
+// atMost is how long one run may take.
+func atMost(spec *flaggerv1.CanarySpec) time.Duration {
+	deadline := 600 * time.Second
+	if spec.ProgressDeadlineSeconds != nil {
+		deadline = time.Duration(*spec.ProgressDeadlineSeconds) * time.Second
+	}
+	a := spec.Analysis
+	if a == nil {
+		return 4 * deadline
+	}
+	interval, err := time.ParseDuration(a.Interval)
+	if err != nil || interval <= 0 {
+		interval = time.Minute
+	}
+	windows := a.Iterations + 2 + len(a.StepWeights)
+	if a.StepWeight > 0 {
+		windows += 100/a.StepWeight + 1
+	}
+	if a.StepWeightPromotion > 0 {
+		windows += 100/a.StepWeightPromotion + 1
+	}
+	if spec.Provider == kubernetesProvider {
+		windows += 10
+	}
+	windows += max(a.Threshold, 1)
+	questions := time.Duration(0)
+	for _, hook := range a.Webhooks {
+		questions += 40*time.Second*time.Duration(hook.Retries+1) + interval
+	}
+	// A metrics service that is not there is waited for, before and after the grace.
+	questions += time.Duration(len(a.Metrics)) * 90 * time.Second
+	return time.Duration(windows)*(interval+questions) + 4*deadline + time.Minute
+}

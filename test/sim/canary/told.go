@@ -1,0 +1,133 @@
+package canary
+
+import (
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+// phaseIs is true of a release in that phase that nothing more is decided about.
+func phaseIs(phase flaggerv1.CanaryPhase) func(flaggerv1.CanaryStatus) bool {
+	return func(s flaggerv1.CanaryStatus) bool {
+		return s.Phase == phase && (s.Serin == nil || s.Serin.Intent == "")
+	}
+}
+
+// weightIs is true once the canary has at least that weight.
+func weightIs(weight int) func(flaggerv1.CanaryStatus) bool {
+	return func(s flaggerv1.CanaryStatus) bool {
+		return s.Phase == flaggerv1.CanaryPhaseProgressing && s.CanaryWeight >= weight
+	}
+}
+
+// shipping is the act in which a version is shipped, once the release has taken its workload over.
+func shipping(v version) Act {
+	return Act{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(v)) }}
+}
+
+// The versions of stories.
+var (
+	goodVersion  = version{good: true, pods: healthy}
+	badVersion   = version{tested: true, pods: healthy}
+	badUnderLoad = version{from: 40, pods: healthy}
+	neverReady   = version{good: true, pods: stuck}
+)
+
+// weighted is the usual ladder of a story.
+func weighted(spec *flaggerv1.CanarySpec) { spec.Analysis.StepWeights = []int{20, 50} }
+
+// Stories are plain releases, one for each way that a release can go. Each has few steps, so that all moments of it can be
+// tried.
+func Stories() []Story {
+	iterations := func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 2 }
+	toTheEnd := flaggerv1.CanaryPhaseSucceeded
+	stories := []Story{
+		{Name: "take-over", Provider: istioProvider, Spec: weighted, End: flaggerv1.CanaryPhaseInitialized},
+		{Name: "take-over with Services", Provider: kubernetesProvider, Spec: iterations, Around: func(r *Release) {
+			r.objects = append(r.objects, r.service())
+			r.withConfig()
+			r.withScaler()
+		}, End: flaggerv1.CanaryPhaseInitialized},
+		{Name: "steps", Provider: istioProvider, Spec: weighted, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "step and slow return", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			spec.Analysis.StepWeight, spec.Analysis.MaxWeight, spec.Analysis.StepWeightPromotion = 50, 60, 50
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "affinity and mirror", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			spec.Analysis.StepWeights, spec.Analysis.Mirror = []int{30}, true
+			spec.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "side", PrimaryCookieName: "stable-side"}
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "a/b test", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			iterations(spec)
+			spec.Analysis.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "blue/green without a mesh", Provider: kubernetesProvider, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "blue/green", Provider: istioProvider, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "blue/green with a mirror", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			iterations(spec)
+			spec.Analysis.Mirror = true
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "without analysis", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.SkipAnalysis = true
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "rollback", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.Analysis.Threshold = 2
+		}, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "never ready", Provider: gatewayProvider, Spec: weighted, Acts: []Act{shipping(neverReady)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "hooks", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			for i, of := range []flaggerv1.HookType{flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.PostRolloutHook} {
+				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "test", i, "5s", 0))
+			}
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "gates", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			spec.Analysis.StepWeights = []int{40}
+			for i, of := range []flaggerv1.HookType{flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook} {
+				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "gate", i, "5s", 0))
+			}
+		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+	}
+	return append(stories, interruptions()...)
+}
+
+// interruptions are stories in which people change their minds.
+func interruptions() []Story {
+	deleted := func(revert bool) Story {
+		name := "deletion"
+		if revert {
+			name = "deletion that gives back"
+		}
+		return Story{
+			Name: name, Provider: istioProvider,
+			Spec: func(spec *flaggerv1.CanarySpec) {
+				weighted(spec)
+				spec.RevertOnDeletion = revert
+			},
+			Around: func(r *Release) { r.objects = append(r.objects, r.service()) },
+			Acts: []Act{shipping(goodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *people, r *Release) {
+				p.remove(r.Key.Name, canaryKind, DeleteRelease, r)
+			}}},
+		}
+	}
+	return []Story{
+		{Name: "rollback by a hook", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{hookAt(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}
+		}, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "new revision on the way", Provider: istioProvider, Spec: weighted, Acts: []Act{
+			shipping(goodVersion),
+			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+		}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "back to the promoted revision", Provider: gatewayProvider, Spec: weighted, Acts: []Act{
+			shipping(badVersion),
+			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
+		}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "new configuration", Provider: kubernetesProvider, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
+			Around: func(r *Release) { r.withConfig() },
+			Acts: []Act{{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) {
+				p.configure(r, "2")
+			}}}, End: flaggerv1.CanaryPhaseSucceeded},
+		deleted(false), deleted(true),
+	}
+}

@@ -1,0 +1,55 @@
+// Package play puts a history together: which kinds of releases there are, and what is installed in the cluster.
+//
+// It is the one place that knows all kinds; a new kind of release is added here.
+package play
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/canary"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// definitions are compiled once and shared by all histories.
+var definitions = sync.OnceValue(func() *store.Definitions {
+	d, err := canary.Definitions(context.Background())
+	if err != nil {
+		panic(fmt.Sprintf("read the definitions of resources: %v", err))
+	}
+	return d
+})
+
+var scheme = sync.OnceValue(operator.Scheme)
+
+func options(seed uint64) sim.Options {
+	return sim.Options{Seed: seed, Definitions: definitions(), Scheme: scheme(), Classes: canary.Classes}
+}
+
+// History plays one drawn history; only, where it is not nil, are the only troubles and actions that take place. tell
+// keeps all its lines.
+func History(seed uint64, only []string, tell bool) sim.Result {
+	o := options(seed)
+	o.Tell = tell
+	if only != nil {
+		o.Only = map[string]bool{}
+		for _, name := range only {
+			o.Only[name] = true
+		}
+	}
+	return sim.Run(o, canary.New())
+}
+
+// Stories are the names of the fixed stories of all kinds.
+func Stories() []string { return canary.StoryNames() }
+
+// Story plays a fixed story in which at most one thing goes wrong.
+func Story(name string, strike sim.Strike) sim.Result {
+	o := options(1)
+	o.Quiet, o.Strike, o.Tell = true, strike, true
+	o.Troubled = canary.StoryLength(name)
+	return sim.Run(o, canary.NewStory(name))
+}
