@@ -267,18 +267,21 @@ func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt
 		}
 		if answer.Outcome == release.Yes {
 			g := release.Passes(name, "approved")
+			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Normal, Message: passed}}
 			return g
 		}
 		again := s.past(answer.Began).Add(s.Plan.Window)
 		if s.Now.Before(again) {
 			g := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))
-			g.Until = again
+			g.Until, g.Answer = again, &answer
 			g.Events = []release.Event{{Type: release.Warning, Message: closed}}
 			return g
 		}
 		p.Since = again
-		return s.asksHook(p, hook, phase, refusal(hook, answer)+"; asking again")
+		g := s.asksHook(p, hook, phase, refusal(hook, answer)+"; asking again")
+		g.Answer = &answer
+		return g
 	}
 }
 
@@ -300,6 +303,7 @@ func rollbackAsked(hook flaggerv1.CanaryWebhook, attempt string, since time.Time
 			return s.asksHook(p, hook, s.Status.Phase, "asking whether to roll back")
 		case answer.Outcome == release.Yes:
 			g := release.Fails(name, release.ByPerson, reasonHook)
+			g.Answer = &answer
 			g.Events = []release.Event{
 				{Type: release.Warning, Message: fmt.Sprintf("Rollback check %s passed", hook.Name)},
 				{
@@ -310,6 +314,7 @@ func rollbackAsked(hook flaggerv1.CanaryWebhook, attempt string, since time.Time
 			return g
 		default:
 			g := release.Passes(name, "no rollback is asked for")
+			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Normal, Message: fmt.Sprintf("Rollback hook %s not signaling a rollback", hook.Name)}}
 			return g
 		}
@@ -374,9 +379,12 @@ func rolloutJudged(hook flaggerv1.CanaryWebhook) gate {
 		case !ok:
 			return release.WaitsFor(name, release.ByAnswer, "judged when "+hook.Name+" has answered")
 		case answer.Outcome == release.Yes:
-			return release.Passes(name, "passed")
+			g := release.Passes(name, "passed")
+			g.Answer = &answer
+			return g
 		default:
 			g := release.Fails(name, release.ByTime, hook.Name+" failed "+answer.Text)
+			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement external check %s failed %s", s.Plan.full(), hook.Name, answer.Text)}}
 			return g
 		}
@@ -406,7 +414,7 @@ func passes(check Check) gate {
 			p.Question = MetricQuestion{Check: check}
 			return release.Asks(name, p, "waiting for the answer")
 		}
-		g := release.Gate{Name: name, Query: answer.Query}
+		g := release.Gate{Name: name, Query: answer.Query, Answer: &answer}
 		switch answer.Outcome {
 		case release.Measured:
 			j := judge(check, answer.Value)
@@ -418,7 +426,7 @@ func passes(check Check) gate {
 			return g
 		case release.Unreachable:
 			if wait, held := unreachable(s, p, check, answer); held {
-				wait.Query = answer.Query
+				wait.Query, wait.Answer = answer.Query, &answer
 				return wait
 			}
 			g.Verdict, g.Opener, g.Message = release.Fail, release.ByTime, answer.Text

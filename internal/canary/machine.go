@@ -17,7 +17,9 @@ import (
 type Decision = release.Decision[flaggerv1.CanaryStatus]
 
 // Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
-func Next(s Snapshot) Decision {
+func Next(s Snapshot) Decision { return withUnanswered(s, decide(s)) }
+
+func decide(s Snapshot) Decision {
 	if d, ok := mended(s); ok && (s.Deleting || !s.Plan.Suspended) {
 		return d
 	}

@@ -101,7 +101,7 @@ func (m *mend) conditions(conditions *[]flaggerv1.CanaryCondition) {
 	var kept []flaggerv1.CanaryCondition
 	keep := func(ours bool) {
 		for _, c := range *conditions {
-			isOurs := c.Type == flaggerv1.ConditionPromoted || c.Type == flaggerv1.ConditionBlocked
+			isOurs := slices.Contains([]string{flaggerv1.ConditionPromoted, flaggerv1.ConditionBlocked, flaggerv1.ConditionUnanswered}, c.Type)
 			twice := slices.ContainsFunc(kept, func(other flaggerv1.CanaryCondition) bool { return other.Type == c.Type })
 			if isOurs == ours && !twice && len(kept) < maxConditions && len(c.Message) <= maxConditionText {
 				kept = append(kept, c)

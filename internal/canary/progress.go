@@ -292,11 +292,12 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 			return s.asksHook(p, hook, flaggerv1.CanaryPhaseProgressing, "waiting for the answer of "+hook.Name)
 		case answer.Outcome == release.Yes:
 			g := release.Passes(name, "passed")
+			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Normal, Message: fmt.Sprintf("Pre-rollout check %s passed", hook.Name)}}
 			return g
 		default:
 			g := release.Fails(name, release.ByTime, hook.Name+" failed "+answer.Text)
-			g.Until = s.past(answer.Began)
+			g.Until, g.Answer = s.past(answer.Began), &answer
 			g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement pre-rollout check %s failed %s", s.Plan.full(), hook.Name, answer.Text)}}
 			return g
 		}

@@ -217,6 +217,7 @@ func (s *Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
 			return append(gates, s.asksHook(p, hook, phase, "waiting for the answer of "+hook.Name))
 		}
 		g := release.Passes(hookGate(hook), "answered")
+		g.Answer = &answer
 		event := release.Event{Type: release.Normal, Message: fmt.Sprintf("Post-rollout check %s passed", hook.Name), Phase: string(phase)}
 		if answer.Outcome != release.Yes {
 			event.Type, event.Message = release.Warning, fmt.Sprintf("Post-rollout hook %s failed %s", hook.Name, answer.Text)

@@ -215,7 +215,10 @@ func TestHistories(t *testing.T) {
 				h.live()
 			},
 			"answers": func(t *rapid.T) {
-				h.world.standing["all"] = rapid.SampledFrom([]string{"good", "good", "good", "bad", "unreachable:away"}).Draw(t, "answers")
+				h.world.standing["all"] = rapid.SampledFrom([]string{"good", "good", "good", "bad", "unreachable:away", "silent"}).Draw(t, "answers")
+				if h.world.standing["all"] == "silent" {
+					delete(h.world.standing, "all")
+				}
 				h.live()
 			},
 			"route": func(t *rapid.T) {
@@ -338,6 +341,11 @@ func (h *history) see(p pass) {
 			h.advanced = w.now
 		case event.Alert != nil && event.Alert.Severity == release.Error && !event.Standing:
 			h.errors++
+		}
+	}
+	for _, c := range w.status.Conditions {
+		if c.Type == flaggerv1.ConditionUnanswered && p.wrote && slices.ContainsFunc(p.Events, isEnd) {
+			h.fail("a release that is over waits for an answer: %s", c.Message)
 		}
 	}
 	if p.wrote && p.Status.Phase == flaggerv1.CanaryPhaseFailed && slices.ContainsFunc(p.Events, isEnd) {
@@ -650,6 +658,12 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 	}
 	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
 		status.Conditions = append(status.Conditions, flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: "Plan"})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "unanswered") == 0 {
+		status.Conditions = append(status.Conditions, flaggerv1.CanaryCondition{
+			Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue,
+			Reason: rapid.SampledFrom([]string{"ProviderUnreachable", "PreRolloutHook0", "RolloutHook0", "ConfirmPromotionHook0"}).Draw(t, "silent"),
+		})
 	}
 	if rapid.IntRange(0, 3).Draw(t, "foreign") == 0 {
 		return status

@@ -193,8 +193,8 @@ func (s *story) head() string {
 	}
 	out := fmt.Sprintf("%s weight=%d iterations=%d failed=%d", phase, status.CanaryWeight, status.Iterations, status.FailedChecks)
 	for _, c := range status.Conditions {
-		if c.Type == flaggerv1.ConditionBlocked {
-			out += fmt.Sprintf("\n  blocked %s: %s", c.Reason, c.Message)
+		if c.Type != flaggerv1.ConditionPromoted {
+			out += fmt.Sprintf("\n  %s %s: %s", strings.ToLower(c.Type), c.Reason, c.Message)
 		}
 	}
 	return out + "\n"

@@ -45,6 +45,7 @@ type world struct {
 	standing map[string]string // answers that are given as soon as they are asked for, by name
 	answers  release.Answers
 	out      []release.Probe // what the last decision wants to know
+	began    time.Time       // when the first of them was asked
 
 	crash int // effects after which the next pass that would write dies; negative: never
 }
@@ -170,6 +171,9 @@ func (w *world) snapshot() canary.Snapshot {
 		},
 		Answers: maps.Clone(w.answers), Pruned: w.pruned,
 	}
+	if len(w.out) > 0 {
+		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}
+	}
 	if w.unread {
 		unknown := canary.Endpoints{Unknown: "EndpointSlices may not be read"}
 		s.Workload.Target.Endpoints, s.Workload.Primary.Endpoints = unknown, unknown
@@ -251,11 +255,18 @@ func (w *world) restart() { w.answers, w.out = release.Answers{}, nil }
 
 // ask takes the questions of a decision; one of a release is out at a time.
 func (w *world) ask(probes []release.Probe) {
+	var first string
+	if len(w.out) > 0 {
+		first = w.out[0].ID
+	}
 	w.out = nil
 	for _, probe := range probes {
 		if _, known := w.answers.To(probe); !known {
 			w.out = append(w.out, probe)
 		}
+	}
+	if len(w.out) > 0 && w.out[0].ID != first {
+		w.began = w.now
 	}
 }
 
@@ -279,7 +290,8 @@ func (w *world) answer(value string) {
 	probe := w.out[0]
 	w.out = w.out[1:]
 	a := answerTo(probe, value)
-	a.ID, a.Began, a.Ended = probe.ID, w.now, w.now
+	a.ID, a.Began, a.Ended = probe.ID, w.began, w.now
+	w.began = w.now
 	w.answers[probe.ID] = a
 }
 

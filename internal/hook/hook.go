@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // maxAnswer is how many bytes of an answer are read; people see a small part of them.
@@ -44,10 +45,10 @@ func New(client *outbound.Client, clk clock.Clock) *Caller {
 	return &Caller{client: client, clock: clk}
 }
 
-// Do calls and says whether the answer approves: any 2xx does. Otherwise text says why not, as a person may read it:
-// the beginning of the answer, or what stood in the way. It takes as long as the attempts and the waits between them,
-// and ends soon after ctx does.
-func (c *Caller) Do(ctx context.Context, call Call) (ok bool, text string) {
+// Do calls and says what came of it: Yes for any 2xx, No for any other answer, Unreachable where there was none. Unless it
+// is Yes, text says why, as a person may read it: the beginning of the answer, or what stood in the way. It takes as long
+// as the attempts and the waits between them, and ends soon after ctx does.
+func (c *Caller) Do(ctx context.Context, call Call) (outcome release.Outcome, text string) {
 	header := http.Header{"Content-Type": {"application/json"}}
 	if call.Key != "" {
 		header.Set("Serin-Key", call.Key)
@@ -59,16 +60,16 @@ func (c *Caller) Do(ctx context.Context, call Call) (ok bool, text string) {
 	answer, attempts, err := c.client.DoWithRetries(ctx, c.clock, request, call.Retries)
 	switch {
 	case err != nil:
-		return false, gaveUp(call.URL, attempts, err.Error())
+		return release.Unreachable, gaveUp(call.URL, attempts, err.Error())
 	case answer.OK():
-		return true, ""
+		return release.Yes, ""
 	case answer.Transient():
-		return false, gaveUp(call.URL, attempts, outbound.Excerpt(answer.Body))
+		return release.No, gaveUp(call.URL, attempts, outbound.Excerpt(answer.Body))
 	}
 	if text := outbound.Excerpt(answer.Body); text != "" {
-		return false, text
+		return release.No, text
 	}
-	return false, "answered " + answer.Status()
+	return release.No, "answered " + answer.Status()
 }
 
 func gaveUp(url string, attempts int, why string) string {

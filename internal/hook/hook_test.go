@@ -17,6 +17,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // impatientClock notes what it is asked to wait for and waits for nothing.
@@ -55,24 +56,24 @@ func TestWhatCountsAsApproval(t *testing.T) {
 		codes   []int // the last one stays
 		body    string
 		retries int
-		ok      bool
+		outcome release.Outcome
 		text    string // URL stands for the address
 		waits   []time.Duration
 	}{
-		{"200", []int{200}, "OK", 0, true, "", nil},
-		{"202", []int{202}, "", 0, true, "", nil},
-		{"204", []int{204}, "", 0, true, "", nil},
-		{"299", []int{299}, "", 0, true, "", nil},
-		{"a closed gate says why", []int{403}, "closed until Monday\n", 3, false, "closed until Monday", nil},
-		{"or nothing", []int{403}, "", 0, false, "answered 403 Forbidden", nil},
-		{"304", []int{304}, "", 0, false, "answered 304 Not Modified", nil},
-		{"501 is final", []int{501}, "no such task", 3, false, "no such task", nil},
-		{"500", []int{500}, "", 0, false, "POST URL/gate giving up after 1 attempt(s)", nil},
-		{"500 says why", []int{500}, "no disk", 2, false, "POST URL/gate giving up after 3 attempt(s): no disk", []time.Duration{s, 2 * s}},
-		{"429", []int{429}, "", 1, false, "POST URL/gate giving up after 2 attempt(s)", []time.Duration{s}},
-		{"recovers", []int{502, 200}, "", 3, true, "", []time.Duration{s}},
-		{"then refuses", []int{502, 403}, "no", 3, false, "no", []time.Duration{s}},
-		{"a long answer", []int{403}, strings.Repeat("x", 100_000), 0, false, strings.Repeat("x", 256), nil},
+		{"200", []int{200}, "OK", 0, release.Yes, "", nil},
+		{"202", []int{202}, "", 0, release.Yes, "", nil},
+		{"204", []int{204}, "", 0, release.Yes, "", nil},
+		{"299", []int{299}, "", 0, release.Yes, "", nil},
+		{"a closed gate says why", []int{403}, "closed until Monday\n", 3, release.No, "closed until Monday", nil},
+		{"or nothing", []int{403}, "", 0, release.No, "answered 403 Forbidden", nil},
+		{"304", []int{304}, "", 0, release.No, "answered 304 Not Modified", nil},
+		{"501 is final", []int{501}, "no such task", 3, release.No, "no such task", nil},
+		{"500", []int{500}, "", 0, release.No, "POST URL/gate giving up after 1 attempt(s)", nil},
+		{"500 says why", []int{500}, "no disk", 2, release.No, "POST URL/gate giving up after 3 attempt(s): no disk", []time.Duration{s, 2 * s}},
+		{"429", []int{429}, "", 1, release.No, "POST URL/gate giving up after 2 attempt(s)", []time.Duration{s}},
+		{"recovers", []int{502, 200}, "", 3, release.Yes, "", []time.Duration{s}},
+		{"then refuses", []int{502, 403}, "no", 3, release.No, "no", []time.Duration{s}},
+		{"a long answer", []int{403}, strings.Repeat("x", 100_000), 0, release.No, strings.Repeat("x", 256), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			calls := 0
@@ -82,9 +83,9 @@ func TestWhatCountsAsApproval(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			})
 			caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
-			ok, text := caller.Do(t.Context(), hook.Call{URL: address + "/gate?key=hunter2", Timeout: time.Minute, Retries: c.retries})
-			if want := strings.ReplaceAll(c.text, "URL", address); ok != c.ok || text != want {
-				t.Errorf("got %t %q, want %t %q", ok, text, c.ok, want)
+			got, text := caller.Do(t.Context(), hook.Call{URL: address + "/gate?key=hunter2", Timeout: time.Minute, Retries: c.retries})
+			if want := strings.ReplaceAll(c.text, "URL", address); got != c.outcome || text != want {
+				t.Errorf("got %s %q, want %s %q", got, text, c.outcome, want)
 			}
 			if diff := cmp.Diff(c.waits, clk.waits); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)
@@ -101,7 +102,7 @@ func TestACallIsAPostOfItsBody(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 	})
 	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
-	if ok, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"name":"cart"}`), Timeout: time.Minute, Key: "k1"}); !ok {
+	if got, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"name":"cart"}`), Timeout: time.Minute, Key: "k1"}); got != release.Yes {
 		t.Fatal(text)
 	}
 	if seen.Method != "POST" || seen.Header.Get("Content-Type") != "application/json" || seen.Header.Get("Serin-Key") != "k1" || string(body) != `{"name":"cart"}` {
@@ -133,9 +134,9 @@ func TestWhoDoesNotAnswerRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			caller, clk := newCaller(t, c.policy)
-			ok, text := caller.Do(t.Context(), hook.Call{URL: c.url, Timeout: 20 * time.Millisecond, Retries: 1})
-			if ok || !regexp.MustCompile(c.want).MatchString(text) || strings.Contains(text, "hunter2") {
-				t.Errorf("got %t %q, want %s", ok, text, c.want)
+			got, text := caller.Do(t.Context(), hook.Call{URL: c.url, Timeout: 20 * time.Millisecond, Retries: 1})
+			if got != release.Unreachable || !regexp.MustCompile(c.want).MatchString(text) || strings.Contains(text, "hunter2") {
+				t.Errorf("got %s %q, want %s", got, text, c.want)
 			}
 			if len(clk.waits) != c.attempts-1 {
 				t.Errorf("waited %v", clk.waits)
@@ -150,8 +151,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
 		caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
-		if ok, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"token":"x"}`), Timeout: time.Minute}); ok || followed {
-			t.Errorf("%d: approved %t, followed %t: %s", code, ok, followed, text)
+		if got, text := caller.Do(t.Context(), hook.Call{URL: address, Body: []byte(`{"token":"x"}`), Timeout: time.Minute}); got != release.No || followed {
+			t.Errorf("%d: got %s, followed %t: %s", code, got, followed, text)
 		}
 	}
 }
@@ -163,8 +164,8 @@ func TestDisableTLSSkipsVerification(t *testing.T) {
 	t.Cleanup(server.Close)
 	caller, _ := newCaller(t, outbound.Policy{AllowLoopback: true})
 	for _, skip := range []bool{true, false} {
-		if ok, text := caller.Do(t.Context(), hook.Call{URL: server.URL, Timeout: time.Minute, DisableTLS: skip}); ok != skip {
-			t.Errorf("disableTLS %t: approved %t %s", skip, ok, text)
+		if got, text := caller.Do(t.Context(), hook.Call{URL: server.URL, Timeout: time.Minute, DisableTLS: skip}); (got == release.Yes) != skip {
+			t.Errorf("disableTLS %t: got %s %s", skip, got, text)
 		}
 	}
 }
@@ -177,7 +178,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	caller, clk := newCaller(t, outbound.Policy{AllowLoopback: true})
-	if ok, _ := caller.Do(ctx, hook.Call{URL: address, Timeout: time.Hour, Retries: 9}); ok || len(clk.waits) > 0 {
-		t.Errorf("approved %t after waiting %v", ok, clk.waits)
+	if got, _ := caller.Do(ctx, hook.Call{URL: address, Timeout: time.Hour, Retries: 9}); got != release.Unreachable || len(clk.waits) > 0 {
+		t.Errorf("got %s after waiting %v", got, clk.waits)
 	}
 }

@@ -127,6 +127,8 @@ type Gate struct {
 	Value, Limit, Query string
 	// Probe is the question to hand out, when the verdict is Ask.
 	Probe *Probe
+	// Answer is what was answered last, where something was asked and an answer is known.
+	Answer *Answer
 	// Events are what people are told once the verdict is acted on.
 	Events []Event
 }

@@ -41,6 +41,8 @@ const (
 	ConditionPromoted = "Promoted"
 	// ConditionBlocked is there, and true, only while a person has to correct something.
 	ConditionBlocked = "Blocked"
+	// ConditionUnanswered is there, and true, only while a webhook or a metrics provider does not answer.
+	ConditionUnanswered = "Unanswered"
 )
 
 // CanaryStatus is what the controller knows about the release.
@@ -94,7 +96,8 @@ type CanaryStatus struct {
 	// +optional
 	PreviousSessionAffinityCookie string `json:"previousSessionAffinityCookie,omitempty"`
 
-	// Conditions are Promoted and, only while a person has to correct something, Blocked.
+	// Conditions are Promoted and, only while a person has to correct something, Blocked; only while a webhook or a metrics
+	// provider does not answer, Unanswered.
 	// +listType=atomic
 	// +optional
 	Conditions []CanaryCondition `json:"conditions,omitempty"`

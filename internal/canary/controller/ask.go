@@ -97,13 +97,10 @@ func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQues
 	if err != nil {
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
-	approved, text := a.Hooks.Do(ctx, hook.Call{
+	outcome, text := a.Hooks.Do(ctx, hook.Call{
 		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: q.Hook.Retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
 	})
-	if approved {
-		return release.Answer{Outcome: release.Yes, Text: text}
-	}
-	return release.Answer{Outcome: release.No, Text: text}
+	return release.Answer{Outcome: outcome, Text: text}
 }
 
 // measure asks for one value, and again where there is none yet.

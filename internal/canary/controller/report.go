@@ -116,7 +116,7 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	}
 	for _, each := range calls {
 		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {
-			if ok, text := caller.Do(ctx, each); !ok {
+			if outcome, text := caller.Do(ctx, each); outcome != release.Yes {
 				return fmt.Errorf("event hook refused: %s", text)
 			}
 			return nil

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,18 +159,20 @@ func returning(s canary.Snapshot) bool {
 	return s.Status.FailedChecks >= s.Plan.Threshold
 }
 
-// message is the sentence of the status: what blocks the release, else what its phase means.
+// message is the sentence of the status: what blocks the release, else who does not answer, else what its phase means.
 func message(status flaggerv1.CanaryStatus) string {
-	text := ""
+	silent, text := "", ""
 	for _, c := range status.Conditions {
 		switch {
 		case c.Type == flaggerv1.ConditionBlocked && c.Status == corev1.ConditionTrue:
 			return c.Message
+		case c.Type == flaggerv1.ConditionUnanswered && c.Status == corev1.ConditionTrue:
+			silent = c.Message
 		case c.Type == flaggerv1.ConditionPromoted:
 			text = c.Message
 		}
 	}
-	return text
+	return cmp.Or(silent, text)
 }
 
 // Names of gates that more than one function here asks for.

@@ -1,0 +1,131 @@
+package canary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// unansweredAfter is for how long an answer may be out before people are told. It is shorter than the half minute after
+// which the status explains any wait, so that one write says both.
+const unansweredAfter = 20 * time.Second
+
+// reasonProvider is the reason of the condition Unanswered where a metrics provider is meant; for a webhook it is made of
+// the name of its gate.
+const reasonProvider = "ProviderUnreachable"
+
+// withUnanswered adds to a decision the condition that says who does not answer. It changes nothing else: what a silence
+// means for the release is decided before, and it costs a write only when it begins and when it ends.
+func withUnanswered(s Snapshot, d Decision) Decision {
+	if s.Deleting || s.Plan.Suspended {
+		return d
+	}
+	old := condition(d.Status, flaggerv1.ConditionUnanswered)
+	now, due := s.unanswered(d)
+	switch {
+	case now != nil && old != nil && now.Reason == old.Reason && old.Status == now.Status:
+		return d
+	case now == nil && (old == nil || s.stillUnanswered(d, old.Reason)):
+		return wakeBy(d, due)
+	}
+	e := edit{s: s, status: *d.Status.DeepCopy()}
+	if now == nil {
+		e.drop(flaggerv1.ConditionUnanswered)
+	} else {
+		e.condition(*now)
+	}
+	if now != nil && !due.IsZero() {
+		// An answer that is out has told nothing so far; one that failed was told with its gate.
+		d.Events = append(slices.Clone(d.Events), release.Event{Type: release.Warning, Message: now.Message})
+	}
+	d.Status, d.Wake = e.status, s.Now
+	return d
+}
+
+// unanswered is who does not answer, as a condition. due is when people are told of an answer that is still out.
+func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
+	for _, gate := range d.Gates {
+		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
+			return s.silence(gate, answer.ID, fmt.Sprintf("has not answered since %s (%s)", clock(answer.Began), release.Clip(answer.Text, maxReason))), time.Time{}
+		}
+	}
+	for _, gate := range d.Gates {
+		if gate.Verdict != release.Ask || gate.Probe == nil {
+			continue
+		}
+		answer, asked := s.Answers[gate.Probe.ID]
+		if !asked || !answer.Ended.IsZero() {
+			return nil, s.Now.Add(unansweredAfter) // it is about to be asked
+		}
+		due = s.past(answer.Began).Add(unansweredAfter)
+		if strings.HasPrefix(gate.Name, "rollout-asked/") {
+			due = release.Later(due, s.windowEnd()) // it has the whole window for its load or its tests
+		}
+		if s.Now.Before(due) {
+			return nil, due
+		}
+		return s.silence(gate, answer.ID, "was asked at "+clock(answer.Began)+" and has not answered yet"), due
+	}
+	return nil, time.Time{}
+}
+
+// maxReason bounds what of an error is told, in bytes.
+const maxReason = 200
+
+// silence is the condition about whom a gate asks; probe is the ID of the question.
+func (s *Snapshot) silence(gate release.Gate, probe, what string) *flaggerv1.CanaryCondition {
+	c := &flaggerv1.CanaryCondition{Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue, Reason: s.reasonOf(gate.Name)}
+	if i := slices.IndexFunc(s.Plan.Checks, func(check Check) bool { return s.metricProbe(check).ID == probe }); i >= 0 {
+		c.Message = fmt.Sprintf("The metrics provider of %s %s: make it reachable; the release goes on by itself, and is taken back when too many of its checks fail",
+			s.Plan.Checks[i].Metric.Name, what)
+		return c
+	}
+	_, hook, _ := strings.Cut(gate.Name, "/")
+	c.Message = fmt.Sprintf("Webhook %s %s: see to whoever answers it; the release goes on by itself", hook, what)
+	return c
+}
+
+// reasonOf is the reason of the condition for a gate. A rollout hook has two gates: one that asks, one that judges.
+func (s *Snapshot) reasonOf(gate string) string {
+	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
+		return reasonProvider
+	}
+	return reason(strings.Replace(gate, "rollout-asked/", "rollout/", 1))
+}
+
+// stillUnanswered is true while nothing new is known of whoever did not answer.
+func (s *Snapshot) stillUnanswered(d Decision, reason string) bool {
+	switch d.Status.Phase {
+	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
+		if len(d.Gates) == 0 {
+			return false
+		}
+	default: // the release moves
+	}
+	if d.Status.Phase != s.Status.Phase || Run(s.UID, d.Status) != s.run() {
+		return false
+	}
+	if len(d.Gates) == 0 {
+		return true
+	}
+	if serin := d.Status.Serin; reason == reasonProvider && serin != nil && serin.Unreachable != nil {
+		return true
+	}
+	known, unknown := false, false
+	for _, gate := range d.Gates {
+		if s.reasonOf(gate.Name) != reason {
+			continue
+		}
+		known = known || gate.Answer != nil || gate.Verdict == release.Pass
+		unknown = unknown || gate.Answer == nil && gate.Verdict != release.Pass
+	}
+	return unknown && !known
+}
+
+func clock(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
