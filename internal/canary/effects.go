@@ -45,6 +45,8 @@ type (
 	}
 	// UpFromZero gives the target pods; Like says that it must carry the primary's traffic.
 	UpFromZero struct{ Like bool }
+	// PrimaryUpFromZero gives the primary pods again, so that the traffic can go back to it.
+	PrimaryUpFromZero struct{}
 	// DownToZero takes the target's pods away.
 	DownToZero struct{}
 	// ScalerPaused stops or resumes the target's autoscaler.
@@ -59,20 +61,21 @@ type (
 	GivenBack struct{}
 )
 
-func (HasFinalizer) effect()     {}
-func (ServicesExist) effect()    {}
-func (PrimaryExists) effect()    {}
-func (PrimaryRecalled) effect()  {}
-func (ScalerExists) effect()     {}
-func (RouteStands) effect()      {}
-func (RouteIs) effect()          {}
-func (UpFromZero) effect()       {}
-func (DownToZero) effect()       {}
-func (ScalerPaused) effect()     {}
-func (CopyTemplate) effect()     {}
-func (RestoreTemplate) effect()  {}
-func (ConfigsCollected) effect() {}
-func (GivenBack) effect()        {}
+func (HasFinalizer) effect()      {}
+func (ServicesExist) effect()     {}
+func (PrimaryExists) effect()     {}
+func (PrimaryRecalled) effect()   {}
+func (ScalerExists) effect()      {}
+func (RouteStands) effect()       {}
+func (RouteIs) effect()           {}
+func (UpFromZero) effect()        {}
+func (PrimaryUpFromZero) effect() {}
+func (DownToZero) effect()        {}
+func (ScalerPaused) effect()      {}
+func (CopyTemplate) effect()      {}
+func (RestoreTemplate) effect()   {}
+func (ConfigsCollected) effect()  {}
+func (GivenBack) effect()         {}
 
 func (e HasFinalizer) String() string {
 	if e.Held {
@@ -120,7 +123,8 @@ func (e UpFromZero) String() string {
 	}
 	return "up-from-zero"
 }
-func (DownToZero) String() string { return "down-to-zero" }
+func (PrimaryUpFromZero) String() string { return "primary up-from-zero" }
+func (DownToZero) String() string        { return "down-to-zero" }
 
 func (e ScalerPaused) String() string {
 	if e.Paused {

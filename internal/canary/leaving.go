@@ -49,6 +49,13 @@ func leave(s Snapshot) Decision {
 	return d
 }
 
+// forsake lets a Canary go whose workload is another's by now. Nothing is given back: all of it is in use by the other.
+func forsake(s Snapshot) Decision {
+	d := hold(s, nil, HasFinalizer{})
+	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "Nothing is given back of " + s.Plan.full() + ": " + s.Obstacle})
+	return d
+}
+
 // givenBack is true once Services and route are the user's again.
 func (s *Snapshot) givenBack() bool {
 	return s.serin().DrainUntil != nil || s.Status.Phase == flaggerv1.CanaryPhaseTerminated

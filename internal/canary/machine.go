@@ -27,7 +27,7 @@ func decide(s Snapshot) Decision {
 	case s.Deleting && s.Finalizer && s.Obstacle == "":
 		return leave(s)
 	case s.Deleting && s.Finalizer:
-		return blocked(s, obstacles(s)) // what is to be given back is in use by others
+		return forsake(s)
 	case s.Deleting:
 		return hold(s, nil) // what it owned is collected without us
 	case s.Plan.Suspended:

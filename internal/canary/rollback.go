@@ -42,6 +42,9 @@ func takeBack(s Snapshot) Decision {
 	if s.restoring() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	}
+	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.exposed() && s.Workload.Target.serves() {
+		effects = append(effects, PrimaryUpFromZero{}) // somebody took its pods away, and nobody else would bring them back
+	}
 	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)

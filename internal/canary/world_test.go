@@ -390,6 +390,11 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 			w.target.scale(replicas, w.instant)
 			return true, nil
 		}
+	case canary.PrimaryUpFromZero:
+		if w.primary.found && w.primary.replicas == 0 {
+			w.primary.scale(max(w.target.replicas, 1), w.instant)
+			return true, nil
+		}
 	case canary.DownToZero:
 		changed = !w.target.found || w.target.replicas > 0 || w.target.total > 0
 		w.target.scale(0, w.instant)

@@ -539,6 +539,19 @@ func TestScale(t *testing.T) {
 		w.edit(deploymentKind, "cart", `{spec: {replicas: 7}}`)
 		w.quiet("more than the primary", func() { must(t, w.d.UpToPrimary(t.Context(), w.canary("cart"))) })
 	})
+	t.Run("the primary to the target's", func(t *testing.T) {
+		w := cart(t)
+		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart"))) // there is none
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+		w.edit(deploymentKind, "cart", `{spec: {replicas: 3}}`)
+		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 0}}`)
+		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart")))
+		if got := w.observe().Primary.Replicas; got != 3 {
+			t.Errorf("got %d, want 3", got)
+		}
+		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 1}}`)
+		w.quiet("one that has pods", func() { must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart"))) })
+	})
 	t.Run("to the least of the autoscaler", func(t *testing.T) {
 		w := scaled(t)
 		w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {apiVersion: autoscaling/v2beta2, kind: HorizontalPodAutoscaler, name: cart}}}`)

@@ -58,6 +58,22 @@ func (d *Deployments) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) erro
 	return d.scale(ctx, c, target, replicas)
 }
 
+// PrimaryUpFromZero gives the primary pods if it has none: as many as the target has, from which it takes the traffic.
+func (d *Deployments) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
+	target, primary, err := d.both(ctx, c)
+	if err != nil {
+		return err
+	}
+	if primary == nil || integer(primary.Object, 1, "spec", "replicas") > 0 {
+		return nil
+	}
+	replicas := int64(1)
+	if target != nil {
+		replicas = max(1, integer(target.Object, 1, "spec", "replicas"))
+	}
+	return d.scale(ctx, c, primary, replicas)
+}
+
 // DownToZero takes the target's pods away. Whether traffic has left them is the caller's to know.
 func (d *Deployments) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, _, err := d.both(ctx, c)
@@ -70,18 +86,18 @@ func (d *Deployments) DownToZero(ctx context.Context, c *flaggerv1.Canary) error
 	return d.scale(ctx, c, target, 0)
 }
 
-func (d *Deployments) scale(ctx context.Context, c *flaggerv1.Canary, target *unstructured.Unstructured, replicas int64) error {
-	scaled := target.DeepCopy()
+func (d *Deployments) scale(ctx context.Context, c *flaggerv1.Canary, deployment *unstructured.Unstructured, replicas int64) error {
+	scaled := deployment.DeepCopy()
 	if err := unstructured.SetNestedField(scaled.Object, replicas, "spec", "replicas"); err != nil {
-		return fmt.Errorf("scale Deployment %s.%s: %w", target.GetName(), c.Namespace, err)
+		return fmt.Errorf("scale Deployment %s.%s: %w", deployment.GetName(), c.Namespace, err)
 	}
-	err := d.update(ctx, c, target, scaled)
+	err := d.update(ctx, c, deployment, scaled)
 	switch {
 	case err == nil:
 		return nil
 	case replicas == 0:
-		return fmt.Errorf("scaling %s.%s to 0 failed: %w", target.GetName(), c.Namespace, err)
+		return fmt.Errorf("scaling %s.%s to 0 failed: %w", deployment.GetName(), c.Namespace, err)
 	default:
-		return fmt.Errorf("scaling up %s.%s to %d failed: %w", target.GetName(), c.Namespace, replicas, err)
+		return fmt.Errorf("scaling up %s.%s to %d failed: %w", deployment.GetName(), c.Namespace, replicas, err)
 	}
 }

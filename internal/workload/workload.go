@@ -41,6 +41,8 @@ type Kind interface {
 	UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
 	// UpToPrimary gives the target as many pods as the primary has, at least.
 	UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error
+	// PrimaryUpFromZero gives the primary pods if it has none.
+	PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error
 	// DownToZero takes the target's pods away.
 	DownToZero(ctx context.Context, c *flaggerv1.Canary) error
 	// EnsureScaler makes the primary's autoscaler, and with update brings it up to date.

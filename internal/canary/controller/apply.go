@@ -57,6 +57,8 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 			return r.Deployments.UpToPrimary(ctx, c)
 		}
 		return r.Deployments.UpFromZero(ctx, c)
+	case canary.PrimaryUpFromZero:
+		return r.Deployments.PrimaryUpFromZero(ctx, c)
 	case canary.DownToZero:
 		return r.Deployments.DownToZero(ctx, c)
 	case canary.CopyTemplate:

@@ -201,7 +201,7 @@ func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
 
 // stuck follows for how long a workload has been unready. at is when it is time to look at its pods: now or earlier asks
 // for that look, zero says that there is nothing to look at or that it was done. problem is what the look said.
-func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time.Time) (at time.Time, problem string) {
+func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(key)
@@ -217,7 +217,7 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 	if p.looked {
 		return time.Time{}, p.problem
 	}
-	return p.since.Add(stuckLook), ""
+	return p.since.Add(after), ""
 }
 
 func (m *memory) podProblem(key types.NamespacedName, primary bool, problem string) {

@@ -42,6 +42,13 @@ func TestAWaitIsExplainedInTheStatusOnceAfterHalfAMinute(t *testing.T) {
 	}
 }
 
+func TestPodsAreLookedAtBeforeAShortDeadline(t *testing.T) {
+	m := newMemory()
+	if at, _ := m.stuck(cart, false, true, noon, 3*time.Second); !at.Equal(noon.Add(3 * time.Second)) {
+		t.Errorf("got a look at %v, want it 3 s after %v", at, noon)
+	}
+}
+
 func TestWhatTimeOpensIsNotWrittenForItsOwnSake(t *testing.T) {
 	m := newMemory()
 	d := canary.Decision{Gates: release.Gates{release.WaitsUntil("window", noon.Add(time.Hour), "observing")}}
@@ -94,17 +101,17 @@ func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
 
 func TestPodsAreLookedAtOnceAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
-	if at, _ := m.stuck(cart, false, true, noon); !at.Equal(noon.Add(stuckLook)) {
+	if at, _ := m.stuck(cart, false, true, noon, stuckLook); !at.Equal(noon.Add(stuckLook)) {
 		t.Fatalf("got %v, want a look at %v", at, noon.Add(stuckLook))
 	}
 	m.podProblem(cart, false, "ImagePullBackOff")
-	if at, problem := m.stuck(cart, false, true, noon.Add(time.Hour)); !at.IsZero() || problem != "ImagePullBackOff" {
+	if at, problem := m.stuck(cart, false, true, noon.Add(time.Hour), stuckLook); !at.IsZero() || problem != "ImagePullBackOff" {
 		t.Fatalf("looked: got %v and %q, want no look and what it said", at, problem)
 	}
-	if _, problem := m.stuck(cart, false, false, noon); problem != "" {
+	if _, problem := m.stuck(cart, false, false, noon, stuckLook); problem != "" {
 		t.Fatalf("ready: got %q, want nothing", problem)
 	}
-	if at, problem := m.stuck(cart, false, true, noon); at.IsZero() || problem != "" {
+	if at, problem := m.stuck(cart, false, true, noon, stuckLook); at.IsZero() || problem != "" {
 		t.Fatalf("unready again: got %v and %q, want a new look", at, problem)
 	}
 }

@@ -41,7 +41,7 @@ const installedLook = 15 * time.Second
 const refusedLook = 30 * time.Second
 
 // stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
-// running.
+// running; with a short progress deadline half of that.
 const stuckLook = 10 * time.Second
 
 // Parts are what a pass over a Canary needs.
@@ -261,12 +261,13 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s *seen) (time.Time, error) {
 	w := &s.snapshot.Workload
 	var next time.Time
+	patience := min(stuckLook, s.snapshot.Plan.Deadline/2) // a release that is taken back shall say why
 	for _, of := range []struct {
 		copy    *canary.Copy
 		primary bool
 	}{{&w.Target, false}, {&w.Primary, true}} {
 		unready := of.copy.Found && !of.copy.Ready && of.copy.Replicas > 0
-		at, problem := r.memory.stuck(key, of.primary, unready, s.snapshot.Now)
+		at, problem := r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
 			if problem, err = r.Deployments.PodProblem(ctx, s.object, of.primary); err != nil {
