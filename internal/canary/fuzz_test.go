@@ -37,6 +37,7 @@ func FuzzJSON(f *testing.F) {
 		if json.Unmarshal(object, &c) != nil {
 			return // the API server does not store what cannot be read
 		}
+		command = strings.ToValidUTF8(command, "?") // as annotations are
 		live(t, &c, command, &source{data: binary.BigEndian.AppendUint64(nil, seed)})
 	})
 }

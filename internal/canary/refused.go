@@ -13,3 +13,9 @@ func Refused(s Snapshot, gates release.Gates, sentence string) Decision {
 	d.Gates = all
 	return d
 }
+
+// Faulted is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
+// that is known of it is its status.
+func Faulted(s Snapshot, sentence string) Decision {
+	return blocked(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
+}

@@ -33,6 +33,8 @@ var (
 	errOver      = errors.New("the call is over")
 )
 
+var errFault = errors.New("a panic whose text is not shown")
+
 // Key is one release: a name that is deleted and made again is another release.
 type Key struct {
 	types.NamespacedName
@@ -215,13 +217,14 @@ func (p *Prober) put(q Asked) (answer release.Answer) {
 		if cause == nil {
 			return
 		}
-		log.FromContext(q.ctx).Error(fmt.Errorf("panic: %v", cause), "Asking panicked",
-			"namespace", q.Key.Namespace, "name", q.Key.Name, "probe", q.Probe.ID, "stack", string(debug.Stack()))
-		// Only the runtime's own words are safe to show; any other value may carry what was being sent.
-		text := "Serin could not ask this: a fault in Serin, its log has the details"
-		if fault, ok := cause.(runtime.Error); ok {
-			text = fmt.Sprintf("Serin could not ask this: a fault in Serin (%v), its log has the details", fault)
+		// Only the runtime's own words are safe to show or to log; any other value may carry what was being sent.
+		text, fault := "Serin could not ask this: a fault in Serin, its log has the details", errFault
+		if own, ok := cause.(runtime.Error); ok {
+			text = fmt.Sprintf("Serin could not ask this: a fault in Serin (%v), its log has the details", own)
+			fault = fmt.Errorf("panic: %w", own)
 		}
+		log.FromContext(q.ctx).Error(fault, "Asking panicked",
+			"namespace", q.Key.Namespace, "name", q.Key.Name, "probe", q.Probe.ID, "stack", string(debug.Stack()))
 		answer = release.Answer{Outcome: release.Broken, Text: text}
 	}()
 	return p.ask(q.ctx, q.Key, q.Probe)

@@ -48,6 +48,7 @@ type Metrics struct {
 	decisions   *prometheus.HistogramVec
 	lateness    *prometheus.HistogramVec
 	apiRequests *prometheus.CounterVec
+	panics      *prometheus.CounterVec
 
 	mu       sync.Mutex
 	canaries map[types.NamespacedName]Canary // as last shown
@@ -104,6 +105,8 @@ func New(registerer prometheus.Registerer) *Metrics {
 		[]float64{.001, .005, .01, .05, .1, .25, .5, 1, 2, 5, 10, 60}, "kind")
 	m.apiRequests = d.counter("serin_api_requests_total",
 		"Requests to the API server; the code is none when no answer came.", "verb", "resource", "code")
+	m.panics = d.counter("serin_panics_total",
+		"Passes over a release that a fault of Serin ended; the release says so, and the others go on.", "kind")
 	return m
 }
 
@@ -245,6 +248,9 @@ func (m *Metrics) Analysed(namespace, target string, took time.Duration) {
 func (m *Metrics) Measured(namespace, target, metric string, value float64) {
 	m.analysis.WithLabelValues(target, namespace, metric).Set(value)
 }
+
+// Panicked counts a pass that a fault of Serin ended.
+func (m *Metrics) Panicked(kind string) { m.panics.WithLabelValues(kind).Inc() }
 
 // Waiting shows which gate holds a release and since when. An empty gate: none does.
 func (m *Metrics) Waiting(kind, namespace, name, gate string, since time.Time) {

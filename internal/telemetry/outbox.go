@@ -218,7 +218,7 @@ func (o *Outbox) attempt(ctx context.Context, m message) (err error) {
 	defer cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("panic: %v\n%s", fault, debug.Stack())
+			err = fmt.Errorf("%w\n%s", Fault(fault), debug.Stack())
 		}
 	}()
 	return m.send(ctx)

@@ -40,7 +40,9 @@ type remembered struct {
 	since map[string]held
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
-	stood map[string]stood    // by name of the state effect
+	// retries are the rows of failures that have not ended; nil while all is well.
+	retries map[trouble]retry
+	stood   map[string]stood // by name of the state effect
 }
 
 type held struct {

@@ -33,13 +33,6 @@ import (
 // soon is when a pass is repeated that lost a race: the object it depended on was just changed.
 const soon = 20 * time.Millisecond
 
-// installedLook is how often it is looked whether a kind that a route needs has been installed.
-const installedLook = 15 * time.Second
-
-// refusedLook is how soon an effect that was refused is tried again where no change tells that it may pass now: rights
-// that were granted, a quota that was raised.
-const refusedLook = 30 * time.Second
-
 // stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
 // running; with a short progress deadline half of that.
 const stuckLook = 10 * time.Second
@@ -69,10 +62,8 @@ func New(parts Parts) *Reconciler {
 	return &Reconciler{Parts: parts, dependents: newDependents(), memory: newMemory()}
 }
 
-// Reconcile is one pass over one Canary: observe, decide, apply, write, tell, ask.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	key := req.NamespacedName
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("canary", key.Name+"."+key.Namespace))
+// pass is one pass over one Canary: observe, decide, apply, write, tell, ask.
+func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	object := &flaggerv1.Canary{}
 	switch err := r.Client.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
@@ -108,9 +99,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	decision.Events = append(decision.Events, warnings...)
 	if isSentence(failed) {
 		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
-		look = earliest(look, began.Add(refusedLook))
+		look = earliest(look, r.memory.again(key, afterRefusal, began))
 	} else if failed != nil {
 		return later(ctx, failed)
+	} else {
+		r.memory.succeeded(key, afterRefusal)
 	}
 	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
 	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
@@ -124,7 +117,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 	r.memory.wakes(key, decision.Wake)
 	if s.again {
-		look = earliest(look, began.Add(installedLook))
+		look = earliest(look, r.memory.again(key, notInstalled, began))
+	} else {
+		r.memory.succeeded(key, notInstalled)
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write brings the release back

@@ -33,6 +33,10 @@ import (
 // passTimeout bounds one pass: nothing in it waits for anything but the API server.
 const passTimeout = time.Minute
 
+// maxRetry bounds the pause before a pass that ended in an error, mostly of an API server that is away, is tried again.
+// When the server is back, what is due must not be late by more.
+const maxRetry = 30 * time.Second
+
 // Options of the controller.
 type Options struct {
 	// Workers is how many passes may run at once; zero means ten.
@@ -72,6 +76,10 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	}
 	c, err := controller.New("canary", mgr, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout,
+		// The default also shares ten retries a second among all, so that those of broken releases would delay the others'.
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, maxRetry),
+		// Reconcile recovers itself, and tells of it; this is for what is around it.
+		RecoverPanic: new(true),
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)

@@ -1,0 +1,264 @@
+package controller
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// resident is a Canary with short windows, one rollout hook and one inline query.
+func resident(name, hookURL, metricsURL string) *flaggerv1.Canary {
+	c := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name, UID: types.UID(name)}}
+	c.Spec = flaggerv1.CanarySpec{
+		TargetRef:     flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+		MetricsServer: metricsURL,
+		Analysis: &flaggerv1.CanaryAnalysis{
+			Interval: "5ms", Iterations: 2, Threshold: 1,
+			Webhooks: []flaggerv1.CanaryWebhook{{Name: "load", URL: hookURL, Timeout: "1h"}},
+			Metrics:  []flaggerv1.CanaryMetric{{Name: "errors", Query: "errors", ThresholdRange: &flaggerv1.CanaryThresholdRange{Max: new(1.0)}}},
+		},
+	}
+	return c
+}
+
+// evil are servers as no one wants to meet them, by what they do.
+func evil(t *testing.T, over <-chan struct{}, hanging *atomic.Int32) map[string]string {
+	t.Helper()
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := z.Write(make([]byte, 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	hang := func(r *http.Request) {
+		hanging.Add(1)
+		defer hanging.Add(-1)
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}
+	servers := map[string]http.HandlerFunc{
+		"hangs": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			hang(r)
+		},
+		"drips-headers": func(w http.ResponseWriter, r *http.Request) {
+			connection, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer connection.Close()
+			_, _ = io.WriteString(connection, "HTTP/1.1 200 OK\r\nX-A: ")
+			hang(r)
+		},
+		"drips-body": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+			hang(r)
+		},
+		"never-ends": func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(bytes.Repeat([]byte("x"), 64<<10)); err != nil {
+					return
+				}
+			}
+		},
+		"endless-headers": func(w http.ResponseWriter, _ *http.Request) {
+			connection, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return
+			}
+			defer connection.Close()
+			for i := 0; err == nil; i++ {
+				_, err = fmt.Fprintf(connection, "X-%d: %s\r\n", i, strings.Repeat("x", 1<<10))
+			}
+		},
+		"ten-megabytes": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 10<<20)) },
+		"bomb": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(bomb.Bytes())
+		},
+		"deep": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat(`[{"a":`, 100_000))
+		},
+		"circles":  func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) },
+		"hangs-up": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"garbage":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00\xff\u202e{{ }}%s%n") },
+	}
+	out := map[string]string{}
+	for name, handler := range servers {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		out[name] = server.URL
+	}
+	return out
+}
+
+// TestOneEvilServerCostsItsOwnReleaseOnly releases fifty workloads at once. The servers of some of them do their worst,
+// those that hang until everybody else is through.
+func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
+	over := make(chan struct{})
+	var hanging, out, most atomic.Int32
+	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		now := out.Add(1)
+		defer out.Add(-1)
+		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+		}
+		_, _ = io.WriteString(w, vector)
+	}))
+	t.Cleanup(good.Close)
+
+	const residents = 50
+	var objects []client.Object
+	var well []types.NamespacedName
+	bad := evil(t, over, &hanging)
+	hooks, metrics := map[string]types.NamespacedName{}, map[string]types.NamespacedName{}
+	add := func(name, hookURL, metricsURL string) types.NamespacedName {
+		c := resident(name, hookURL, metricsURL)
+		objects = append(objects, c)
+		return client.ObjectKeyFromObject(c)
+	}
+	for name, address := range bad {
+		hooks[name] = add("hook-"+name, address, good.URL)
+		metrics[name] = add("metrics-"+name, good.URL, address)
+	}
+	for i := len(objects); i < residents; i++ {
+		well = append(well, add(fmt.Sprint("good-", i), good.URL, good.URL))
+	}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, nil, objects...)
+	deploy := func(keys ...types.NamespacedName) {
+		for _, key := range keys {
+			w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+			w.kind.deploy(w.canary(t, key), "v2")
+		}
+	}
+	// The evil ones first, and those that hang until they do.
+	for name := range bad {
+		deploy(hooks[name])
+	}
+	w.until(t, "three servers hang", func() (bool, string) { return hanging.Load() >= 3, fmt.Sprint(hanging.Load()) })
+	for name := range bad {
+		deploy(metrics[name])
+	}
+	deploy(well...)
+	for _, key := range well {
+		w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	}
+	if got := hanging.Load(); got < 3 {
+		t.Errorf("%d servers hang, so that it was not seen that nobody waited for them", got)
+	}
+	if got := most.Load(); got > inTown {
+		t.Errorf("%d questions were out at once, and %d may be", got, inTown)
+	}
+	for _, name := range []string{"hangs", "drips-headers", "drips-body"} {
+		if phase := w.canary(t, hooks[name]).Status.Phase; phase != flaggerv1.CanaryPhaseProgressing {
+			t.Errorf("hook that %s: phase %s, want it to wait for its own answer", name, phase)
+		}
+	}
+	close(over)
+	for name, key := range hooks {
+		want := flaggerv1.CanaryPhaseFailed
+		switch name { // any 2xx approves, whatever is in it
+		case "never-ends", "ten-megabytes", "bomb", "deep", "garbage", "hangs", "drips-body":
+			want = flaggerv1.CanaryPhaseSucceeded
+		}
+		w.untilPhase(t, key, want)
+	}
+	for name, key := range metrics {
+		switch name {
+		case "hangs", "drips-headers", "drips-body", "hangs-up", "endless-headers":
+			continue // unreachable: does not count for a minute
+		}
+		w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
+		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > maxGates {
+			t.Errorf("%s: %d gates in the status", name, len(gates))
+		}
+	}
+}
+
+func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
+	good := newOutside(t, http.StatusOK, vector)
+	var objects []client.Object
+	for _, name := range []string{"broken", "good"} {
+		objects = append(objects, resident(name, good.URL, good.URL))
+	}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, nil, objects...)
+	broken, other := client.ObjectKeyFromObject(objects[0]), client.ObjectKeyFromObject(objects[1])
+	w.untilPhase(t, broken, flaggerv1.CanaryPhaseInitialized)
+	w.untilPhase(t, other, flaggerv1.CanaryPhaseInitialized)
+
+	w.kind.breaks(broken, true)
+	for _, key := range []types.NamespacedName{broken, other} {
+		w.kind.deploy(w.canary(t, key), "v2")
+	}
+	blocked := func() string {
+		for _, c := range w.canary(t, broken).Status.Conditions {
+			if c.Type == flaggerv1.ConditionBlocked {
+				return c.Reason + ": " + c.Message
+			}
+		}
+		return ""
+	}
+	w.until(t, "the panic is told", func() (bool, string) { return blocked() != "", "no condition" })
+	if got := blocked(); !strings.HasPrefix(got, "Fault: Serin failed at this release by a fault of its own (panic: runtime error: index out of range") {
+		t.Errorf("condition %q", got)
+	}
+	w.untilPhase(t, other, flaggerv1.CanaryPhaseSucceeded)
+	w.until(t, "event, metric and log", func() (bool, string) {
+		seen := w.sinks(t)
+		return strings.Contains(seen, `serin_panics_total{kind="Canary"}`) && strings.Contains(seen, "event broken.") &&
+			strings.Contains(seen, "Pass panicked"), seen
+	})
+	if strings.Contains(w.sinks(t), "Reconciler error") {
+		t.Error("a panic came back as an error, too")
+	}
+
+	w.kind.breaks(broken, false)
+	w.look(broken)
+	w.untilPhase(t, broken, flaggerv1.CanaryPhaseSucceeded)
+	if got := blocked(); got != "" {
+		t.Errorf("mended, and still %q", got)
+	}
+}
+
+func TestFailuresInARowAreTriedLessAndLess(t *testing.T) {
+	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, want := range []time.Duration{15, 30, 60, 120, 240, 300, 300} {
+		next := m.again(cart, afterFault, now)
+		if got := next.Sub(now); got != want*time.Second {
+			t.Errorf("failure %d: %s, want %s", i+1, got, want*time.Second)
+		}
+		if early := m.again(cart, afterFault, now.Add(time.Second)); !early.Equal(next) {
+			t.Errorf("failure %d: a pass that came for another reason moved the next one from %s to %s", i+1, next, early)
+		}
+		now = next
+	}
+	if got := m.again(cart, afterRefusal, now).Sub(now); got != firstPause {
+		t.Errorf("another trouble waits %s", got)
+	}
+	m.succeeded(cart, afterFault)
+	if got := m.again(cart, afterFault, now).Sub(now); got != firstPause {
+		t.Errorf("after a success: %s", got)
+	}
+	if got := m.again(cart, afterFault, now.Add(-time.Hour)).Sub(now.Add(-time.Hour)); got > maxPause {
+		t.Errorf("after the clock was set back: %s", got)
+	}
+}

@@ -1,0 +1,334 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/hook"
+	"github.com/serin-dev/serin/internal/metric"
+	prometheusprovider "github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/kubernetes"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// inTown is how many questions a town has out at once.
+const inTown = 16
+
+// town is many releases with the real reconciler and everything behind it: questions and messages leave by real
+// connections. Only the API server and the workloads are small ones in memory.
+type town struct {
+	client     client.WithWatch
+	kind       *pocketKind
+	reconciler *Reconciler
+	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
+	registry   *prometheus.Registry
+	ctx        context.Context //nolint:containedctx // that of the test
+
+	mu   sync.Mutex
+	logs bytes.Buffer
+}
+
+// newTown begins to release the Canaries among the objects.
+func newTown(t *testing.T, policy outbound.Policy, adjust func(*town, *Asker, *Reporter), objects ...client.Object) *town {
+	t.Helper()
+	s := scheme(t)
+	w := &town{
+		client:   fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&flaggerv1.Canary{}).Build(),
+		kind:     &pocketKind{of: map[types.NamespacedName]*pocket{}, broken: map[types.NamespacedName]bool{}},
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)),
+		registry: prometheus.NewRegistry(),
+	}
+	w.kind.changed = w.look
+	logger := w.logger()
+	ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logger))
+	w.ctx = ctx
+
+	clk, out := clock.RealClock{}, outbound.New(policy)
+	shown, registry, hooks := telemetry.New(w.registry), metric.NewRegistry(out, prometheusprovider.Factory()), hook.New(out, clk)
+	asker := &Asker{
+		Client: w.client, Reader: w.client, Clock: clk, Hooks: hooks, Metrics: registry, Trusted: registry, Provider: canary.ProviderKubernetes, Telemetry: shown,
+	}
+	outbox := telemetry.NewOutbox(clk, logger)
+	reporter := &Reporter{
+		Client: w.client, Reader: w.client, Clock: clk, Recorder: telemetry.NewRecorder(w.client, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
+		Hooks: hooks, EventHooks: hooks,
+		Notifiers: func(of string, o notify.Options) (notify.Notifier, error) { return notify.New(out, of, o) },
+	}
+	if adjust != nil {
+		adjust(w, asker, reporter)
+	}
+	asking := prober.New(clk, inTown, asker.Ask, w.look)
+	w.reconciler = New(Parts{
+		Observer: Observer{
+			Client: w.client, Deployments: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
+			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.Types(),
+			EndpointsUnread: "a town has no endpoints",
+			Settings:        canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
+		},
+		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(context.Context, []traffic.Ref) error { return nil },
+	})
+
+	var running sync.WaitGroup
+	running.Go(func() { _ = asking.Run(ctx) })
+	running.Go(func() { _ = outbox.Run(ctx) })
+	changes, err := w.client.Watch(ctx, &flaggerv1.CanaryList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.Go(func() {
+		for change := range changes.ResultChan() {
+			if c, ok := change.Object.(*flaggerv1.Canary); ok {
+				w.look(client.ObjectKeyFromObject(c))
+			}
+		}
+	})
+	for range 2 {
+		running.Go(func() {
+			for w.work() {
+			}
+		})
+	}
+	for _, object := range objects {
+		if _, ok := object.(*flaggerv1.Canary); ok {
+			w.look(client.ObjectKeyFromObject(object))
+		}
+	}
+	t.Cleanup(func() {
+		cancel()
+		changes.Stop()
+		w.queue.ShutDown()
+		running.Wait()
+		out.Close()
+	})
+	return w
+}
+
+// look brings a release back.
+func (w *town) look(key types.NamespacedName) { w.queue.Add(reconcile.Request{NamespacedName: key}) }
+
+func (w *town) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		fmt.Fprintln(&w.logs, prefix, args)
+	}, funcr.Options{Verbosity: 9})
+}
+
+// work does what a worker of the manager does.
+func (w *town) work() bool {
+	request, ended := w.queue.Get()
+	if ended {
+		return false
+	}
+	defer w.queue.Done(request)
+	switch result, err := w.reconciler.Reconcile(w.ctx, request); {
+	case err != nil:
+		log.FromContext(w.ctx).Error(err, "Reconciler error", "canary", request.String())
+		w.queue.AddRateLimited(request)
+	case result.RequeueAfter > 0:
+		w.queue.Forget(request)
+		w.queue.AddAfter(request, result.RequeueAfter)
+	default:
+		w.queue.Forget(request)
+	}
+	return true
+}
+
+// until waits for a condition.
+func (w *town) until(t *testing.T, what string, holds func() (bool, string)) {
+	t.Helper()
+	deadline := time.Now().Add(3 * time.Minute) // far beyond what it takes: it is there to say what was seen last
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done, seen := holds()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s; last seen: %s", what, seen)
+		}
+		<-tick.C
+	}
+}
+
+func (w *town) canary(t *testing.T, key types.NamespacedName) *flaggerv1.Canary {
+	t.Helper()
+	c := &flaggerv1.Canary{}
+	if err := w.client.Get(w.ctx, key, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// untilPhase waits for one release.
+func (w *town) untilPhase(t *testing.T, key types.NamespacedName, phases ...flaggerv1.CanaryPhase) {
+	t.Helper()
+	w.until(t, fmt.Sprintf("%s in %v", key, phases), func() (bool, string) {
+		c := w.canary(t, key)
+		for _, phase := range phases {
+			if c.Status.Phase == phase {
+				return true, ""
+			}
+		}
+		status, _ := json.Marshal(c.Status)
+		return false, string(status)
+	})
+}
+
+// sinks are all places where people can read what Serin says, as one text.
+func (w *town) sinks(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	w.mu.Lock()
+	all.Write(w.logs.Bytes())
+	w.mu.Unlock()
+	var events corev1.EventList
+	var canaries flaggerv1.CanaryList
+	for _, list := range []client.ObjectList{&events, &canaries} {
+		if err := w.client.List(w.ctx, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, event := range events.Items {
+		fmt.Fprintln(&all, "event", event.Name, event.Message)
+	}
+	for _, c := range canaries.Items {
+		status, err := json.Marshal(c.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&all, "status", c.Name, string(status))
+	}
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if _, err := expfmt.MetricFamilyToText(&all, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}
+
+// pocketKind are workloads that do at once what is asked of them.
+type pocketKind struct {
+	mu     sync.Mutex
+	of     map[types.NamespacedName]*pocket
+	broken map[types.NamespacedName]bool // those whose observation panics
+	// changed is told of every change, as a watch is.
+	changed func(types.NamespacedName)
+}
+
+type pocket struct {
+	target, primary, id string
+	replicas            int32
+}
+
+func (k *pocketKind) with(c *flaggerv1.Canary, do func(*pocket)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := client.ObjectKeyFromObject(c)
+	if k.of[key] == nil {
+		k.of[key] = &pocket{target: "v1", replicas: 1}
+	}
+	before := *k.of[key]
+	do(k.of[key])
+	if *k.of[key] != before {
+		k.changed(key)
+	}
+}
+
+// deploy gives a target another revision.
+func (k *pocketKind) deploy(c *flaggerv1.Canary, revision string) {
+	k.with(c, func(p *pocket) { p.target = revision })
+}
+
+func (k *pocketKind) breaks(key types.NamespacedName, broken bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.broken[key] = broken
+}
+
+func (k *pocketKind) Observe(_ context.Context, c *flaggerv1.Canary, _ ...workload.Ask) (o workload.Observation, err error) {
+	k.with(c, func(p *pocket) {
+		if k.broken[client.ObjectKeyFromObject(c)] {
+			_ = []int{}[len(c.Name)]
+		}
+		ready := workload.Readiness{Ready: true}
+		o.Target = workload.State{Found: true, Revision: p.target, PeerHash: p.target, Replicas: p.replicas, Total: p.replicas, Available: p.replicas, Readiness: ready}
+		if p.primary != "" {
+			o.Primary = workload.State{Found: true, ID: p.id, Replicas: 1, Total: 1, Available: 1, Readiness: ready}
+		}
+		o.Same = p.primary == p.target
+	})
+	return o, nil
+}
+
+func (k *pocketKind) EnsurePrimary(_ context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+	k.with(c, func(p *pocket) {
+		if p.primary == "" || follow {
+			p.primary, p.id = p.target, id
+		}
+	})
+	return nil
+}
+
+func (k *pocketKind) CopyTemplate(_ context.Context, c *flaggerv1.Canary, _, id string) error {
+	k.with(c, func(p *pocket) { p.primary, p.id = p.target, id })
+	return nil
+}
+
+func (k *pocketKind) RestoreTemplate(_ context.Context, c *flaggerv1.Canary, id string) error {
+	k.with(c, func(p *pocket) { p.primary, p.id = "v1", id })
+	return nil
+}
+
+func (k *pocketKind) scale(c *flaggerv1.Canary, replicas int32) error {
+	k.with(c, func(p *pocket) { p.replicas = replicas })
+	return nil
+}
+
+func (k *pocketKind) UpFromZero(_ context.Context, c *flaggerv1.Canary) error  { return k.scale(c, 1) }
+func (k *pocketKind) UpToPrimary(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 1) }
+func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error  { return k.scale(c, 0) }
+
+func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, string) error { return nil }
+func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error      { return nil }
+func (*pocketKind) PauseScaler(context.Context, *flaggerv1.Canary) error             { return nil }
+func (*pocketKind) ResumeScaler(context.Context, *flaggerv1.Canary) error            { return nil }
+func (*pocketKind) EnsureServices(context.Context, *flaggerv1.Canary, bool) error    { return nil }
+func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error        { return nil }
+func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error          { return nil }
+func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error       { return nil }
+func (*pocketKind) Forget(types.NamespacedName)                                      {}
+func (*pocketKind) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {
+	return "", nil
+}
