@@ -54,8 +54,18 @@ func (s *Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase
 	if !p.Since.IsZero() {
 		moment = p.Since.UTC().Format(time.RFC3339Nano)
 	}
-	p.Question = HookQuestion{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), p.ID, moment)}
+	p.Question = HookQuestion{Hook: hook, Phase: phase, Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}
 	return release.Asks(hookGate(hook), p, message)
+}
+
+// EventKey tells the receiver of an event that two calls are one: a message that was sent again, or that still holds and
+// was told again after a restart. A text that is said twice within one window is one event to it.
+func EventKey(uid string, status flaggerv1.CanaryStatus, hook flaggerv1.CanaryWebhook, event release.Event) string {
+	window := ""
+	if status.Serin != nil && status.Serin.Window != nil {
+		window = status.Serin.Window.Start.UTC().Format(time.RFC3339Nano)
+	}
+	return digest(uid, Run(uid, status), hookGate(hook), hook.URL, event.Phase, window, string(event.Type), event.Message)
 }
 
 // hookGate is the name of the gate of a webhook.

@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // TestKeysTellQuestionsApart: a receiver may answer one key once. A question that is asked again because its answer was
@@ -66,4 +69,27 @@ func TestKeysTellQuestionsApart(t *testing.T) {
 	}
 	w.target.roll(content{template: "v3"}, "", true)
 	note("the question for another revision")
+}
+
+// TestEventKeys: what is sent again has the same key, and nothing else does.
+func TestEventKeys(t *testing.T) {
+	window := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	later := &flaggerv1.AnalysisWindow{Start: metav1.NewMicroTime(window.Start.Add(time.Minute))}
+	key := func(uid, run string, window *flaggerv1.AnalysisWindow, url, message, phase string) string {
+		status := flaggerv1.CanaryStatus{Serin: &flaggerv1.SerinStatus{Run: run, Window: window}}
+		return canary.EventKey(uid, status, flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, Name: "audit", URL: url}, release.Event{Type: release.Normal, Message: message, Phase: phase})
+	}
+	first := key("uid", "run", window, "http://audit", "Advance", "Progressing")
+	if again := key("uid", "run", window, "http://audit", "Advance", "Progressing"); again != first {
+		t.Errorf("sent again with key %s, first with %s", again, first)
+	}
+	for what, other := range map[string]string{
+		"release": key("other", "run", window, "http://audit", "Advance", "Progressing"), "run": key("uid", "other", window, "http://audit", "Advance", "Progressing"),
+		"window": key("uid", "run", later, "http://audit", "Advance", "Progressing"), "receiver": key("uid", "run", window, "http://other", "Advance", "Progressing"),
+		"message": key("uid", "run", window, "http://audit", "Halt", "Progressing"), "phase": key("uid", "run", window, "http://audit", "Advance", "Failed"),
+	} {
+		if other == first {
+			t.Errorf("another %s has the same key", what)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -260,5 +261,53 @@ func TestFailuresInARowAreTriedLessAndLess(t *testing.T) {
 	}
 	if got := m.again(cart, afterFault, now.Add(-time.Hour)).Sub(now.Add(-time.Hour)); got > maxPause {
 		t.Errorf("after the clock was set back: %s", got)
+	}
+}
+
+// TestEveryCallOfAWebhookHasAKey, that of an event among them, and what is sent again has the same.
+func TestEveryCallOfAWebhookHasAKey(t *testing.T) {
+	var mu sync.Mutex
+	keys := map[string][]string{} // by what was sent
+	audit := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		sent := string(body)
+		if keys[sent] = append(keys[sent], r.Header.Get("Serin-Key")); len(keys[sent]) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(audit.Close)
+	metrics := newOutside(t, http.StatusOK, vector)
+	c := resident("cart", audit.URL, metrics.URL)
+	c.Spec.Analysis.Iterations = 1
+	c.Spec.Analysis.Webhooks[0].Retries = 1
+	c.Spec.Analysis.Webhooks = append(c.Spec.Analysis.Webhooks, flaggerv1.CanaryWebhook{Name: "audit", Type: flaggerv1.EventHook, URL: audit.URL, Retries: 1})
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, nil, c)
+	key := client.ObjectKeyFromObject(c)
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.kind.deploy(c, "v2")
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	w.until(t, "the last event is sent twice", func() (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for sent, got := range keys {
+			if strings.Contains(sent, "Promotion completed!") && len(got) == 2 {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(keys)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	all := map[string]string{}
+	for sent, got := range keys { // the question of the rollout hook is the same text in every window
+		if len(got) < 2 || len(got[0]) != 64 || got[0] != got[1] {
+			t.Errorf("%s was sent with keys %v, want one SHA-256 twice", sent, got)
+		}
+		all[got[0]] = sent
+	}
+	if len(all) != len(keys) {
+		t.Errorf("%d messages have %d keys", len(keys), len(all))
 	}
 }

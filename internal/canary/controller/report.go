@@ -91,13 +91,16 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	var calls []hook.Call
 	caller := r.Hooks
 	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
-	call := func(url string, timeout time.Duration, retries int, disableTLS bool, metadata map[string]string) {
+	call := func(h flaggerv1.CanaryWebhook, timeout time.Duration) {
 		body, err := hook.EventPayload(hook.Payload{
 			Name: c.Name, Namespace: c.Namespace, Phase: event.Phase,
-			Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: metadata,
+			Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: h.Metadata,
 		}, event.Message, string(event.Type), at)
 		if err == nil {
-			calls = append(calls, hook.Call{URL: url, Body: body, Timeout: timeout, Retries: retries, DisableTLS: disableTLS})
+			calls = append(calls, hook.Call{
+				URL: h.URL, Body: body, Timeout: timeout, Retries: h.Retries, DisableTLS: h.DisableTLS,
+				Key: canary.EventKey(string(c.UID), c.Status, h, event),
+			})
 		}
 	}
 	for _, h := range analysisOf(c).Webhooks {
@@ -108,11 +111,11 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 		if err != nil {
 			timeout = hookTimeout
 		}
-		call(h.URL, timeout, h.Retries, h.DisableTLS, h.Metadata)
+		call(h, timeout)
 	}
 	if len(calls) == 0 && r.EventHook != "" {
 		caller = r.EventHooks
-		call(r.EventHook, hookTimeout, 0, false, nil)
+		call(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook}, hookTimeout)
 	}
 	for _, each := range calls {
 		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {
