@@ -20,6 +20,10 @@ demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep,
 test-fast: ## Run what needs no cluster: machines, contracts, golden files
 	go test $(ARGS) ./api/... ./cmd/... ./config/... ./internal/...
 
+.PHONY: fuzz
+fuzz: ## Throw generated input at everything that reads what others wrote (ARGS=5m for each target)
+	@hack/fuzz.sh $(ARGS)
+
 .PHONY: test
 test: ## Run every test, on a cluster of its own where it needs one
 	@hack/test.sh

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for as long as the argument says, one minute without one. What it finds is kept in testdata/fuzz
+# of the package, and is a test from then on.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+failed=0
+while IFS=: read -r file _ target; do
+	target=${target#func }
+	target=${target%%(*}
+	echo "=== fuzz $target in $(dirname "$file")"
+	go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "${1:-1m}" -fuzzminimizetime 10x || failed=1
+done < <(grep -rn --include='*_test.go' '^func Fuzz' api internal)
+exit $failed
