@@ -1,6 +1,7 @@
 // Package play puts a history together: which kinds of releases there are, and what is installed in the cluster.
 //
-// It is the one place that knows all kinds; a new kind of release is added here.
+// It is the one place that knows all kinds; a new kind of release is added here. It must not know what a history is
+// about, nor what must hold in it.
 package play
 
 import (
