@@ -60,6 +60,8 @@ type Options struct {
 	Log *slog.Logger
 	// Gateway and Prometheus are started where true.
 	Gateway, Prometheus bool
+	// Alone leaves the API server by itself: no controllers and no node, nobody who changes what is written.
+	Alone bool
 	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only scales by
 	// metrics that tests provide.
 	Autoscaling bool
@@ -221,7 +223,7 @@ func (c *Cluster) start(ctx, life context.Context) (err error) {
 	if c.credentials, err = newCredentials(filepath.Join(c.Folder, "keys"), c.options.Clock.Now()); err != nil {
 		return err
 	}
-	if err := c.startAPIServer(ctx, life); err != nil {
+	if err := c.startAPIServer(ctx, life); err != nil || c.options.Alone {
 		return err
 	}
 	if err := c.startControllers(); err != nil {

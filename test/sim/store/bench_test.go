@@ -27,6 +27,18 @@ func cpu(b *testing.B) func() {
 	return func() { b.ReportMetric(float64((used()-began).Nanoseconds())/float64(b.N), "cpu-ns/op") }
 }
 
+// BenchmarkYardstick copies a Deployment: what a read costs at least, and how fast the machine is just now.
+func BenchmarkYardstick(b *testing.B) {
+	w := newWorld(b)
+	obj := w.create(deployment("podinfo"))
+	defer cpu(b)()
+	for b.Loop() {
+		if obj.DeepCopy() == nil {
+			b.Fatal("no copy")
+		}
+	}
+}
+
 func BenchmarkGetUnstructured(b *testing.B) {
 	w := newWorld(b)
 	w.create(deployment("podinfo"))

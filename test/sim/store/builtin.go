@@ -552,13 +552,23 @@ func serviceFaults(content, old map[string]any) field.ErrorList {
 		faults = append(faults, field.Required(path.Child("ports"), ""))
 	}
 	switch kind := text(spec, "type"); kind {
-	case "ClusterIP", "NodePort", "LoadBalancer":
+	case "ClusterIP":
+	case "NodePort", "LoadBalancer":
+		if headless {
+			faults = append(faults, field.Invalid(path.Child("clusterIPs").Index(0), "None", fmt.Sprintf("may not be set to 'None' for %s services", kind)))
+		}
 	case "ExternalName":
+		if text(spec, "clusterIP") != "" {
+			faults = append(faults, field.Forbidden(path.Child("clusterIPs"), "may not be set when `type` is 'ExternalName'"))
+		}
 		if text(spec, "externalName") == "" {
 			faults = append(faults, field.Required(path.Child("externalName"), ""))
 		}
 	default:
 		faults = append(faults, field.NotSupported(path.Child("type"), kind, []string{"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}))
+	}
+	if spec["ipFamilyPolicy"] == "RequireDualStack" && !(headless && len(object(spec, "selector")) == 0) {
+		faults = append(faults, field.Invalid(path.Child("ipFamilyPolicy"), spec["ipFamilyPolicy"], "this cluster is not configured for dual-stack services"))
 	}
 	faults = append(faults, metavalidation.ValidateLabels(texts(spec, "selector"), path.Child("selector"))...)
 	faults = append(faults, servicePortFaults(ports, path)...)

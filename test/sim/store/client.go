@@ -243,11 +243,7 @@ func (c *live) update(obj, body client.Object, subresource string, dry bool) err
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
 	w := writer{actor: c.actor, verb: Update, subresource: subresource, basis: basisOf(content), dry: dry}
 	return c.write(c.call(Update, k, key, subresource), gvk, obj, func() (*Version, error) {
-		if subresource == "" && k.made && c.server.Peek(k.GroupKind, key) == nil {
-			delete(object(content, "metadata"), "resourceVersion")
-			return c.server.create(w, k, key.Namespace, content)
-		}
-		return c.server.update(w, k, key, func(*Version) (map[string]any, error) { return content, nil })
+		return c.server.replace(w, k, key, content)
 	})
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -119,7 +120,7 @@ func Forbidden(c Call) error {
 
 // Denied is what is answered when an admission webhook or a quota refuses.
 func Denied(c Call, why string) error {
-	return apierrors.NewForbidden(c.resource, c.Key.Name, fmt.Errorf("%s", why))
+	return apierrors.NewForbidden(c.resource, c.Key.Name, errors.New(why))
 }
 
 // TooManyRequests is what is answered by a server that sheds load.
@@ -134,7 +135,7 @@ func Timeout(c Call) error {
 
 // ServerError is what is answered when something broke inside.
 func ServerError(Call) error {
-	return apierrors.NewInternalError(fmt.Errorf("etcdserver: leader changed"))
+	return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 }
 
 // Unavailable is what is answered by a server that is starting or stopping.

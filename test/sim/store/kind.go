@@ -129,8 +129,8 @@ func (d *definition) kind() (*kind, error) {
 }
 
 // next is the generation of an object after a change.
-func (k *kind) next(content, old map[string]any, generation int64) int64 {
-	if k.generations == nil {
+func (k *kind) next(w writer, content, old map[string]any, generation int64) int64 {
+	if k.generations == nil || w.subresource == statusOf {
 		return generation
 	}
 	changed := false

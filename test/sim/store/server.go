@@ -243,14 +243,8 @@ type writer struct {
 
 // commit makes a content the newest version of its object. The content becomes the server's.
 func (s *Server) commit(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version, what EventType) *Version {
-	metadata := object(content, "metadata")
 	revision := s.revision + 1
-	fresh := make(map[string]any, len(metadata)+1)
-	for name, value := range metadata {
-		fresh[name] = value
-	}
-	fresh["resourceVersion"] = revisionText(revision)
-	content["metadata"] = fresh
+	content["metadata"] = withField(object(content, "metadata"), "resourceVersion", revisionText(revision))
 	v := &Version{kind: k, key: key, content: content, revision: revision, before: old}
 	if w.dry {
 		return v

@@ -20,6 +20,9 @@ import (
 func clone(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
+		if v == nil {
+			return nil
+		}
 		return cloneMap(v)
 	case []any:
 		if v == nil {
@@ -44,9 +47,13 @@ func clone(value any) any {
 }
 
 func cloneMap(value map[string]any) map[string]any {
-	out := make(map[string]any, len(value))
+	out := maps.Clone(value) // faster than adding field by field
 	for key, item := range value {
-		out[key] = clone(item)
+		switch item.(type) {
+		case nil, string, bool, int64:
+		default:
+			out[key] = clone(item)
+		}
 	}
 	return out
 }
@@ -109,13 +116,11 @@ func copied(value any) any {
 }
 
 func copiedMap(value map[string]any) map[string]any {
-	out := make(map[string]any, len(value))
+	out := maps.Clone(value)
 	for key, item := range value {
 		switch item.(type) {
 		case map[string]any, []any:
 			out[key] = copied(item)
-		default:
-			out[key] = item
 		}
 	}
 	return out
@@ -194,9 +199,9 @@ func graft(value, old any) any {
 // patch becomes part of it.
 func merged(target any, patch map[string]any) map[string]any {
 	into, _ := target.(map[string]any)
-	out := make(map[string]any, len(into)+len(patch))
-	for key, value := range into {
-		out[key] = value
+	out := maps.Clone(into)
+	if out == nil {
+		out = make(map[string]any, len(patch))
 	}
 	for key, value := range patch {
 		switch value := value.(type) {

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +26,7 @@ const statusOf = "status"
 func (s *Server) create(w writer, k *kind, namespace string, content map[string]any) (*Version, error) {
 	metadata, err := fillMeta(content)
 	if err != nil {
-		return nil, unreadable(k, content, err)
+		return nil, unreadable(w, k, err)
 	}
 	if k.namespaced && namespace == "" {
 		return nil, apierrors.NewMethodNotSupported(k.resource(), w.verb)
@@ -53,7 +55,7 @@ func (s *Server) create(w writer, k *kind, namespace string, content map[string]
 	}
 	content["apiVersion"], content["kind"] = k.apiVersion(k.versions[0]), k.Kind
 	if err := s.complete(k, content, nil); err != nil {
-		return nil, unreadable(k, content, err)
+		return nil, unreadable(w, k, err)
 	}
 	metadata["uid"] = s.uid()
 	if faults := k.faults(content, nil); len(faults) > 0 {
@@ -138,6 +140,17 @@ func (k *kind) fill(content, old map[string]any) error {
 	return nil
 }
 
+// decodes says why the fields of an object that is refused anyway would not fit their types.
+func (k *kind) decodes(content, old map[string]any) error {
+	if k.custom != nil {
+		return nil
+	}
+	for name, value := range content {
+		content[name] = graft(value, old[name])
+	}
+	return k.fill(content, old)
+}
+
 // faults says what is wrong with an object that is complete.
 func (k *kind) faults(content, old map[string]any) field.ErrorList {
 	faults := k.checkMeta(object(content, "metadata"), object(old, "metadata"))
@@ -163,17 +176,19 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := s.identity(w, k, key, content, old)
-	if err != nil {
+	if err := s.identity(w, k, key, content, old); err != nil {
+		if why := k.decodes(content, old.content); why != nil {
+			return nil, unreadable(w, k, why) // said first
+		}
 		return nil, err
 	}
 	content["apiVersion"], content["kind"] = old.content["apiVersion"], k.Kind
 	content = k.part(w, content, old)
 	if err := s.complete(k, content, old.content); err != nil {
-		return nil, unreadable(k, content, err)
+		return nil, unreadable(w, k, err)
 	}
-	metadata = object(content, "metadata")
-	if generation := k.next(content, old.content, old.Generation()); generation != old.Generation() {
+	metadata := object(content, "metadata")
+	if generation := k.next(w, content, old.content, old.Generation()); generation != old.Generation() {
 		metadata = withField(metadata, "generation", generation)
 		content["metadata"] = metadata
 	}
@@ -190,49 +205,49 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 }
 
 // identity compares the metadata of a written object with what is stored, and takes over what nobody may write.
-func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) (map[string]any, error) {
+func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) error {
 	metadata, err := fillMetaOf(content, old)
 	if err != nil {
-		return nil, unreadable(k, content, err)
+		return unreadable(w, k, err)
 	}
 	if name := text(metadata, "name"); name != key.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, key.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, key.Name))
 	}
 	if namespace := text(metadata, "namespace"); namespace != key.Namespace {
-		return nil, apierrors.NewBadRequest("the namespace of the object (" + namespace + ") does not match the namespace on the request (" + key.Namespace + ")")
+		return apierrors.NewBadRequest("the namespace of the object (" + namespace + ") does not match the namespace on the request (" + key.Namespace + ")")
+	}
+	if uid := text(metadata, "uid"); uid != "" && uid != string(old.UID()) && w.verb == Update {
+		return otherUID(k, key, uid, string(old.UID()))
 	}
 	version, err := parseVersion(text(metadata, "resourceVersion"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if version == 0 && !k.unconditional {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: k.Group, Kind: k.plural}, key.Name,
+		return apierrors.NewInvalid(schema.GroupKind{Group: k.Group, Kind: k.plural}, key.Name,
 			field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update")})
 	}
-	if uid := text(metadata, "uid"); uid != "" && uid != string(old.UID()) && w.verb == Update {
-		return nil, apierrors.NewConflict(k.resource(), key.Name,
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, old.UID())) //nolint:staticcheck // as it is spelled
-	}
 	if version != 0 && version != old.revision {
-		return nil, apierrors.NewConflict(k.resource(), key.Name, errModified)
+		return apierrors.NewConflict(k.resource(), key.Name, errModified)
 	}
 	before := old.metadata()
+	delete(metadata, "generation")
 	for _, field := range []string{"creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds"} {
 		if value, found := before[field]; found {
 			metadata[field] = value
-		} else {
-			delete(metadata, field)
 		}
 	}
 	if metadata["uid"] == nil {
 		metadata["uid"] = before["uid"]
 	}
 	metadata["resourceVersion"] = before["resourceVersion"]
-	shared, ok := graft(metadata, before).(map[string]any)
-	if ok {
-		content["metadata"] = shared
-	}
-	return shared, nil
+	content["metadata"] = graft(metadata, before)
+	return nil
+}
+
+// otherUID is what is answered to somebody who writes another object than the one that is there.
+func otherUID(k *kind, key types.NamespacedName, uid, stored string) error {
+	return apierrors.NewConflict(k.resource(), key.Name, errors.New("Precondition failed: UID in precondition: "+uid+", UID in object meta: "+stored))
 }
 
 // fillMetaOf is fillMeta for metadata that may be shared with the old version.
@@ -248,9 +263,9 @@ func fillMetaOf(content map[string]any, old *Version) (map[string]any, error) {
 
 // withField is a copy with one field changed; a field without a name is none.
 func withField(m map[string]any, name string, value any) map[string]any {
-	out := make(map[string]any, len(m)+1)
-	for key, item := range m {
-		out[key] = item
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]any{}
 	}
 	if name != "" {
 		out[name] = value
@@ -378,14 +393,43 @@ func (s *Server) grace(k *kind, old *Version, d deletion) int64 {
 	return integer(spec, "terminationGracePeriodSeconds", 30)
 }
 
-var errVersionOnCreate = fmt.Errorf("resourceVersion should not be set on objects to be created")
+var errVersionOnCreate = errors.New("resourceVersion should not be set on objects to be created")
 
 // internal is an error that the server has no status for.
 func internal(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
 }
 
-// unreadable is what is answered to an object that does not decode.
-func unreadable(k *kind, content map[string]any, err error) error {
+// unreadable is what is answered to an object that does not decode, or would not after a patch.
+func unreadable(w writer, k *kind, err error) error {
+	if w.verb == Patch {
+		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), k.Kind, err.Error())})
+	}
 	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", k.Kind, k.versions[0], k.Kind, err))
+}
+
+// replace is update with an object as a whole, which is decoded before anybody looks whether there is one.
+func (s *Server) replace(w writer, k *kind, key types.NamespacedName, content map[string]any) (*Version, error) {
+	if s.Peek(k.GroupKind, key) == nil {
+		return s.replaceNothing(w, k, key, content)
+	}
+	return s.update(w, k, key, func(*Version) (map[string]any, error) { return content, nil })
+}
+
+func (s *Server) replaceNothing(w writer, k *kind, key types.NamespacedName, content map[string]any) (*Version, error) {
+	metadata, err := fillMeta(content)
+	if err != nil {
+		return nil, unreadable(w, k, err)
+	}
+	if err := k.decodes(content, nil); err != nil {
+		return nil, unreadable(w, k, err)
+	}
+	if uid := text(metadata, "uid"); k.made && uid != "" {
+		return nil, otherUID(k, key, uid, "")
+	}
+	if k.made {
+		delete(metadata, "resourceVersion")
+		return s.create(w, k, key.Namespace, content)
+	}
+	return nil, apierrors.NewNotFound(k.resource(), key.Name)
 }
