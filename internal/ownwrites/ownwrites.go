@@ -53,6 +53,8 @@ type written struct {
 	uid     types.UID
 	version string
 	at      time.Time
+	// shown is true since the cache had it: when it is missing after that, it is gone.
+	shown bool
 }
 
 // New wraps a client that reads from caches. live reads from the API server.
@@ -70,13 +72,14 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 	of := object{u.GroupVersionKind().GroupKind(), key}
 	last, found := c.remembered(of)
 	switch {
-	case !found:
+	case !found, err != nil && last.shown:
 		return err
 	case err != nil:
 		return c.missing(ctx, of, u.GroupVersionKind(), last, err)
 	case last.uid == u.GetUID() && older(u.GetResourceVersion(), last.version):
 		return behind(of)
 	default: // as new as what was written, or made by somebody else since
+		c.show(of, last)
 		return nil
 	}
 }
@@ -128,7 +131,7 @@ func (c *Client) remember(made client.Object, err error) error {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last[object{u.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(u)}] = written{u.GetUID(), u.GetResourceVersion(), now}
+	c.last[object{u.GroupVersionKind().GroupKind(), client.ObjectKeyFromObject(u)}] = written{uid: u.GetUID(), version: u.GetResourceVersion(), at: now}
 	c.sweep(now)
 	return nil
 }
@@ -150,6 +153,19 @@ func (c *Client) remembered(of object) (written, bool) {
 	defer c.mu.Unlock()
 	last, found := c.last[of]
 	return last, found
+}
+
+// show remembers that the cache has what was written, unless a newer write has replaced it.
+func (c *Client) show(of object, last written) {
+	if last.shown {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last[of] == last {
+		last.shown = true
+		c.last[of] = last
+	}
 }
 
 // forget drops what is remembered, unless a newer write has replaced it.

@@ -131,7 +131,18 @@ func TestWhatWeMadeIsNotMissing(t *testing.T) {
 	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("a minute later, and it is there: got %v", err)
 	}
+	l.catchUp("cart")
+	if _, err := l.get("cart"); err != nil {
+		t.Errorf("when the watch has told: got %v", err)
+	}
+	delete(l.shown, "cart")
+	if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
+		t.Errorf("seen before, and gone since: got %v", err)
+	}
 	l.must(l.live.Delete(t.Context(), service("cart")))
+	l.must(l.Create(t.Context(), service("cart")))
+	l.must(l.live.Delete(t.Context(), service("cart")))
+	l.clock.SetTime(l.clock.Now().Add(time.Minute))
 	for range 2 {
 		if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
 			t.Errorf("somebody deleted it before any watch told of it: got %v", err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
 var (
@@ -291,7 +292,7 @@ func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
 	w := cart(t)
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
 	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
-	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false); !errors.Is(err, ErrBehind) {
+	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("got %v, want to look again", err)
 	}
 	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false))
@@ -663,24 +664,25 @@ func TestNewestReplicaSetIsAskedFor(t *testing.T) {
 func TestALaggingCacheIsNotLookedAt(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
+	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
+	w.hide("cart-primary")
 	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("made and not seen: got %v", err)
+	}
+	w.hide("")
 	stale := w.object(deploymentKind, "cart")
 	must(t, w.d.DownToZero(t.Context(), c))
 	w.lag(stale)
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ErrBehind) {
+	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("got %v", err)
 	}
-	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ErrBehind) {
+	if err := w.d.DownToZero(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("acting: got %v", err)
 	}
 	w.lag(nil)
 	if got := w.observe().Target.Replicas; got != 0 {
 		t.Errorf("got %d", got)
-	}
-	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
-	w.hide("cart-primary")
-	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ErrBehind) {
-		t.Errorf("made and not seen: got %v", err)
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	if w.observe().Primary.Found {

@@ -38,7 +38,6 @@ func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *u
 	made := wanted.DeepCopy()
 	err = d.Client.Create(ctx, made)
 	if err == nil {
-		d.wrote(c, made)
 		return nil, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -76,19 +75,7 @@ func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing,
 	if !cached(existing) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	if err := d.Client.Patch(ctx, written, patch, options...); err != nil {
-		return err
-	}
-	d.wrote(c, written)
-	return nil
-}
-
-// wrote remembers a write of a Deployment. The other kinds are not decided on, so a cache that lags there costs a conflict
-// at most.
-func (d *Deployments) wrote(c *flaggerv1.Canary, obj client.Object) {
-	if written, ok := obj.(*unstructured.Unstructured); ok && written.GroupVersionKind() == deploymentKind {
-		d.memory.wrote(keyOf(c), written)
-	}
+	return d.Client.Patch(ctx, written, patch, options...)
 }
 
 // remove deletes an object as it was read, and nothing that has its name since. Absence is success.

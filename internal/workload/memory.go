@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, the
-// versions of the objects that were last written, and what was last derived from templates. It goes when the Canary goes.
+// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, and
+// what was last derived from templates. It goes when the Canary goes.
 type memory struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*remembered
@@ -17,7 +17,6 @@ type memory struct {
 
 type remembered struct {
 	sums    map[types.UID]summed
-	written map[string]version // by name of the Deployment
 	derived derived
 }
 
@@ -27,17 +26,12 @@ type summed struct {
 	used    bool // since the last sweep
 }
 
-type version struct {
-	uid     types.UID
-	version string
-}
-
 func (m *memory) entry(key types.NamespacedName) *remembered {
 	if m.of == nil {
 		m.of = map[types.NamespacedName]*remembered{}
 	}
 	if m.of[key] == nil {
-		m.of[key] = &remembered{sums: map[types.UID]summed{}, written: map[string]version{}}
+		m.of[key] = &remembered{sums: map[types.UID]summed{}}
 	}
 	return m.of[key]
 }
@@ -75,37 +69,6 @@ func (m *memory) keep(key types.NamespacedName, obj metav1.Object, s sums) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entry(key).sums[obj.GetUID()] = summed{version: obj.GetResourceVersion(), sums: s, used: true}
-}
-
-// wrote remembers the version that a write gave.
-func (m *memory) wrote(key types.NamespacedName, obj metav1.Object) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).written[obj.GetName()] = version{uid: obj.GetUID(), version: obj.GetResourceVersion()}
-}
-
-// unwrote is told that the object is gone, whatever was written.
-func (m *memory) unwrote(key types.NamespacedName, name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.entry(key).written, name)
-}
-
-// written is true when something was written under this name.
-func (m *memory) written(key types.NamespacedName, name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, found := m.entry(key).written[name]
-	return found
-}
-
-// behind is true when the object is older than our own last write of it. An object of another UID was made by somebody
-// else since.
-func (m *memory) behind(key types.NamespacedName, obj metav1.Object) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last, found := m.entry(key).written[obj.GetName()]
-	return found && last.uid == obj.GetUID() && older(obj.GetResourceVersion(), last.version)
 }
 
 // derived is what was derived last, whatever from.

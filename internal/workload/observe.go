@@ -69,8 +69,7 @@ type State struct {
 	Readiness Readiness
 }
 
-// Observe reads both Deployments, the configuration and the autoscaler from the cache. ErrBehind means that one of the
-// Deployments in it is older than our own last write.
+// Observe reads both Deployments, the configuration and the autoscaler from the cache.
 func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error) {
 	seen, err := d.look(ctx, c)
 	if err != nil {
@@ -161,39 +160,13 @@ func (d *Deployments) look(ctx context.Context, c *flaggerv1.Canary) (view, erro
 // both reads target and primary, and refuses to look at what is older than our own last write: whoever decides on it
 // would write the same again, or take a target that was just scaled up for one without pods.
 func (d *Deployments) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
-	if target, err = d.current(ctx, c, c.Spec.TargetRef.Name); err != nil {
+	if target, err = d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
 	}
-	if primary, err = d.current(ctx, c, c.Spec.TargetRef.Name+suffix); err != nil {
+	if primary, err = d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name+suffix); err != nil {
 		return nil, nil, err
 	}
 	return target, primary, nil
-}
-
-func (d *Deployments) current(ctx context.Context, c *flaggerv1.Canary, name string) (*unstructured.Unstructured, error) {
-	obj, err := d.read(ctx, c, deploymentKind, name)
-	if err != nil {
-		return nil, err
-	}
-	if obj == nil {
-		if !d.memory.written(keyOf(c), name) {
-			return nil, nil
-		}
-		// We wrote one, and it is not in the cache: not yet, or not any more. Only the API server knows.
-		live, err := get(ctx, d.Reader, c, deploymentKind, name)
-		if err != nil {
-			return nil, err
-		}
-		if live == nil {
-			d.memory.unwrote(keyOf(c), name)
-			return nil, nil
-		}
-		return nil, fmt.Errorf("look at Deployment %s.%s: %w", name, c.Namespace, ErrBehind)
-	}
-	if d.memory.behind(keyOf(c), obj) {
-		return nil, fmt.Errorf("look at Deployment %s.%s: %w", name, c.Namespace, ErrBehind)
-	}
-	return obj, nil
 }
 
 // missing is the problem of a Canary without its target.

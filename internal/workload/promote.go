@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
 // EnsurePrimary makes the primary from the target's template as it is now, and the copies of configuration before it, if
@@ -130,7 +131,7 @@ func (d *Deployments) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, pri
 		return fmt.Errorf("taking over deployment %s.%s failed: %w", primary.GetName(), c.Namespace, err)
 	}
 	// What was read is the version before this write: to go on with it would be a conflict.
-	return fmt.Errorf("take over Deployment %s.%s: %w", primary.GetName(), c.Namespace, ErrBehind)
+	return fmt.Errorf("take over Deployment %s.%s: %w", primary.GetName(), c.Namespace, ownwrites.ErrBehind)
 }
 
 // RestoreTemplate takes the last CopyTemplate back: the primary gets the template that it had before, from its own

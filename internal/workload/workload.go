@@ -77,8 +77,6 @@ var (
 	// ErrUnusable: the target or its autoscaler cannot be used as it is, for the reason that an observation gives too.
 	// Nothing was touched. A person has to mend it.
 	ErrUnusable = errors.New("the target cannot be used")
-	// ErrBehind: the cache has not seen our own last write yet. Its watch event brings the release back.
-	ErrBehind = errors.New("the cache is behind our own last write")
 )
 
 // Options are the same for all Canaries.
@@ -103,8 +101,9 @@ func (o Options) selectorLabels() []string {
 
 // Deployments is the Kind for targets that are Deployments. It is used by pointer; its zero memory is ready.
 type Deployments struct {
-	// Client reads from caches and writes. Deployments, Services and autoscalers are read unstructured (the client must
-	// cache unstructured objects, else every look is a request), ConfigMaps and Secrets as metadata.
+	// Client reads from caches and writes, and never shows an object older than its own last write of it (package
+	// ownwrites). Deployments, Services and autoscalers are read unstructured (the client must cache unstructured
+	// objects, else every look is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
 	// Reader reads live. It is asked for the content of a ConfigMap or Secret whose resourceVersion changed, for
 	// ReplicaSets and pods when they are asked for by name of the method, and for an object that somebody else made first.

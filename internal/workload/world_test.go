@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -24,6 +26,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cachetest"
+	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
 const namespace = "shop"
@@ -108,7 +111,7 @@ func newWorld(t testing.TB) *world {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d = &Deployments{Client: writes, Reader: live, Options: Options{ConfigTracking: true}}
+	w.d = &Deployments{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}
 	return w
 }
 
@@ -133,6 +136,12 @@ func patchGeneration(ctx context.Context, c client.WithWatch, obj client.Object,
 	obj.SetGeneration(before.GetGeneration() + 1)
 	return c.Update(ctx, obj)
 }
+
+// tomorrow is the clock of somebody who no longer waits for a watch to tell: what is missing in the cache is asked of the
+// API server at once.
+type tomorrow struct{ clock.PassiveClock }
+
+func (tomorrow) Since(time.Time) time.Duration { return 24 * time.Hour }
 
 func (w *world) uid() types.UID {
 	w.uids++

@@ -130,7 +130,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 // later tells errors that go away by themselves, at once, from those that need patience.
 func later(ctx context.Context, err error) (reconcile.Result, error) {
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
+	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
 		return reconcile.Result{RequeueAfter: soon}, nil
 	default:
