@@ -9,6 +9,6 @@ golangci() { go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15
 failed=0
 for module in . playground; do
 	echo "=== lint $module"
-	(cd "$module" && golangci run "$@") || failed=1
+	(cd "$module" && golangci run --allow-parallel-runners "$@") || failed=1
 done
 exit $failed

@@ -363,7 +363,7 @@ func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
 func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
 
 // service is the Service of one of the two copies.
-func (p Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
+func (p *Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }
 
 // oldest is the longest range that any check looks back over.
 func (p *Plan) oldest() time.Duration {

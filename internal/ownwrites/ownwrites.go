@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrBehind: the cache has not seen our own last write yet. Its watch event brings the release back.
+// ErrBehind says that the cache has not seen our own last write yet. Its watch event brings the release back.
 var ErrBehind = errors.New("the cache is behind our own last write")
 
 // patience is how long an object that was just made may be missing in the cache before the API server is asked whether

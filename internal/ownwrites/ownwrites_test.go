@@ -75,8 +75,8 @@ func (l *lagging) catchUp(name string) {
 	}
 }
 
-func (l *lagging) get(name string) (*unstructured.Unstructured, error) {
-	seen := service(name)
+func (l *lagging) get() (*unstructured.Unstructured, error) {
+	seen := service("cart")
 	return seen, l.Get(l.t.Context(), client.ObjectKeyFromObject(seen), seen)
 }
 
@@ -91,44 +91,44 @@ func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
 	l := newLagging(t)
 	l.must(l.live.Create(t.Context(), service("cart")))
 	l.catchUp("cart")
-	seen, err := l.get("cart")
+	seen, err := l.get()
 	l.must(err)
 
 	changed := seen.DeepCopy()
 	changed.SetAnnotations(map[string]string{"weight": "40"})
 	l.must(l.Patch(t.Context(), changed, client.MergeFrom(seen)))
-	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("right after the write: got %v", err)
 	}
 	before := l.shown["cart"]
 	l.catchUp("cart")
-	if seen, err = l.get("cart"); err != nil || seen.GetAnnotations()["weight"] != "40" {
+	if seen, err = l.get(); err != nil || seen.GetAnnotations()["weight"] != "40" {
 		t.Errorf("after the watch told: got %v, %v", seen, err)
 	}
 	l.shown["cart"] = before
-	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("after the watch went back: got %v", err)
 	}
 	again := service("cart")
 	again.SetUID("made-again")
 	again.SetResourceVersion("1")
 	l.shown["cart"] = again
-	if _, err := l.get("cart"); err != nil {
+	if _, err := l.get(); err != nil {
 		t.Errorf("somebody made it again: got %v", err)
 	}
 }
 
 func TestWhatWeMadeIsNotMissing(t *testing.T) {
 	l := newLagging(t)
-	if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
+	if _, err := l.get(); !apierrors.IsNotFound(err) {
 		t.Fatalf("before it was made: got %v", err)
 	}
 	l.must(l.Create(t.Context(), service("cart")))
-	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("right after it was made: got %v", err)
 	}
 	l.clock.SetTime(l.clock.Now().Add(time.Minute))
-	if _, err := l.get("cart"); !errors.Is(err, ownwrites.ErrBehind) {
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("a minute later, and it is there: got %v", err)
 	}
 	l.catchUp("cart")
@@ -144,7 +144,7 @@ func TestWhatWeMadeIsNotMissing(t *testing.T) {
 	l.must(l.live.Delete(t.Context(), service("cart")))
 	l.clock.SetTime(l.clock.Now().Add(time.Minute))
 	for range 2 {
-		if _, err := l.get("cart"); !apierrors.IsNotFound(err) {
+		if _, err := l.get(); !apierrors.IsNotFound(err) {
 			t.Errorf("somebody deleted it before any watch told of it: got %v", err)
 		}
 	}

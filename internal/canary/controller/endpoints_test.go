@@ -79,7 +79,8 @@ func TestEndpointsAreCounted(t *testing.T) {
 		{"no slice yet", []client.Object{existing}, canary.Endpoints{}},
 		{"no Service", nil, canary.Endpoints{NoService: true}},
 		{
-			"a Service that has none", []client.Object{serviceNamed("cart-canary", corev1.ServiceTypeExternalName)},
+			"a Service that has none",
+			[]client.Object{serviceNamed("cart-canary", corev1.ServiceTypeExternalName)},
 			canary.Endpoints{Unknown: "Service cart-canary.shop is an alias of another name and has no endpoints"},
 		},
 	} {
