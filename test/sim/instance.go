@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -66,10 +67,10 @@ type running struct {
 // workers is how many passes one controller runs at once.
 const workers = 3
 
-// Backoff of passes that end in an error.
+// Backoff of passes that end in an error, as the controllers configure it.
 const (
-	firstBackoff   = 5 * time.Millisecond
-	longestBackoff = 1000 * time.Second
+	firstBackoff   = 20 * time.Millisecond
+	longestBackoff = 30 * time.Second
 )
 
 // Start makes a process and lets it look at everything once.
@@ -370,7 +371,7 @@ func (w *World) fail(call store.Call, how string, err error) store.Fault {
 func (w *World) die(i *Instance, why string) {
 	i.Crash(why)
 	w.restart(i.Name)
-	panic(killed{})
+	runtime.Goexit()
 }
 
 // denied draws whether this process lost its rights for a kind, and keeps it so for a while.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"time"
 )
@@ -19,25 +20,20 @@ type task struct {
 	until func() bool
 }
 
-// killed is what a task panics with when its process dies.
-type killed struct{}
-
 // spawn runs a task until it waits for the first time, or to its end.
 func (w *World) spawn(of *Instance, name string, run func()) {
 	t := &task{of: of, name: name, resume: make(chan bool), back: make(chan struct{})}
 	of.tasks[t] = true
 	go func() {
 		defer func() {
-			switch cause := recover(); cause.(type) {
-			case nil, killed:
-			default:
+			if cause := recover(); cause != nil {
 				w.broken = append(w.broken, fmt.Sprintf("%s panicked: %v\n%s", name, cause, debug.Stack()))
 			}
 			t.over = true
 			t.back <- struct{}{}
 		}()
 		if !<-t.resume {
-			panic(killed{})
+			runtime.Goexit() // unlike a panic it passes by all who recover
 		}
 		run()
 	}()
@@ -61,7 +57,7 @@ func (w *World) wait() {
 	t := w.running
 	t.back <- struct{}{}
 	if !<-t.resume {
-		panic(killed{})
+		runtime.Goexit() // unlike a panic it passes by all who recover
 	}
 }
 

@@ -80,6 +80,7 @@ const (
 	afterFault   trouble = "fault"         // a pass panicked
 	afterRefusal trouble = "refused"       // an effect was refused; rights may be granted, a quota raised
 	notInstalled trouble = "not-installed" // the kind of a route has no definition
+	lostRace     trouble = "lost-race"     // an object was just changed, or the cache does not have our own last write yet
 )
 
 // Bounds of the pause after failures in a row. A release that nobody mends must not cost those that are well: what
@@ -88,6 +89,20 @@ const (
 	firstPause = 15 * time.Second
 	maxPause   = 5 * time.Minute
 )
+
+// Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
+const (
+	firstRace = 20 * time.Millisecond
+	maxRace   = 5 * time.Second
+)
+
+// pauses are the first and the longest pause of a row.
+func (of trouble) pauses() (first, most time.Duration) {
+	if of == lostRace {
+		return firstRace, maxRace
+	}
+	return firstPause, maxPause
+}
 
 // retry is a row of failures.
 type retry struct {
@@ -102,10 +117,11 @@ func (m *memory) again(key types.NamespacedName, of trouble, now time.Time) time
 	defer m.mu.Unlock()
 	e := m.entry(key)
 	row := e.retries[of]
-	if now.Before(row.next) && row.next.Sub(now) <= maxPause { // a clock that was set back must not hold it for longer
+	first, most := of.pauses()
+	if now.Before(row.next) && row.next.Sub(now) <= most { // a clock that was set back must not hold it for longer
 		return row.next
 	}
-	row.pause = min(max(2*row.pause, firstPause), maxPause)
+	row.pause = min(max(2*row.pause, first), most)
 	row.next = now.Add(row.pause)
 	if e.retries == nil {
 		e.retries = map[trouble]retry{}

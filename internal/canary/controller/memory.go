@@ -145,6 +145,9 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 		} else if old, ok := said[name]; ok && old.Since != nil && old.Verdict == string(gate.Verdict) {
 			at = old.Since.Time
 		}
+		if at.After(now) { // the clock was set back: nobody has waited since tomorrow
+			at = now
+		}
 		since[name] = held{gate.Verdict, at}
 		if gate.Verdict == release.Pass || gate.Opener == release.ByTime || said[name].Verdict == string(gate.Verdict) {
 			continue
@@ -157,7 +160,7 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	}
 	e.since = since
 	moved := !sameStatus(d.Status, s.Status)
-	if !due && !moved {
+	if !due && !moved && !outdated(said, since) {
 		return nil, explain
 	}
 	status = []flaggerv1.GateStatus{}
@@ -168,6 +171,17 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 		status = append(status, gateStatus(gate, since[gateName(gate)].at))
 	}
 	return status, time.Time{}
+}
+
+// outdated is true when the status says that something is waited for that is no longer waited for. What a clock opens
+// tells by its moment that it is over.
+func outdated(said map[string]flaggerv1.GateStatus, now map[string]held) bool {
+	for name, gate := range said {
+		if gate.Verdict != string(release.Pass) && gate.Opener != string(release.ByTime) && (now[name].verdict == "" || now[name].verdict == release.Pass) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameStatus compares everything but what is said about gates.
@@ -212,7 +226,7 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 		return time.Time{}, ""
 	}
 	p := e.pods[primary]
-	if p == nil {
+	if p == nil || p.since.After(now) {
 		p = &stuckPods{since: now}
 		e.pods[primary] = p
 	}

@@ -99,6 +99,34 @@ func TestSinceSurvivesARestartThroughTheStatus(t *testing.T) {
 	}
 }
 
+func TestAStatusDoesNotKeepAWaitThatIsOver(t *testing.T) {
+	waits := waiting("suspended", release.ByPerson)
+	written, _ := newMemory().gates(cart, waits, canary.Snapshot{Status: flaggerv1.CanaryStatus{Phase: "Other"}}, noon)
+	s := canary.Snapshot{Status: flaggerv1.CanaryStatus{Serin: &flaggerv1.SerinStatus{Gates: written}}}
+	m := newMemory()
+	if status, _ := m.gates(cart, waits, s, noon); status != nil {
+		t.Errorf("it still waits: got %v, want no write", status)
+	}
+	if status, _ := m.gates(cart, canary.Decision{}, s, noon); status == nil || len(status) != 0 {
+		t.Errorf("it is over, and nothing else changed: got %v, want no gates", status)
+	}
+}
+
+// A wait is explained half a minute after it began, also when the clock is set back by a day in between.
+func TestAWaitDoesNotBeginTomorrow(t *testing.T) {
+	m := newMemory()
+	d := waiting("canary-ready", release.ByCluster)
+	m.gates(cart, d, canary.Snapshot{}, noon)
+	yesterday := noon.Add(-24 * time.Hour)
+	if _, explain := m.gates(cart, d, canary.Snapshot{}, yesterday); !explain.Equal(yesterday.Add(explainAfter)) {
+		t.Errorf("got %v, want half a minute from now", explain)
+	}
+	m.stuck(cart, false, true, noon, stuckLook)
+	if at, _ := m.stuck(cart, false, true, yesterday, stuckLook); !at.Equal(yesterday.Add(stuckLook)) {
+		t.Errorf("a look at the pods: got %v", at)
+	}
+}
+
 func TestPodsAreLookedAtOnceAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
 	if at, _ := m.stuck(cart, false, true, noon, stuckLook); !at.Equal(noon.Add(stuckLook)) {

@@ -30,9 +30,6 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// soon is when a pass is repeated that lost a race: the object it depended on was just changed.
-const soon = 20 * time.Millisecond
-
 // stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
 // running; with a short progress deadline half of that.
 const stuckLook = 10 * time.Second
@@ -75,7 +72,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	began := r.Clock.Now()
 	s, err := r.observe(ctx, object, began)
 	if err != nil {
-		return later(ctx, err)
+		return r.later(ctx, key, began, err)
 	}
 	r.dependents.set(key, s.things)
 	if err := r.Watch(ctx, s.refs); err != nil {
@@ -86,7 +83,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	s.snapshot.Pruned = r.memory.pruned(key)
 	look, err := r.lookAtPods(ctx, key, s)
 	if err != nil {
-		return later(ctx, err)
+		return r.later(ctx, key, began, err)
 	}
 	if by, due := r.memory.late(key, began); due {
 		r.Metrics.Late(flaggerv1.CanaryKind, by)
@@ -101,7 +98,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
 		look = earliest(look, r.memory.again(key, afterRefusal, began))
 	} else if failed != nil {
-		return later(ctx, failed)
+		return r.later(ctx, key, began, failed)
 	} else {
 		r.memory.succeeded(key, afterRefusal)
 	}
@@ -109,8 +106,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
 	written, err := r.writeStatus(ctx, key, s, &decision, gates)
 	if err != nil {
-		return later(ctx, err)
+		return r.later(ctx, key, began, err)
 	}
+	r.memory.succeeded(key, lostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
 	r.Prober.Ask(asking, decision.Probes)
@@ -128,11 +126,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 }
 
 // later tells errors that go away by themselves, at once, from those that need patience.
-func later(ctx context.Context, err error) (reconcile.Result, error) {
+func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: soon}, nil
+		return reconcile.Result{RequeueAfter: wakeIn(began, r.memory.again(key, lostRace, began))}, nil
 	default:
 		return reconcile.Result{}, err
 	}

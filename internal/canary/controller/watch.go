@@ -77,7 +77,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	c, err := controller.New("canary", mgr, controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout,
 		// The default also shares ten retries a second among all, so that those of broken releases would delay the others'.
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, maxRetry),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRace, maxRetry),
 		// Reconcile recovers itself, and tells of it; this is for what is around it.
 		RecoverPanic: new(true),
 	})

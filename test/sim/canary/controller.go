@@ -2,6 +2,7 @@ package canary
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -135,6 +136,9 @@ func (p *process) said(object client.Object) {
 	if e, ok := object.(*corev1.Event); ok {
 		key := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 		p.canaries.world.Say("  %s: %s: %s", key.Name, e.Type, e.Message)
+		if strings.Contains(e.Message, "by a fault of its own") {
+			p.canaries.world.Violate("panic", "%s", e.Message)
+		}
 		p.canaries.world.Tell(Said{Instance: p.instance.Name, Release: key, Type: e.Type, Message: e.Message})
 	}
 }
