@@ -64,9 +64,13 @@ func New(cached client.Client, live client.Reader, clk clock.PassiveClock) *Clie
 
 // Get implements client.Client. Errors: ErrBehind, and those of the wrapped client.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	err := c.Client.Get(ctx, key, into, options...)
 	u, ok := into.(*unstructured.Unstructured)
-	if !ok || err != nil && !apierrors.IsNotFound(err) {
+	if !ok {
+		return c.Client.Get(ctx, key, into, options...)
+	}
+	// Where the library's promise does not hold, keeping the books for it is a large part of a read's cost.
+	err := c.Client.Get(ctx, key, into, append(options, client.DisableReadYourWritesConsistency)...)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	of := object{u.GroupVersionKind().GroupKind(), key}

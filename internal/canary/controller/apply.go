@@ -99,9 +99,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	if renderer == nil {
 		return nil
 	}
-	c := s.object.DeepCopy()
-	c.Status = status
-	route := release.Route{Canary: is.Canary, Sticky: traffic.Sticky(c, status)}
+	route := release.Route{Canary: is.Canary, Sticky: traffic.Sticky(s.object, status)}
 	route.Mirror.On = is.Mirror
 	if (is.Mirror || w == keepWeights) && renderer.Features(target).MirrorPercent {
 		route.Mirror.Percent = analysisOf(s.object).MirrorWeight

@@ -31,6 +31,9 @@ func newDependents() *dependents {
 func (d *dependents) set(key types.NamespacedName, things []thing) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if slices.Equal(d.things[key], things) {
+		return // the usual case
+	}
 	d.drop(key)
 	if len(things) == 0 {
 		return

@@ -27,14 +27,34 @@ type stood struct {
 	reads []read
 }
 
-// told is everything but the objects that an effect depends on. The Canary counts with each of its versions: whatever a
-// renderer reads of it, the selection need not know.
+// told is everything but the objects that a state effect depends on.
 type told struct {
-	effect   release.Effect
-	canary   version
-	selector string
-	// The cookies of the status that will be written; in a pass that begins a run they are newer than the Canary.
-	cookies [3]string
+	effect     release.Effect
+	canary     types.UID
+	generation int64 // counts the specs of the Canary
+	selector   string
+	// Cookies of the status that will be written; in a pass that begins a run they are newer than the Canary.
+	session, primary, previous string
+}
+
+func toldOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) told {
+	return told{
+		effect: effect, canary: s.object.UID, generation: s.object.Generation, selector: s.selector,
+		session: status.SessionAffinityCookie, primary: status.PrimarySessionAffinityCookie, previous: status.PreviousSessionAffinityCookie,
+	}
+}
+
+// sees is what a state effect sees of a pass and of its status: what told has, and the spec that it counts. Nearly every
+// pass has another version of the Canary, and what stands does not depend on the rest of it.
+func (t told) sees(s *seen) (*seen, flaggerv1.CanaryStatus) {
+	object := &flaggerv1.Canary{TypeMeta: s.object.TypeMeta, Spec: s.object.Spec}
+	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, t.canary, t.generation
+	sees := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector}
+	sees.target.Canary = object
+	sees.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
+	return sees, flaggerv1.CanaryStatus{
+		SessionAffinityCookie: t.session, PrimarySessionAffinityCookie: t.primary, PreviousSessionAffinityCookie: t.previous,
+	}
 }
 
 // version of an object; zero: there is none.
@@ -87,16 +107,14 @@ func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect,
 		return r.one(ctx, s, effect, status)
 	}
 	key := client.ObjectKeyFromObject(s.object)
-	now := told{
-		effect: effect, canary: versionOf(s.object), selector: s.selector,
-		cookies: [3]string{status.SessionAffinityCookie, status.PrimarySessionAffinityCookie, status.PreviousSessionAffinityCookie},
-	}
+	now := toldOf(s, effect, status)
 	last := r.memory.stood(key, name)
 	if last.told == now && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.still(ctx) }) {
 		return nil
 	}
 	notes := &notes{}
-	if err := r.one(context.WithValue(ctx, notesKey{}, notes), s, effect, status); err != nil {
+	sees, cookies := now.sees(s)
+	if err := r.one(context.WithValue(ctx, notesKey{}, notes), sees, effect, cookies); err != nil {
 		return err
 	}
 	if notes.more || len(notes.reads) == 0 {

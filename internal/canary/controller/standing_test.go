@@ -139,6 +139,7 @@ func (w *standingWorld) remove(tb testing.TB, kind, name string) {
 
 func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
 	w := newStandingWorld(t)
+	w.edit(t, "Canary", "cart", `{"status":{"phase":"Progressing"}}`)
 	for range 3 {
 		w.ensure(t, canary.ServicesExist{Apex: true})
 	}
@@ -154,8 +155,10 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 		},
 		"a Service is deleted": func(t *testing.T, w *standingWorld) { w.remove(t, "Service", "cart-primary") },
 		"the target":           func(t *testing.T, w *standingWorld) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
-		"the Canary":           func(t *testing.T, w *standingWorld) { w.edit(t, "Canary", "cart", `{"spec":{"service":{"port":81}}}`) },
-		"memory is lost":       func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
+		"the Canary": func(t *testing.T, w *standingWorld) {
+			w.edit(t, "Canary", "cart", `{"metadata":{"generation":2},"spec":{"service":{"port":81}}}`)
+		},
+		"memory is lost": func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
 		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {
 			w.reconciler.memory.forget(cart)
 		},
@@ -176,6 +179,15 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the cookie of a run", func(t *testing.T) {
+		w := newStandingWorld(t)
+		s := w.seen(t)
+		s.object.Status.SessionAffinityCookie = "cookie=1"
+		w.apply(t, s, canary.ServicesExist{Apex: true})
+		if w.applied.services != 1 {
+			t.Errorf("applied %d times, want once", w.applied.services)
+		}
+	})
 	t.Run("the effect", func(t *testing.T) {
 		w := newStandingWorld(t)
 		w.ensure(t, canary.ServicesExist{})
