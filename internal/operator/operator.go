@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -182,18 +181,6 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 		return nil, fmt.Errorf("add the cluster of -kubeconfig-service-mesh: %w", err)
 	}
 	return c, nil
-}
-
-// cache holds what is watched, without what nobody reads.
-func (f *Flags) cache() cache.Options {
-	options := cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{&discoveryv1.EndpointSlice{}: {Transform: controller.StripEndpoints}},
-	}
-	if f.Namespace != "" {
-		options.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
-	}
-	return options
 }
 
 // clients see in every pass what the pass before wrote; without that a lagging cache would make a pass apply the

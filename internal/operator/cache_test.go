@@ -1,0 +1,53 @@
+package operator
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientcache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+)
+
+func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
+	of := func(kind string) client.Object {
+		object := &unstructured.Unstructured{}
+		object.SetKind(kind)
+		return object
+	}
+	for name, c := range map[string]struct {
+		object client.Object
+		keeps  bool
+	}{
+		"Deployment":         {of("Deployment"), false},
+		"autoscaler":         {of("HorizontalPodAutoscaler"), false},
+		"Service":            {of("Service"), true},
+		"HTTPRoute":          {of("HTTPRoute"), true},
+		"VirtualService":     {of("VirtualService"), true},
+		"Canary":             {&flaggerv1.Canary{}, false},
+		"metadata of Secret": {&metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "Secret"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.object.SetAnnotations(map[string]string{lastApplied: "{}", "note": "mine"})
+			c.object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+			if _, err := trimmed(c.object); err != nil {
+				t.Fatal(err)
+			}
+			_, kept := c.object.GetAnnotations()[lastApplied]
+			if kept != c.keeps || c.object.GetAnnotations()["note"] != "mine" || len(c.object.GetManagedFields()) > 0 {
+				t.Errorf("got annotations %v and managed fields %v, want what was last applied kept: %t", c.object.GetAnnotations(), c.object.GetManagedFields(), c.keeps)
+			}
+		})
+	}
+	alone := of("Deployment")
+	alone.SetAnnotations(map[string]string{lastApplied: "{}"})
+	if _, err := trimmed(alone); err != nil || alone.GetAnnotations() != nil {
+		t.Errorf("got annotations %v, %v, want none", alone.GetAnnotations(), err)
+	}
+	gone := clientcache.DeletedFinalStateUnknown{Key: "shop/cart"}
+	if got, err := trimmed(gone); err != nil || got != gone {
+		t.Errorf("got %v, %v, want %v", got, err, gone)
+	}
+}
