@@ -234,8 +234,10 @@ func (s *Server) allocate(content, old map[string]any) {
 	if !needsAddress(spec) {
 		return
 	}
+	metadata := object(content, "metadata")
+	key := text(metadata, "namespace") + "/" + text(metadata, "name")
 	if text(spec, "clusterIP") == "" && len(list(spec, "clusterIPs")) == 0 {
-		address := s.address()
+		address := s.address(key)
 		spec["clusterIP"], spec["clusterIPs"] = address, []any{address}
 	}
 	if _, found := spec["clusterIPs"]; !found {
@@ -252,10 +254,12 @@ func (s *Server) allocate(content, old map[string]any) {
 	}
 	missing(spec, "ipFamilies", families)
 	if needsNodePort(spec) {
+		var taken []any
 		for _, port := range items(spec, "ports") {
 			if _, found := port["nodePort"]; !found {
-				port["nodePort"] = s.nodePort()
+				port["nodePort"] = s.nodePort(key+"/"+text(port, "name"), taken)
 			}
+			taken = append(taken, port["nodePort"])
 		}
 	}
 }

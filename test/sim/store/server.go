@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"time"
@@ -37,8 +38,6 @@ type Server struct {
 	revision  uint64
 	made      uint64 // objects, for UIDs
 	generated uint64 // names
-	addresses uint64
-	nodePorts int64
 	events    []*Event
 	requests  map[Request]int
 }
@@ -92,7 +91,6 @@ type Request struct {
 func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options, kinds: map[schema.GroupKind]*kind{}, objects: map[schema.GroupKind]*collection{}, requests: map[Request]int{},
-		nodePorts: 30000,
 	}
 	for _, k := range builtins() {
 		s.kinds[k.GroupKind] = k
@@ -277,14 +275,47 @@ func (s *Server) uid() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012x", s.made)
 }
 
-func (s *Server) address() string {
-	s.addresses++
-	return fmt.Sprintf("10.96.%d.%d", s.addresses/250%250, s.addresses%250+1)
+// address is a cluster IP, and nodePort a port, for a Service. They follow from its name, so that the same Services end up
+// with the same, however often and in whatever order somebody tried to make them.
+func (s *Server) address(key string) string {
+	used := s.allocated(func(spec map[string]any) []any { return []any{spec["clusterIP"]} })
+	for n := hash(key); ; n++ {
+		if address := fmt.Sprintf("10.96.%d.%d", n/254%256, n%254+1); !used[address] {
+			return address
+		}
+	}
 }
 
-func (s *Server) nodePort() int64 {
-	s.nodePorts++
-	return s.nodePorts
+func (s *Server) nodePort(key string, taken []any) int64 {
+	used := s.allocated(func(spec map[string]any) []any {
+		var ports []any
+		for _, port := range items(spec, "ports") {
+			ports = append(ports, port["nodePort"])
+		}
+		return ports
+	})
+	for n := hash(key); ; n++ {
+		if port := int64(30000 + n%2768); !used[port] && !slices.Contains(taken, any(port)) {
+			return port
+		}
+	}
+}
+
+// allocated are the values that Services have.
+func (s *Server) allocated(of func(spec map[string]any) []any) map[any]bool {
+	used := map[any]bool{}
+	for _, v := range s.All(schema.GroupKind{Kind: "Service"}) {
+		for _, value := range of(object(v.content, "spec")) {
+			used[value] = true
+		}
+	}
+	return used
+}
+
+func hash(text string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text)) // a hash takes everything
+	return h.Sum32()
 }
 
 func revisionText(revision uint64) string { return strconv.FormatUint(revision, 10) }

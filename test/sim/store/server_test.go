@@ -39,7 +39,7 @@ func TestCreateFillsInWhatTheServerAdds(t *testing.T) {
 			"metadata.uid": "00000000-0000-4000-8000-000000000001", "status": map[string]any{},
 		}, []string{"spec.paused"}},
 		{"Service", service("podinfo"), map[string]any{
-			"spec.clusterIP": "10.96.0.2", "spec.clusterIPs": []any{"10.96.0.2"}, "spec.type": "ClusterIP", "spec.sessionAffinity": "None",
+			"spec.type": "ClusterIP", "spec.sessionAffinity": "None",
 			"spec.ports":          []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP", "targetPort": "http"}},
 			"spec.ipFamilies":     []any{"IPv4"},
 			"status.loadBalancer": map[string]any{},
@@ -77,6 +77,25 @@ func TestCreateFillsInWhatTheServerAdds(t *testing.T) {
 				t.Errorf("what was answered and what is stored differ:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAddressesFollowFromNames: attempts that came to nothing leave no trace in what others get.
+func TestAddressesFollowFromNames(t *testing.T) {
+	manifest := strings.Replace(service("x"), "spec: {", "spec: {type: NodePort, ", 1)
+	first, second := newWorld(t), newWorld(t)
+	second.create(service("z"))
+	second.create(manifest)
+	second.must(second.client.Delete(t.Context(), newObject(serviceKind, "x")))
+	want, got := first.create(manifest), second.create(manifest)
+	if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" {
+		t.Errorf("the same Service got something else (-first +second):\n%s", diff)
+	}
+	if address := nested(got, "spec.clusterIP"); address == nested(second.get(serviceKind, "z"), "spec.clusterIP") {
+		t.Errorf("two Services have the address %v", address)
+	}
+	if obj := second.create(strings.Replace(service("many"), "spec: {", "spec: {clusterIP: None, ", 1)); nested(obj, "spec.clusterIP") != "None" {
+		t.Errorf("a headless Service has %v", nested(obj, "spec"))
 	}
 }
 
