@@ -84,10 +84,10 @@ func TestNoSecretIsShownAnywhere(t *testing.T) {
 		objects = append(objects, template, c, metrics)
 		all = append(all, client.ObjectKeyFromObject(c), client.ObjectKeyFromObject(metrics))
 	}
-	w := newTown(t, outbound.Policy{AllowLoopback: true}, nil, objects...)
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
 	for _, key := range all {
 		w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
-		w.kind.deploy(w.canary(t, key), "v2")
+		w.kind.deploy(w.canary(t, key))
 	}
 	for _, key := range all {
 		if strings.HasPrefix(key.Name, "metrics-") && (strings.HasSuffix(key.Name, "-0") || strings.HasSuffix(key.Name, "-500")) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,14 +49,14 @@ type town struct {
 	reconciler *Reconciler
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
 	registry   *prometheus.Registry
-	ctx        context.Context //nolint:containedctx // that of the test
+	ctx        context.Context
 
 	mu   sync.Mutex
 	logs bytes.Buffer
 }
 
 // newTown begins to release the Canaries among the objects.
-func newTown(t *testing.T, policy outbound.Policy, adjust func(*town, *Asker, *Reporter), objects ...client.Object) *town {
+func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *town {
 	t.Helper()
 	s := scheme(t)
 	w := &town{
@@ -79,9 +80,6 @@ func newTown(t *testing.T, policy outbound.Policy, adjust func(*town, *Asker, *R
 		Client: w.client, Reader: w.client, Clock: clk, Recorder: telemetry.NewRecorder(w.client, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
 		Hooks: hooks, EventHooks: hooks,
 		Notifiers: func(of string, o notify.Options) (notify.Notifier, error) { return notify.New(out, of, o) },
-	}
-	if adjust != nil {
-		adjust(w, asker, reporter)
 	}
 	asking := prober.New(clk, inTown, asker.Ask, w.look)
 	w.reconciler = New(Parts{
@@ -192,10 +190,8 @@ func (w *town) untilPhase(t *testing.T, key types.NamespacedName, phases ...flag
 	t.Helper()
 	w.until(t, fmt.Sprintf("%s in %v", key, phases), func() (bool, string) {
 		c := w.canary(t, key)
-		for _, phase := range phases {
-			if c.Status.Phase == phase {
-				return true, ""
-			}
+		if slices.Contains(phases, c.Status.Phase) {
+			return true, ""
 		}
 		status, _ := json.Marshal(c.Status)
 		return false, string(status)
@@ -266,10 +262,8 @@ func (k *pocketKind) with(c *flaggerv1.Canary, do func(*pocket)) {
 	}
 }
 
-// deploy gives a target another revision.
-func (k *pocketKind) deploy(c *flaggerv1.Canary, revision string) {
-	k.with(c, func(p *pocket) { p.target = revision })
-}
+// deploy gives a target the second revision.
+func (k *pocketKind) deploy(c *flaggerv1.Canary) { k.with(c, func(p *pocket) { p.target = "v2" }) }
 
 func (k *pocketKind) breaks(key types.NamespacedName, broken bool) {
 	k.mu.Lock()
@@ -316,9 +310,11 @@ func (k *pocketKind) scale(c *flaggerv1.Canary, replicas int32) error {
 	return nil
 }
 
-func (k *pocketKind) UpFromZero(_ context.Context, c *flaggerv1.Canary) error  { return k.scale(c, 1) }
+func (k *pocketKind) UpFromZero(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 1) }
+
 func (k *pocketKind) UpToPrimary(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 1) }
-func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error  { return k.scale(c, 0) }
+
+func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 0) }
 
 func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, string) error { return nil }
 func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error      { return nil }
