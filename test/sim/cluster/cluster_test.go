@@ -23,7 +23,7 @@ func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
 		rolling := false
 		s.After(2*time.Minute, func() {
 			rolling = true
-			s.edit(deployments, "cart", map[string]any{"template": template("cart", "v2")})
+			s.edit(deployments, map[string]any{"template": template("cart", "v2")})
 		})
 		s.Watch(func(any) {
 			if n := s.cluster.Replicas("shop", "cart"); n > 5 {
@@ -44,7 +44,7 @@ func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
 		if diff := cmp.Diff(want, status); diff != "" {
 			t.Errorf("status: %s", diff)
 		}
-		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+		if got := s.progress(); got != "NewReplicaSetAvailable" {
 			t.Errorf("want the rollout complete, got %s", got)
 		}
 		if got := s.cluster.Version("shop", "cart"); got != "v2" {
@@ -68,12 +68,12 @@ func TestAChangeOfReplicasMakesNoReplicaSet(t *testing.T) {
 	s := &stage{}
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 1, nil)
-		s.After(time.Minute, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(3)}) })
+		s.After(time.Minute, func() { s.edit(deployments, map[string]any{"replicas": int64(3)}) })
 		s.After(3*time.Minute, func() {
 			if n := s.cluster.Ready("shop", "cart"); n != 3 {
 				s.Errorf("want 3 pods, got %d", n)
 			}
-			s.edit(deployments, "cart", map[string]any{"replicas": int64(0)})
+			s.edit(deployments, map[string]any{"replicas": int64(0)})
 		})
 	}
 	s.end = func(s *stage) {
@@ -95,9 +95,9 @@ func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
 	}}}
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, map[string]any{"progressDeadlineSeconds": int64(60)})
-		s.After(time.Minute, func() { s.edit(deployments, "cart", map[string]any{"template": template("cart", "v2")}) })
+		s.After(time.Minute, func() { s.edit(deployments, map[string]any{"template": template("cart", "v2")}) })
 		s.After(4*time.Minute, func() {
-			if got := s.reason("cart", "Progressing"); got != "ProgressDeadlineExceeded" {
+			if got := s.progress(); got != "ProgressDeadlineExceeded" {
 				s.Errorf("want the deadline exceeded, got %s", got)
 			}
 			if n := s.cluster.Ready("shop", "cart"); n != 2 {
@@ -111,11 +111,11 @@ func TestAVersionThatNeverStartsExceedsItsDeadlineAndSaysWhy(t *testing.T) {
 			if got, _, _ := unstructured.NestedString(statuses[0].(map[string]any), "state", "waiting", "reason"); got != "ImagePullBackOff" {
 				s.Errorf("want the reason, got %s", got)
 			}
-			s.edit(deployments, "cart", map[string]any{"template": template("cart", "v1")})
+			s.edit(deployments, map[string]any{"template": template("cart", "v1")})
 		})
 	}
 	s.end = func(s *stage) {
-		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+		if got := s.progress(); got != "NewReplicaSetAvailable" {
 			t.Errorf("want the way back complete, got %s", got)
 		}
 		if all := s.Server.All(pods.GroupKind()); len(all) > 0 {
@@ -138,7 +138,7 @@ func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, nil)
 		s.After(time.Minute, func() {
-			s.edit(deployments, "cart", map[string]any{"paused": true, "template": template("cart", "v2"), "replicas": int64(3)})
+			s.edit(deployments, map[string]any{"paused": true, "template": template("cart", "v2"), "replicas": int64(3)})
 		})
 		s.After(3*time.Minute, func() {
 			if n := len(s.Server.All(replicaSets.GroupKind())); n != 1 {
@@ -147,14 +147,14 @@ func TestAPausedDeploymentRollsWhenItIsResumed(t *testing.T) {
 			if n := s.cluster.Ready("shop", "cart"); n != 3 {
 				s.Errorf("want it scaled all the same, got %d pods", n)
 			}
-			if got := s.reason("cart", "Progressing"); got != "DeploymentPaused" {
+			if got := s.progress(); got != "DeploymentPaused" {
 				s.Errorf("want it said, got %s", got)
 			}
-			s.edit(deployments, "cart", map[string]any{"paused": false})
+			s.edit(deployments, map[string]any{"paused": false})
 		})
 	}
 	s.end = func(s *stage) {
-		if got := s.reason("cart", "Progressing"); got != "NewReplicaSetAvailable" {
+		if got := s.progress(); got != "NewReplicaSetAvailable" {
 			t.Errorf("want the rollout complete, got %s", got)
 		}
 	}
@@ -168,7 +168,7 @@ func TestHistoryIsLimited(t *testing.T) {
 		s.deploy("cart", "v0", 1, map[string]any{"revisionHistoryLimit": int64(2)})
 		for i := range 6 {
 			s.After(time.Duration(i+1)*80*time.Second, func() {
-				s.edit(deployments, "cart", map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+1))})
+				s.edit(deployments, map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+1))})
 			})
 		}
 	}
@@ -186,7 +186,7 @@ func TestWhatADeploymentOwnsGoesWithIt(t *testing.T) {
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, nil)
 		s.serve("cart", "cart")
-		s.After(2*time.Minute, func() { s.delete(deployments, "cart"); s.delete(serviceKind, "cart") })
+		s.After(2*time.Minute, func() { s.delete(deployments); s.delete(serviceKind) })
 	}
 	s.end = func(s *stage) {
 		if sets, slices := s.Server.All(replicaSets.GroupKind()), s.Server.All(endpointSlices.GroupKind()); len(sets)+len(slices) > 0 {
@@ -202,7 +202,7 @@ func TestADeploymentTakesOverTheReplicaSetsOfItsPredecessor(t *testing.T) {
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, nil)
 		s.serve("cart", "cart")
-		s.After(2*time.Minute, func() { s.delete(deployments, "cart", client.PropagationPolicy(metav1.DeletePropagationOrphan)) })
+		s.After(2*time.Minute, func() { s.delete(deployments, client.PropagationPolicy(metav1.DeletePropagationOrphan)) })
 		s.After(4*time.Minute, func() {
 			if s.Server.Peek(deployments.GroupKind(), named("cart")) != nil {
 				s.Errorf("want the Deployment gone")
@@ -227,7 +227,7 @@ func TestADeploymentMadeAnewDoesNotWaitForTheOldOneToBeCollected(t *testing.T) {
 	s.begin = func(s *stage) {
 		s.deploy("cart", "v1", 2, nil)
 		s.After(2*time.Minute, func() {
-			s.delete(deployments, "cart")
+			s.delete(deployments)
 			s.deploy("cart", "v1", 3, nil)
 		})
 	}
@@ -256,7 +256,7 @@ func TestEndpointsFollowThePodsWithALag(t *testing.T) {
 			if n := s.published("cart"); n != 2 || !lagged {
 				s.Errorf("want both pods published in the end (%d), and not at once (%t)", n, lagged)
 			}
-			s.edit(deployments, "cart", map[string]any{"replicas": int64(1)})
+			s.edit(deployments, map[string]any{"replicas": int64(1)})
 		})
 	}
 	s.end = func(s *stage) {
@@ -371,8 +371,8 @@ func busy(every time.Duration) *stage {
 		s.create(scalers, "cart", scaler("cart", 1, 4))
 		for i := range 4 {
 			s.After(time.Duration(i+1)*every, func() {
-				s.edit(deployments, "cart", map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+2))})
-				s.edit(httpRoutes, "cart", httpRoute(int64(90-i*20), int64(10+i*20)))
+				s.edit(deployments, map[string]any{"template": template("cart", fmt.Sprintf("v%d", i+2))})
+				s.edit(httpRoutes, httpRoute(int64(90-i*20), int64(10+i*20)))
 			})
 		}
 	}

@@ -67,12 +67,12 @@ func TestWeightsConvergeInTwoHalves(t *testing.T) {
 		{
 			"gatewayapi:v1",
 			func(s *stage, p, c int64) { s.create(httpRoutes, "cart", httpRoute(p, c)) },
-			func(s *stage, p, c int64) { s.edit(httpRoutes, "cart", httpRoute(p, c)) },
+			func(s *stage, p, c int64) { s.edit(httpRoutes, httpRoute(p, c)) },
 		},
 		{
 			"istio",
 			func(s *stage, p, c int64) { s.create(virtualService, "cart", virtualServiceOf(p, c)) },
-			func(s *stage, p, c int64) { s.edit(virtualService, "cart", virtualServiceOf(p, c)) },
+			func(s *stage, p, c int64) { s.edit(virtualService, virtualServiceOf(p, c)) },
 		},
 	} {
 		t.Run(test.provider, func(t *testing.T) {
@@ -117,9 +117,9 @@ func TestARouteToNobodyLosesRequests(t *testing.T) {
 		s.create(httpRoutes, "cart", httpRoute(100, 0))
 		s.After(2*time.Minute, func() {
 			lost, restored = seen[cluster.Lost](s), seen[cluster.Restored](s)
-			s.edit(httpRoutes, "cart", httpRoute(60, 40))
+			s.edit(httpRoutes, httpRoute(60, 40))
 		})
-		s.After(4*time.Minute, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(1)}) })
+		s.After(4*time.Minute, func() { s.edit(deployments, map[string]any{"replicas": int64(1)}) })
 	}
 	s.end = func(s *stage) {
 		var why [2][]cluster.Why
@@ -150,9 +150,9 @@ func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
 			s.create(httpRoutes, "cart", httpRoute(100, 0))
 			s.After(2*time.Minute, func() {
 				lost := seen[cluster.Lost](s)
-				s.edit(httpRoutes, "cart", httpRoute(60, 40))
-				s.After(time.Minute, func() { s.edit(httpRoutes, "cart", httpRoute(100, 0)) })
-				s.After(time.Minute+5*time.Second, func() { s.edit(deployments, "cart", map[string]any{"replicas": int64(0)}) })
+				s.edit(httpRoutes, httpRoute(60, 40))
+				s.After(time.Minute, func() { s.edit(httpRoutes, httpRoute(100, 0)) })
+				s.After(time.Minute+5*time.Second, func() { s.edit(deployments, map[string]any{"replicas": int64(0)}) })
 				s.After(4*time.Minute, func() {
 					if len(*lost) > 0 {
 						s.Errorf("seed %d: want no request lost, got %+v", seed, *lost)
@@ -173,7 +173,7 @@ func TestWithoutARouteTheApexDecides(t *testing.T) {
 	s.begin = func(s *stage) {
 		traffic := seen[cluster.Traffic](s)
 		s.pair(1)
-		s.After(2*time.Minute, func() { s.edit(serviceKind, "cart", map[string]any{"selector": map[string]any{"app": "cart"}}) })
+		s.After(2*time.Minute, func() { s.edit(serviceKind, map[string]any{"selector": map[string]any{"app": "cart"}}) })
 		s.calm = func(*stage) {
 			for _, told := range *traffic {
 				if told.Routed || len(told.Weights) != 1 {
@@ -202,7 +202,7 @@ func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
 			s.pair(2)
 			s.create(httpRoutes, "cart", httpRoute(100, 0))
 			for i := range int64(5) {
-				s.After(time.Minute+time.Duration(i)*2*time.Second, func() { s.edit(httpRoutes, "cart", httpRoute(90-i, 10+i)) })
+				s.After(time.Minute+time.Duration(i)*2*time.Second, func() { s.edit(httpRoutes, httpRoute(90-i, 10+i)) })
 			}
 			s.Watch(func(happening any) {
 				wrote, ok := happening.(sim.Wrote)

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -150,23 +151,21 @@ func (s *stage) create(kind schema.GroupVersionKind, name string, spec map[strin
 	}
 }
 
-// edit changes fields of an object's spec.
-func (s *stage) edit(kind schema.GroupVersionKind, name string, fields map[string]any) {
+// edit changes fields in the spec of an object named cart.
+func (s *stage) edit(kind schema.GroupVersionKind, fields map[string]any) {
 	s.Helper()
-	obj := s.Server.Peek(kind.GroupKind(), named(name)).Unstructured()
+	obj := s.Server.Peek(kind.GroupKind(), named("cart")).Unstructured()
 	spec, _ := obj.Object["spec"].(map[string]any)
-	for field, value := range fields {
-		spec[field] = value
-	}
+	maps.Copy(spec, fields)
 	if err := s.user.Update(context.Background(), obj); err != nil {
-		s.Fatalf("update %s %s: %v", kind.Kind, name, err)
+		s.Fatalf("update %s: %v", kind.Kind, err)
 	}
 }
 
-func (s *stage) delete(kind schema.GroupVersionKind, name string, how ...client.DeleteOption) {
+func (s *stage) delete(kind schema.GroupVersionKind, how ...client.DeleteOption) {
 	s.Helper()
-	if err := s.user.Delete(context.Background(), s.Server.Peek(kind.GroupKind(), named(name)).Unstructured(), how...); err != nil {
-		s.Fatalf("delete %s %s: %v", kind.Kind, name, err)
+	if err := s.user.Delete(context.Background(), s.Server.Peek(kind.GroupKind(), named("cart")).Unstructured(), how...); err != nil {
+		s.Fatalf("delete %s: %v", kind.Kind, err)
 	}
 }
 
@@ -176,9 +175,7 @@ func (s *stage) deploy(name, version string, replicas int64, more map[string]any
 	spec := map[string]any{
 		"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{"app": name}}, "template": template(name, version),
 	}
-	for field, value := range more {
-		spec[field] = value
-	}
+	maps.Copy(spec, more)
 	s.create(deployments, name, spec)
 }
 
@@ -202,11 +199,11 @@ func (s *stage) status(name string) map[string]any {
 	return status
 }
 
-// reason of a condition of a Deployment.
-func (s *stage) reason(name, kind string) string {
-	conditions, _ := s.status(name)["conditions"].([]any)
+// progress is the reason of the condition Progressing of Deployment cart.
+func (s *stage) progress() string {
+	conditions, _ := s.status("cart")["conditions"].([]any)
 	for _, item := range conditions {
-		if condition, ok := item.(map[string]any); ok && condition["type"] == kind {
+		if condition, ok := item.(map[string]any); ok && condition["type"] == "Progressing" {
 			reason, _ := condition["reason"].(string)
 			return reason
 		}
