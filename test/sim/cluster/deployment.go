@@ -81,7 +81,9 @@ func (d *deployment) look() {
 		d.act(v, w)
 	}
 	d.observed = v.Generation()
-	d.report(w)
+	if !d.waking { // else what was done here is seen, and told, in a moment
+		d.report(w)
+	}
 }
 
 // act makes and scales ReplicaSets.

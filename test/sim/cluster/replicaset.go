@@ -65,7 +65,8 @@ func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *
 		set.behaviour = c.o.Behaviour(w.template)
 	}
 	if set.behaviour.Start == nil {
-		set.behaviour.Start = func() time.Duration { return set.draws.Between(time.Second, 15*time.Second) }
+		usual := set.draws.Between(time.Second, 12*time.Second) // pods of one version need about the same time
+		set.behaviour.Start = func() time.Duration { return usual + set.draws.Skewed(0, 3*time.Second) }
 	}
 	c.sets = append(c.sets, set)
 	return set
