@@ -63,8 +63,14 @@ func TestFractions(t *testing.T) {
 		up    bool
 		want  int
 	}{
-		{"25%", 3, true, 1}, {"25%", 3, false, 0}, {"25%", 4, true, 1}, {"100%", 7, false, 7}, {"0%", 7, true, 0},
-		{int64(2), 1, false, 2}, {"nonsense", 4, true, 0}, {nil, 4, true, 0},
+		{"25%", 3, true, 1},
+		{"25%", 3, false, 0},
+		{"25%", 4, true, 1},
+		{"100%", 7, false, 7},
+		{"0%", 7, true, 0},
+		{int64(2), 1, false, 2},
+		{"nonsense", 4, true, 0},
+		{nil, 4, true, 0},
 	} {
 		if got := fraction(test.value, test.whole, test.up); got != test.want {
 			t.Errorf("%v of %d (up: %t): want %d, got %d", test.value, test.whole, test.up, test.want, got)
