@@ -223,11 +223,17 @@ func routeConfirmed(s Snapshot) release.Gate {
 // drained holds pods that have just lost their traffic: requests under way end, and routers follow late.
 func drained(s Snapshot) release.Gate {
 	var until time.Time
-	if drain := s.serin().DrainUntil; drain != nil {
+	longest := s.Plan.Drain
+	drain, left := s.serin().DrainUntil, s.serin().LastTraffic
+	switch {
+	case drain != nil:
 		until = drain.Time
-	}
-	if left := s.serin().LastTraffic; left != nil {
-		until = release.Later(until, left.Add(s.Plan.Drain)) // the run before this one may have ended a moment ago
+		if left != nil {
+			until = release.Later(until, left.Add(s.Plan.Drain)) // the run before this one may have ended a moment ago
+		}
+	case left != nil:
+		longest += s.Plan.Drain / 2 // it may have gone on for half a drain; see unnoticed
+		until = left.Add(longest)
 	}
 	if s.Pruned {
 		until = s.Status.LastTransitionTime.Add(s.Plan.Drain + time.Second)
@@ -235,8 +241,8 @@ func drained(s Snapshot) release.Gate {
 	if until.IsZero() {
 		return release.Passes("drained", "there was no traffic")
 	}
-	if longest := s.Now.Add(s.Plan.Drain); until.After(longest) {
-		until = longest // a clock that jumped back must not hold pods for a day
+	if latest := s.Now.Add(longest); until.After(latest) {
+		until = latest // a clock that jumped back must not hold pods for a day
 	}
 	if s.Now.Before(until) {
 		return release.WaitsUntil("drained", until, "until "+until.UTC().Format(time.TimeOnly))

@@ -23,6 +23,9 @@ const (
 func mended(s Snapshot) (Decision, bool) {
 	m := &mend{now: s.Now}
 	status := s.Status
+	if !s.Deleting && (status.Phase == flaggerv1.CanaryPhaseTerminating || status.Phase == flaggerv1.CanaryPhaseTerminated) {
+		status.Phase, m.changed = flaggerv1.CanaryPhaseInitializing, true // the backup of a Canary that was being deleted
+	}
 	m.number(&status.CanaryWeight, 0, release.Total)
 	m.number(&status.Iterations, -1, countless+1) // the original counts from there
 	m.number(&status.FailedChecks, 0, countless)
