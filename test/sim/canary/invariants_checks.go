@@ -396,7 +396,7 @@ type freshStart struct {
 func (c *freshStart) see(happening any) {
 	switch h := happening.(type) {
 	case moved:
-		if h.of != nil && h.ours && h.begins != nil && analysing(h.before.Status.Phase) {
+		if h.of != nil && h.ours && h.begins != nil && analysing(h.before.Status.Phase) && h.of.mine() {
 			c.restart(h)
 		}
 	case *question:

@@ -320,15 +320,22 @@ func (c *noFight) caused(r *record) bool {
 type boundedWork struct {
 	*ledger
 	without
-	again map[types.NamespacedName]int
+	again  map[types.NamespacedName]int
+	passes map[types.NamespacedName]int
+	events int
 }
 
-// mostAgain is how often a release may be queued at once without a change.
-const mostAgain = 3
+// mostAgain is how often a release may be queued at once without a change, mostPasses how many passes each thing that
+// happens may cost, and each second.
+const (
+	mostAgain  = 3
+	mostPasses = 20
+)
 
 func (c *boundedWork) see(happening any) {
 	switch h := happening.(type) {
 	case sim.Passed:
+		c.pass(h)
 		if h.Err != nil || h.Result.RequeueAfter <= 0 || h.Result.RequeueAfter > time.Millisecond {
 			delete(c.again, h.Release)
 			return
@@ -340,7 +347,19 @@ func (c *boundedWork) see(happening any) {
 			c.violate("I21", c.named[h.Release], "it was queued at once %d times, and nothing had changed", c.again[h.Release])
 		}
 	case wrote, answered, sim.Faulted, sim.Crashed:
+		c.events++
 		clear(c.again)
+	}
+}
+
+// pass counts passes against what happened in the whole world, and how long it took.
+func (c *boundedWork) pass(h sim.Passed) {
+	if c.passes == nil {
+		c.passes = map[types.NamespacedName]int{}
+	}
+	c.passes[h.Release]++
+	if most := mostPasses * (10 + c.events + int(c.now().Sub(c.began)/time.Second)); c.passes[h.Release] > most {
+		c.violate("I21", c.named[h.Release], "it was looked at %d times, but only %d things have happened", c.passes[h.Release], c.events)
 	}
 }
 
@@ -381,6 +400,9 @@ func (l *ledger) rivals(r *record) []*record {
 	}
 	return out
 }
+
+// owns is true of the Canary that releases its target; what it does is nothing that another one did.
+func (l *ledger) owns(r *record) bool { return len(l.rivals(r)) == 0 }
 
 func older(a, b *record) bool {
 	x, y := a.canary.CreationTimestamp, b.canary.CreationTimestamp

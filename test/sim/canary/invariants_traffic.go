@@ -231,7 +231,7 @@ func (c *givenBack) released(h moved) {
 	switch {
 	case !r.target.wasServing(c.then()) && !r.target.disturbed.After(c.then()):
 		c.violate("I16", r, "the finalizer went although the target has had no ready pod for %s", c.delta)
-	case apex != nil && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.objects[thing{serviceKind, apex.Key()}].quiet(c.then()):
+	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.objects[thing{serviceKind, apex.Key()}].quiet(c.then()):
 		c.violate("I16", r, "the finalizer went although the apex Service still selects the primary")
 	}
 }

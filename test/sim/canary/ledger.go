@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -406,12 +407,12 @@ func (l *ledger) readWrite(e *store.Event) []any {
 		return append(out, l.readMove(e, mine))
 	case e.Kind == deploymentKind:
 		for _, r := range of {
-			out = append(out, l.readRoll(e, r, mine))
+			out = append(out, l.readRoll(e, r, mine && l.owns(r)))
 		}
 	default:
 		for _, r := range of {
 			if r.carries(at) {
-				out = append(out, routed{e, r, mine, r.route.weights, r.weightsIn(e)})
+				out = append(out, routed{e, r, mine && l.owns(r), r.route.weights, r.weightsIn(e)})
 			}
 		}
 	}
@@ -469,18 +470,12 @@ func resting(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// nameOf tells one attempt from the next. Where the additive status is pruned, the condition has the moment at which it
-// began.
+// nameOf tells one attempt from the next. Where the additive status is pruned, an attempt is told by what was taken up.
 func nameOf(status *flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
 	}
-	for i := range status.Conditions {
-		if c := &status.Conditions[i]; c.Type == flaggerv1.ConditionPromoted && moving(status.Phase) {
-			return status.LastAppliedSpec
-		}
-	}
-	return ""
+	return fmt.Sprintf("%s %v", status.LastAppliedSpec, status.TrackedConfigs)
 }
 
 // opened is when the open window began, as a status says.
@@ -488,7 +483,7 @@ func opened(status *flaggerv1.CanaryStatus, pruned bool) time.Time {
 	switch {
 	case status.Serin != nil && status.Serin.Window != nil:
 		return status.Serin.Window.Start.Time
-	case pruned && moving(status.Phase):
+	case pruned && moving(status.Phase) && (status.CanaryWeight > 0 || status.Iterations > 0):
 		return status.LastTransitionTime.Time
 	default:
 		return time.Time{}
