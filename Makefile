@@ -37,6 +37,10 @@ sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 ARGS=-tell)
 	@go build -o bin/sim ./test/sim/run
 	@bin/sim $(if $(HISTORIES),-histories $(HISTORIES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
+.PHONY: teeth
+teeth: ## Make mistakes in copies of Serin, and see whether the simulator finds them (ARGS='-only I5')
+	@go run ./test/sim/teeth/bite $(ARGS)
+
 .PHONY: bench
 bench: ## Measure what a hundred releases cost, into bench.json (ARGS='-releases 10')
 	go build -C playground -o ../bin/bench ./bench

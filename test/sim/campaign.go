@@ -22,6 +22,8 @@ type Campaign struct {
 	Most int
 	// Out is where violations are shown, each with the smallest history that has it.
 	Out io.Writer
+	// Quick shows one line for each violation, when it is found, and looks for no smaller history.
+	Quick bool
 }
 
 // Summary is what a campaign came to.
@@ -66,6 +68,7 @@ func (c Campaign) Run() Summary {
 				}
 				if len(result.Violations) > 0 {
 					summary.Violations = append(summary.Violations, result)
+					c.tell(result)
 				}
 				enough := len(summary.Violations) >= most
 				mu.Unlock()
@@ -78,10 +81,22 @@ func (c Campaign) Run() Summary {
 	players.Wait()
 	summary.Took = time.Since(began)
 	slices.SortFunc(summary.Violations, func(a, b Result) int { return int(int64(a.Seed) - int64(b.Seed)) })
-	for _, found := range summary.Violations {
-		c.show(found)
+	if !c.Quick {
+		for _, found := range summary.Violations {
+			c.show(found)
+		}
 	}
 	return summary
+}
+
+// tell shows the violations of a history, one in a line.
+func (c Campaign) tell(found Result) {
+	if !c.Quick {
+		return
+	}
+	for _, v := range found.Violations {
+		fmt.Fprintf(c.Out, "seed %d breaks %s after %s: %s\n", found.Seed, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
+	}
 }
 
 // show tells a violation with the smallest history that was found for it, and how to see it again.

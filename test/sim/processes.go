@@ -70,7 +70,7 @@ func (w *World) one() {
 // pauseOne lets the leader sleep. Another one leads when its lease is over; the first wakes up and acts for a moment as if
 // it still led.
 func (w *World) pauseOne(s *Stream) {
-	if len(w.instances) != 1 {
+	if len(w.instances) != 1 || w.instances[0].frozen {
 		return
 	}
 	first := w.instances[0]

@@ -23,6 +23,9 @@ type analysedTemplate struct {
 }
 
 func (c *analysedTemplate) see(happening any) {
+	if m, ok := happening.(moved); ok {
+		c.succeeded(m)
+	}
 	h, ok := happening.(rolled)
 	if !ok || !h.ours || !h.primary || h.content == "" {
 		return
@@ -40,6 +43,19 @@ func (c *analysedTemplate) see(happening any) {
 	if allowed != nil && !slices.Contains(allowed, h.content) {
 		c.violate("I6", r, "in phase %s the primary got %s, which is none of %v (it ran %s, the target runs %s)",
 			r.phase(), h.content, allowed, r.primary.content, r.target.content)
+	}
+}
+
+// succeeded: what is said to be promoted is what the primary runs.
+func (c *analysedTemplate) succeeded(m moved) {
+	r := m.of
+	if r == nil || !m.ours || !m.status() || r.run == nil || !r.mine() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !moving(m.before.Status.Phase) {
+		return
+	}
+	cancelled := slices.Contains(r.target.ran(c.then()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	changed := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
+	if !changed && !cancelled && !slices.Contains(r.run.contents, r.primary.content) {
+		c.violate("I6", r, "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.contents)
 	}
 }
 
@@ -263,7 +279,7 @@ func (c *oneScaler) see(happening any) {
 	}
 	r := h.of
 	switch {
-	case h.primary && h.content == "" && r.primary.content != "" && !c.withTemplate(h):
+	case h.primary && h.content == "" && r.primary.content != "" && r.phase() != flaggerv1.CanaryPhaseInitializing && !c.withTemplate(h):
 		c.violate("I18", r, "the primary's replicas went from %d to %d without its template", h.was, h.is)
 	case h.primary, r.phase() == flaggerv1.CanaryPhaseTerminating, leaving(r):
 	case h.is > h.was && h.was != 0:
@@ -461,7 +477,7 @@ func (c *nothingLeft) end() {
 			continue
 		}
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
-		if succeeded && r.route.exposed() && r.route.foreign.Before(r.rested) {
+		if succeeded && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
 			c.violate("I27", r, "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
 		}
 		if s := r.canary.Status.Serin; s != nil && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -29,11 +30,25 @@ func (c *noDeadEnd) see(happening any) {
 			c.violate("I1", r, "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
 				h.before.canary, h.after.canary, c.delta)
 		}
+	case cluster.Lost:
+		c.lost(h)
 	case rolled:
 		// What has traffic keeps pods; I5 is about the canary.
 		if h.ours && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
 			c.violate("I1", h.of, "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
 		}
+	}
+}
+
+// lost: requests are lost where the gateway still sends them to pods that Serin took away.
+func (c *noDeadEnd) lost(h cluster.Lost) {
+	r := c.named[h.Release]
+	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
+		return
+	}
+	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
+	if !late && r.route.foreign.Before(c.then()) && r.target.foreign.Before(c.then()) && c.steady(r.target.emptied) && c.now().Sub(r.target.emptied) < c.drain {
+		c.violate("I1", r, "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.now().Sub(r.target.emptied))
 	}
 }
 
@@ -118,8 +133,8 @@ func (c *drainedFirst) scaled(h rolled) {
 	case h.is > h.was && c.rollsBack(r):
 		c.violate("I5", r, "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
 	case h.is >= h.was:
-	case r.route.exposed() && !r.route.foreign.After(c.then()):
-		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic (mirrored: %t)", h.was, h.is, r.route.canary, r.route.mirrored)
+	case r.route.canary > 0 && !r.route.foreign.After(c.then()):
+		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.drain-time.Millisecond && !r.route.foreign.After(r.route.left):
 		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
 	}
@@ -162,7 +177,7 @@ func (c *takenOver) see(happening any) {
 			return
 		}
 		for _, r := range h.of {
-			if h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing {
+			if h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing && c.owns(r) {
 				c.apex(r, h)
 			}
 		}
@@ -210,7 +225,7 @@ func (c *givenBack) see(happening any) {
 		}
 		for _, r := range h.of {
 			back := selected(h.New) == r.selects(&r.target) && selected(h.New) != selected(h.Old)
-			if h.Key.Name == r.apexName() && back && leaving(r) && !r.target.wasServing(c.then()) {
+			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.wasServing(c.then()) {
 				c.violate("I16", r, "the apex Service was given back to a target that has had no ready pod for %s", c.delta)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -38,7 +39,9 @@ type ledger struct {
 	pruning  bool
 	began    time.Time
 	slow     bool // calls may take seconds
-	keys     map[askKey]string
+	// lateGateways follow routes seconds later than usual.
+	lateGateways bool
+	keys         map[askKey]string
 }
 
 // thing is the place of an object.
@@ -177,9 +180,6 @@ type routeState struct {
 	touched time.Time // when the weights last changed
 }
 
-// exposed is true when the canary gets requests, or copies of them.
-func (r weights) exposed() bool { return r.canary > 0 || r.mirrored }
-
 // pods is one of the two Deployments.
 type pods struct {
 	version  *store.Version
@@ -192,6 +192,7 @@ type pods struct {
 	readyAt, servesAt         time.Time // when that last changed
 	disturbed                 time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
 	created, foreign, removed time.Time
+	emptied                   time.Time // when Serin took all its pods away; zero: it has some
 }
 
 // content is what a Deployment ran from one moment on.
@@ -231,6 +232,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 		world: w, drain: drain, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		things: map[thing][]*record{}, lives: map[string]*life{}, objects: map[thing]*writes{}, delta: 2 * time.Second,
 		keys: map[askKey]string{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
+		lateGateways: w.Trouble.Has(cluster.LateGateways),
 	}
 	for _, lag := range []struct {
 		class sim.Class
@@ -626,7 +628,7 @@ func (l *ledger) noteRoute(h routed) {
 		if r.run != nil {
 			r.run.foreign = append(r.run.foreign, h.after.canary)
 		}
-	case h.before.exposed() && !h.after.exposed():
+	case h.before.canary > 0 && h.after.canary == 0:
 		r.route.left = l.now()
 	}
 }

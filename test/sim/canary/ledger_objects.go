@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -218,6 +219,12 @@ func (l *ledger) noteRoll(h rolled) {
 	}
 	if !h.ours && h.Subresource != "status" {
 		p.foreign, p.disturbed = l.now(), l.now()
+	}
+	switch {
+	case h.is > 0:
+		p.emptied = time.Time{}
+	case h.ours && h.was > 0:
+		p.emptied = l.now()
 	}
 	l.lookAtPods(h.of, p, h.New, h.content)
 	if h.content == "" || !h.primary {

@@ -24,12 +24,13 @@ func main() {
 	most := flag.Int("most", 3, "after how many violations to stop")
 	tell := flag.Bool("tell", false, "print the histories, for looking at one")
 	cover := flag.Bool("cover", false, "print what was reached, and how often")
+	quick := flag.Bool("quick", false, "print a line for each violation, and look for no smaller history")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixMicro())
 	}
-	campaign := sim.Campaign{Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout}
+	campaign := sim.Campaign{Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout, Quick: *quick}
 	campaign.Play = func(seed uint64, names []string, keep bool) sim.Result {
 		if names == nil && *only != "" {
 			names = strings.Split(*only, ",")
