@@ -120,4 +120,6 @@ func (r *record) phase() flaggerv1.CanaryPhase {
 }
 
 // mine is false while somebody else's hands in the status make it say what Serin never decided.
-func (r *record) mine() bool { return r.run == nil || r.tampered.Before(r.run.began) }
+func (r *record) mine() bool {
+	return r.tampered.IsZero() || r.run != nil && r.tampered.Before(r.run.began)
+}

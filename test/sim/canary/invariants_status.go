@@ -36,7 +36,7 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 
 func (c *sensibleStatus) see(happening any) {
 	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() || !c.known(h) {
+	if !ok || h.of == nil || !h.ours || !h.status() || !h.of.mine() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
@@ -52,9 +52,6 @@ func (c *sensibleStatus) see(happening any) {
 		c.condition(h, &after.Conditions[i])
 	}
 }
-
-// known is false while the status holds what Serin never wrote.
-func (c *sensibleStatus) known(h moved) bool { return h.of.tampered.IsZero() || h.of.mine() }
 
 func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
 	if now.ObservedGeneration > h.before.Generation {

@@ -135,10 +135,14 @@ func (c *drainedFirst) scaled(h rolled) {
 	case h.is >= h.was:
 	case r.route.canary > 0 && !r.route.foreign.After(c.then()):
 		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
-	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.drain-time.Millisecond && !r.route.foreign.After(r.route.left):
+	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
 		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
 	}
 }
+
+// least is how long pods must have had no traffic. Where the write that says when it left was lost, the moment counts at
+// which it was last known to be there, which is at most half a drain older.
+func (c *drainedFirst) least() time.Duration { return c.drain / 2 }
 
 // rollsBack is true once everybody must know that the release is being taken back.
 func (c *drainedFirst) rollsBack(r *record) bool {
