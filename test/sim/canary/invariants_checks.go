@@ -352,7 +352,7 @@ type askedOnce struct {
 
 func (c *askedOnce) see(happening any) {
 	q, ok := happening.(*question)
-	if !ok {
+	if !ok || !q.of.deleted.IsZero() {
 		return
 	}
 	key := askKey{q.of.uid, q.probe.ID, q.probe.Since}
@@ -441,8 +441,8 @@ type boundedQuestions struct {
 
 func (c *boundedQuestions) see(happening any) {
 	q, ok := happening.(*question)
-	if !ok {
-		return
+	if !ok || !q.of.deleted.IsZero() {
+		return // what is asked for a Canary that is gone was given up before
 	}
 	life := c.life(q.by)
 	if out := life.out[q.of.uid]; out != nil && out.answered.IsZero() {

@@ -111,7 +111,7 @@ func (c *stableAgain) tried(h moved) {
 	if !slices.Contains(h.begins.contents, r.failed) || len(h.begins.contents) > 1 || !r.failedAt.After(r.target.changed()) {
 		return
 	}
-	if !r.told("retry", r.failedAt.Add(-c.delta)) && r.target.foreign.Before(r.failedAt) {
+	if !r.told("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
 		c.violate("I23", r, "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
 	}
 }
