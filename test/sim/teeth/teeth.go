@@ -65,7 +65,8 @@ var Teeth = []Tooth{
 	},
 	{
 		"labels of the target changed", []string{"I8"}, "internal/workload/scale.go",
-		"	err := d.update(ctx, c, target, scaled)\n", "	scaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, c, target, scaled)\n",
+		"	err := d.update(ctx, c, deployment, scaled)\n",
+		"	scaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, c, deployment, scaled)\n",
 	},
 	{
 		"no wake-up for a window", []string{"I9", "I26"}, "internal/canary/machine.go",
@@ -85,7 +86,7 @@ var Teeth = []Tooth{
 	},
 	{
 		"hook key that a crash changes", []string{"I11"}, "internal/canary/questions.go",
-		"Key: digest(s.UID, s.run(), p.ID, moment)}", "Key: digest(s.UID, s.run(), p.ID, moment, s.Now.String())}",
+		"Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), p.ID, string(phase), moment, s.Now.String())}",
 	},
 	{
 		"gates asked as fast as they answer", []string{"I11", "I21"}, "internal/canary/gates.go",
