@@ -173,6 +173,14 @@ func (i *Instance) Thaw() {
 func (i *Instance) Watch(kind schema.GroupKind) {
 	if !slices.Contains(i.Cache.Kinds(), kind) {
 		i.changed(i.Cache.Start(kind, i.behind()))
+		i.catchUp(kind)
+	}
+}
+
+// catchUp plans what follows a list that was late: the watch after it says the rest.
+func (i *Instance) catchUp(kind schema.GroupKind) {
+	if i.Cache.Pending(kind) > 0 {
+		i.After(i.world.lag(), func() { i.changed(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.look() })
 	}
 }
 
@@ -191,9 +199,7 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 		n = i.Cache.Pending(kind)
 	case t.Strikes(Relists):
 		i.changed(i.Cache.Relist(kind, t.Stream(Relists).Int(0, 3)))
-		n = i.Cache.Pending(kind)
-		// What the list was late is said by the watch that follows it.
-		i.After(i.world.lag(), func() { i.changed(i.Cache.Deliver(kind, i.Cache.Pending(kind))); i.look() })
+		i.catchUp(kind)
 		n = 0
 	}
 	i.changed(i.Cache.Deliver(kind, n))

@@ -410,12 +410,14 @@ func (l *ledger) rivals(r *record) []*record {
 	var out []*record
 	for _, other := range l.all {
 		if other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
-			other.canary.Spec.TargetRef.Name == r.canary.Spec.TargetRef.Name && older(other, r) {
+			sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef) && older(other, r) {
 			out = append(out, other)
 		}
 	}
 	return out
 }
+
+func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind && a.Name == b.Name }
 
 // owns is true of the Canary that releases its target; what it does is nothing that another one did.
 func (l *ledger) owns(r *record) bool { return len(l.rivals(r)) == 0 }
@@ -480,7 +482,7 @@ func (c *nothingLeft) end() {
 		if succeeded && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
 			c.violate("I27", r, "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
 		}
-		if s := r.canary.Status.Serin; s != nil && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
+		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
 			c.violate("I27", r, "it is %s, and its status still has something of the run", r.phase())
 		}
 	}
