@@ -57,7 +57,7 @@ var Teeth = []Tooth{
 	{
 		"status before effects", []string{"I6", "I5", "I27", "I9", "I23", "I3"}, "internal/canary/controller/reconciler.go",
 		"	warnings, failed := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn later(ctx, err)\n\t}\n\twarnings, failed := r.apply(ctx, s, decision)\n",
+		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, failed := r.apply(ctx, s, decision)\n",
 	},
 	{
 		"canary need not be ready", []string{"I7", "I1"}, "internal/canary/gates.go",
