@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,9 +339,7 @@ func plainData(_ *Server, content, _ map[string]any) {
 	}
 	delete(content, "stringData")
 	data := map[string]any{}
-	for key, value := range object(content, "data") {
-		data[key] = value
-	}
+	maps.Copy(data, object(content, "data"))
 	for key := range plain {
 		data[key] = encoded(text(plain, key))
 	}
@@ -571,7 +570,7 @@ func serviceFaults(content, old map[string]any) field.ErrorList {
 	default:
 		faults = append(faults, field.NotSupported(path.Child("type"), kind, []string{"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}))
 	}
-	if spec["ipFamilyPolicy"] == "RequireDualStack" && !(headless && len(object(spec, "selector")) == 0) {
+	if spec["ipFamilyPolicy"] == "RequireDualStack" && (!headless || len(object(spec, "selector")) > 0) {
 		faults = append(faults, field.Invalid(path.Child("ipFamilyPolicy"), spec["ipFamilyPolicy"], "this cluster is not configured for dual-stack services"))
 	}
 	faults = append(faults, metavalidation.ValidateLabels(texts(spec, "selector"), path.Child("selector"))...)

@@ -17,18 +17,17 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// scaled makes a Deployment and n changes of its replicas, to 11, 12, ….
-func (w *world) scaled(name string, n int) {
+// scaled makes the Deployment x and n changes of its replicas, to 11, 12, ….
+func (w *world) scaled(n int) {
 	w.t.Helper()
-	w.create(deployment(name))
-	w.rescale(name, 1, n)
+	w.create(deployment("x"))
+	w.rescale("x", 1, n)
 }
 
 func (w *world) rescale(name string, from, to int) {
 	w.t.Helper()
 	for i := from; i <= to; i++ {
-		_, err := w.patch(deploymentKind, name, fmt.Sprintf("{spec: {replicas: %d}}", 10+i))
-		w.must(err)
+		w.must(w.patch(deploymentKind, name, fmt.Sprintf("{spec: {replicas: %d}}", 10+i)))
 	}
 }
 
@@ -62,7 +61,7 @@ func expect(t *testing.T, what string, got, want any) {
 func TestCacheMovesOnlyWhenTold(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
-	w.scaled("x", 1)
+	w.scaled(1)
 	cache := w.server.NewCache(store.CacheOptions{})
 	expect(t, "start", told(cache.Start(kind, 0)), []string{"x <nil>→11"})
 	w.rescale("x", 2, 4)
@@ -80,7 +79,7 @@ func TestCacheMovesOnlyWhenTold(t *testing.T) {
 func TestCacheStartsBehind(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
-	w.scaled("x", 3)
+	w.scaled(3)
 	cache := w.server.NewCache(store.CacheOptions{})
 	expect(t, "start", told(cache.Start(kind, 2)), []string{"x <nil>→11"})
 	expect(t, "deliver", told(cache.Deliver(kind, 9)), []string{"x 11→12", "x 12→13"})
@@ -89,7 +88,7 @@ func TestCacheStartsBehind(t *testing.T) {
 func TestEventsComeAgain(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
-	w.scaled("x", 3)
+	w.scaled(3)
 	cache := w.server.NewCache(store.CacheOptions{})
 	cache.Start(kind, 0)
 	expect(t, "rewound", cache.Rewind(kind, 2), 2)
@@ -108,7 +107,7 @@ func TestEventsComeAgain(t *testing.T) {
 func TestRelist(t *testing.T) {
 	w := newWorld(t)
 	kind := deploymentKind.GroupKind()
-	w.scaled("x", 1)
+	w.scaled(1)
 	w.create(deployment("z"))
 	cache := w.server.NewCache(store.CacheOptions{})
 	cache.Start(kind, 0)
@@ -198,7 +197,7 @@ func TestCachedReads(t *testing.T) {
 // TestReadYourWrites: which reads wait for which writes.
 func TestReadYourWrites(t *testing.T) {
 	typedPatch := func(ctx context.Context, c client.Client) error {
-		return c.Status().Patch(ctx, named("x"), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`)))
+		return c.Status().Patch(ctx, canaryX(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`)))
 	}
 	genericPatch := func(ctx context.Context, c client.Client) error {
 		return c.Patch(ctx, newObject(deploymentKind, "x"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":9}}`)))
@@ -264,7 +263,7 @@ func TestReadsOfARewoundCache(t *testing.T) {
 	cache := w.server.NewCache(store.CacheOptions{})
 	own := cache.Client("serin", store.Always)
 	w.must(own.Get(t.Context(), keyOf("x"), &flaggerv1.Canary{}))
-	w.must(own.Status().Patch(t.Context(), named("x"), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))))
+	w.must(own.Status().Patch(t.Context(), canaryX(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))))
 	cache.Deliver(canaryKind.GroupKind(), 1)
 	cache.Relist(canaryKind.GroupKind(), 1)
 	got := &flaggerv1.Canary{}
@@ -277,7 +276,7 @@ func TestNobodyDelivers(t *testing.T) {
 	w.create(canary("x"))
 	own := w.server.NewCache(store.CacheOptions{}).Client("serin", store.Always)
 	w.must(own.Get(t.Context(), keyOf("x"), &flaggerv1.Canary{}))
-	w.must(own.Status().Patch(t.Context(), named("x"), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))))
+	w.must(own.Status().Patch(t.Context(), canaryX(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))))
 	if err := own.Get(t.Context(), keyOf("x"), &flaggerv1.Canary{}); err == nil {
 		t.Error("a read that has to wait for ever answers")
 	}
@@ -307,8 +306,7 @@ func (s *script) After(c store.Call, err error) store.Fault {
 
 func TestFaults(t *testing.T) {
 	write := func(w *world) error {
-		_, err := w.patch(deploymentKind, "x", "{spec: {replicas: 9}}")
-		return err
+		return w.patch(deploymentKind, "x", "{spec: {replicas: 9}}")
 	}
 	of := func(fault func(store.Call) error) func(store.Call) store.Fault {
 		return func(c store.Call) store.Fault { return store.Fault{Err: fault(c)} }
@@ -359,7 +357,7 @@ func TestKills(t *testing.T) {
 					t.Errorf("the call ended with %v", killed)
 				}
 			}()
-			_, err := w.patch(deploymentKind, "x", "{spec: {replicas: 9}}")
+			err := w.patch(deploymentKind, "x", "{spec: {replicas: 9}}")
 			t.Errorf("the caller lives, with %v", err)
 		}()
 		expect(t, "written", replicas(w.server.Peek(deploymentKind.GroupKind(), keyOf("x"))) == any(int64(9)), after)
@@ -368,7 +366,7 @@ func TestKills(t *testing.T) {
 
 func TestStaleReads(t *testing.T) {
 	w := newWorld(t)
-	w.scaled("x", 3)
+	w.scaled(3)
 	cache := w.server.NewCache(store.CacheOptions{})
 	cached := cache.Client("serin", store.Never)
 	cache.Start(deploymentKind.GroupKind(), 1)

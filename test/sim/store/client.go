@@ -459,8 +459,8 @@ func scaleOfVersion(v *Version) autoscalingv1.Scale {
 	scale := autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp,
 	}}
-	scale.Spec.Replicas = int32(integer(object(v.content, "spec"), "replicas", 0))     //nolint:gosec // the API has int32
-	scale.Status.Replicas = int32(integer(object(v.content, "status"), "replicas", 0)) //nolint:gosec // the API has int32
+	scale.Spec.Replicas = int32(integer(object(v.content, "spec"), "replicas", 0))
+	scale.Status.Replicas = int32(integer(object(v.content, "status"), "replicas", 0))
 	selector := &metav1.LabelSelector{}
 	if err := fromContent(object(v.content, "spec", "selector"), selector); err == nil {
 		if chosen, err := metav1.LabelSelectorAsSelector(selector); err == nil {

@@ -107,16 +107,17 @@ func (s *Server) dependents(of types.UID) []*Version {
 
 // orphan takes the owner from its dependents, one at a time, and then its finalizer.
 func (s *Server) orphan(actor string, owner *Version) (bool, error) {
-	for _, v := range s.dependents(owner.UID()) {
-		var others []metav1.OwnerReference
-		for _, reference := range v.Meta().OwnerReferences {
-			if reference.UID != owner.UID() {
-				others = append(others, reference)
-			}
-		}
-		return true, s.keepOwners(actor, v, others)
+	dependents := s.dependents(owner.UID())
+	if len(dependents) == 0 {
+		return true, s.release(actor, owner, orphan)
 	}
-	return true, s.release(actor, owner, orphan)
+	var others []metav1.OwnerReference
+	for _, reference := range dependents[0].Meta().OwnerReferences {
+		if reference.UID != owner.UID() {
+			others = append(others, reference)
+		}
+	}
+	return true, s.keepOwners(actor, dependents[0], others)
 }
 
 // finish lets an owner go whose dependents are gone, but for those that do not block it.

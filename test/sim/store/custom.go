@@ -209,6 +209,9 @@ func (n *node) complete(value, old any) any {
 		n.fillIn(v)
 	case []any:
 		if n.items == nil {
+			if !n.preserve {
+				strip(v)
+			}
 			return value
 		}
 		before, _ := old.([]any)
@@ -224,6 +227,18 @@ func (n *node) complete(value, old any) any {
 		}
 	}
 	return value
+}
+
+// strip empties what is in a place that the schema says nothing of.
+func strip(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		clear(v)
+	case []any:
+		for _, item := range v {
+			strip(item)
+		}
+	}
 }
 
 // completeRoot is complete for a whole object, but for its metadata.
@@ -242,7 +257,9 @@ func (n *node) completeField(v map[string]any, name string, item, old any) {
 		child = n.others
 	}
 	switch {
-	case child == nil && (n.preserve || n.anyOther):
+	case child == nil && n.preserve:
+	case child == nil && n.anyOther:
+		strip(item)
 	case child == nil, item == nil && !child.nullable && child.initial == nil:
 		delete(v, name)
 	case item == nil && !child.nullable:
@@ -447,9 +464,12 @@ func rest(content map[string]any) map[string]any {
 	return out
 }
 
-// slowly asks the code of the real API server.
+// slowly asks the code of the real API server. It is bounded by its cost, and what it finds is kept for all, so it takes
+// nobody's context.
+//
+//nolint:contextcheck,nolintlint // the one is silenced here for those who call this, which the other does not see
 func (c *custom) slowly(content, old map[string]any) field.ErrorList {
-	ctx := context.Background() // bounded by cost, and nobody waits
+	ctx := context.Background()
 	var faults field.ErrorList
 	if old == nil {
 		faults = append(faults, validation.ValidateCustomResource(nil, content, c.schema)...)

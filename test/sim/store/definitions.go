@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,11 +92,8 @@ func (d *Definitions) add(resource *apiextensionsv1.CustomResourceDefinition) {
 // And are these definitions and others, which win where both have a kind.
 func (d *Definitions) And(others *Definitions) *Definitions {
 	both := &Definitions{kinds: map[schema.GroupKind]*definition{}}
-	for _, from := range []*Definitions{d, others} {
-		for kind, definition := range from.kinds {
-			both.kinds[kind] = definition
-		}
-	}
+	maps.Copy(both.kinds, d.kinds)
+	maps.Copy(both.kinds, others.kinds)
 	return both
 }
 

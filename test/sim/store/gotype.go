@@ -115,8 +115,7 @@ func (s *shape) read(t reflect.Type) {
 }
 
 func (s *shape) readFields(t reflect.Type) {
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "-" || !field.IsExported() {
 			continue
@@ -194,7 +193,7 @@ func (s *shape) fill(value, old any, path string) (any, error) {
 		if !ok {
 			return wrong(s.name)
 		}
-		return m, s.fillStruct(m, old, path)
+		return m, s.fillStruct(m, old)
 	case mapShape:
 		m, ok := value.(map[string]any)
 		if !ok {
@@ -273,7 +272,7 @@ func (s *shape) fillText(value any, path string) (any, error) {
 	if !ok {
 		return nil, &typeError{jsonName(value), path, "string"}
 	}
-	switch s.kind {
+	switch s.kind { //nolint:exhaustive // the others have no form of their own
 	case bytesShape:
 		if _, err := base64.StdEncoding.DecodeString(v); err != nil {
 			return nil, fmt.Errorf("illegal base64 data in %s: %w", path, err)
@@ -306,7 +305,7 @@ func (s *shape) fillText(value any, path string) (any, error) {
 	return v, nil
 }
 
-func (s *shape) fillStruct(m map[string]any, old any, path string) error {
+func (s *shape) fillStruct(m map[string]any, old any) error {
 	before, _ := old.(map[string]any)
 	for name, value := range m {
 		field := s.fields[name]

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,9 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/store"
@@ -54,8 +53,11 @@ func TestCreateFillsInWhatTheServerAdds(t *testing.T) {
 		{"ConfigMap", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {}}, data: {a: b}}", map[string]any{"data.a": "b"}, []string{"metadata.labels", "metadata.generation"}},
 		{"Secret", "{apiVersion: v1, kind: Secret, metadata: {name: c}, stringData: {a: b}}", map[string]any{"data.a": "Yg==", "type": "Opaque"}, []string{"stringData"}},
 		{"generated name", "{apiVersion: v1, kind: ConfigMap, metadata: {generateName: c-}}", map[string]any{"metadata.generateName": "c-"}, nil},
-		{"HorizontalPodAutoscaler", "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: h}, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: d}}}",
-			map[string]any{"spec.minReplicas": int64(1)}, nil},
+		{
+			"HorizontalPodAutoscaler", "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: h}, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: d}}}",
+			map[string]any{"spec.minReplicas": int64(1)},
+			nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -116,14 +118,12 @@ func TestRefusals(t *testing.T) {
 		}, metav1.StatusReasonNotFound, `deployments.apps "y" not found`},
 		{"update of an old version", func(w *world) error {
 			obj := w.create(deployment("x"))
-			_, err := w.patch(deploymentKind, "x", "{spec: {replicas: 9}}")
-			w.must(err)
+			w.must(w.patch(deploymentKind, "x", "{spec: {replicas: 9}}"))
 			return w.client.Update(w.t.Context(), obj)
 		}, metav1.StatusReasonConflict, `Operation cannot be fulfilled on deployments.apps "x": the object has been modified`},
 		{"patch of an old version", func(w *world) error {
 			w.create(deployment("x"))
-			_, err := w.patch(deploymentKind, "x", `{metadata: {resourceVersion: "77"}, spec: {replicas: 9}}`)
-			return err
+			return w.patch(deploymentKind, "x", `{metadata: {resourceVersion: "77"}, spec: {replicas: 9}}`)
 		}, metav1.StatusReasonConflict, "the object has been modified"},
 		{"update of another object", func(w *world) error {
 			obj := w.create(deployment("x"))
@@ -158,8 +158,7 @@ func TestRefusals(t *testing.T) {
 		}, metav1.StatusReasonInvalid, "`selector` does not match template `labels`"},
 		{"another selector", func(w *world) error {
 			w.create(deployment("x"))
-			_, err := w.patch(deploymentKind, "x", "{spec: {selector: {matchLabels: {more: z}}, template: {metadata: {labels: {more: z}}}}}")
-			return err
+			return w.patch(deploymentKind, "x", "{spec: {selector: {matchLabels: {more: z}}, template: {metadata: {labels: {more: z}}}}}")
 		}, metav1.StatusReasonInvalid, "spec.selector: Invalid value"},
 		{"a rule of the schema", func(w *world) error {
 			return w.client.Create(w.t.Context(), parse(w.t, strings.Replace(httpRoute("x"), "rules: [{", "rules: [{matches: [{path: {type: PathPrefix, value: nowhere}}], ", 1)))
@@ -167,23 +166,19 @@ func TestRefusals(t *testing.T) {
 		{"a new finalizer on what goes", func(w *world) error {
 			w.create(strings.Replace(deployment("x"), "name: x,", "name: x, finalizers: [a.test/b],", 1))
 			w.must(w.client.Delete(w.t.Context(), newObject(deploymentKind, "x")))
-			_, err := w.patch(deploymentKind, "x", "{metadata: {finalizers: [a.test/b, a.test/c]}}")
-			return err
+			return w.patch(deploymentKind, "x", "{metadata: {finalizers: [a.test/b, a.test/c]}}")
 		}, metav1.StatusReasonInvalid, "no new finalizers can be added if the object is being deleted"},
 		{"another cluster IP", func(w *world) error {
 			w.create(service("x"))
-			_, err := w.patch(serviceKind, "x", "{spec: {clusterIP: None}}")
-			return err
+			return w.patch(serviceKind, "x", "{spec: {clusterIP: None}}")
 		}, metav1.StatusReasonInvalid, "may not change once set"},
 		{"data that is frozen", func(w *world) error {
 			w.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, immutable: true, data: {a: b}}")
-			_, err := w.patch(configMapKind, "x", "{data: {a: c}}")
-			return err
+			return w.patch(configMapKind, "x", "{data: {a: c}}")
 		}, metav1.StatusReasonInvalid, "field is immutable when `immutable` is set"},
 		{"a bad label", func(w *world) error {
 			w.create(service("x"))
-			_, err := w.patch(serviceKind, "x", "{metadata: {labels: {a: 'b c'}}}")
-			return err
+			return w.patch(serviceKind, "x", "{metadata: {labels: {a: 'b c'}}}")
 		}, metav1.StatusReasonInvalid, "metadata.labels: Invalid value"},
 		{"a status that cannot be", func(w *world) error {
 			w.create(deployment("x"))
@@ -315,8 +310,7 @@ func TestFinalizersHold(t *testing.T) {
 	if again := w.get(canaryKind, "x"); again.GetResourceVersion() != version {
 		t.Error("deleting it again changed it")
 	}
-	_, err := w.patch(canaryKind, "x", "{metadata: {finalizers: null}}")
-	w.must(err)
+	w.must(w.patch(canaryKind, "x", "{metadata: {finalizers: null}}"))
 	if w.server.Peek(canaryKind.GroupKind(), keyOf("x")) != nil {
 		t.Error("it is still there without its finalizer")
 	}
@@ -435,7 +429,7 @@ func TestTypedVersionsAreWhole(t *testing.T) {
 	for _, patch := range []string{
 		"{status: {phase: Progressing, canaryWeight: 5, conditions: [{type: Promoted, status: Unknown, reason: Progressing, message: m}]}}", "{status: {canaryWeight: 10, conditions: null}}", "{status: {phase: null}}",
 	} {
-		w.must(w.client.Status().Patch(t.Context(), named("x"), client.RawPatch(types.MergePatchType, toJSON(t, patch))))
+		w.must(w.client.Status().Patch(t.Context(), canaryX(), client.RawPatch(types.MergePatchType, toJSON(t, patch))))
 		w.must(w.client.Get(t.Context(), keyOf("x"), c))
 		anew := &flaggerv1.Canary{}
 		version := w.server.Peek(canaryKind.GroupKind(), keyOf("x"))
@@ -472,8 +466,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	w.create(deployment("x"))
 	w.get(deploymentKind, "x")
 	w.get(deploymentKind, "x")
-	_, err := w.patch(deploymentKind, "x", "{spec: {replicas: 2}}")
-	w.must(err)
+	w.must(w.patch(deploymentKind, "x", "{spec: {replicas: 2}}"))
 	kind := deploymentKind.GroupKind()
 	want := map[store.Request]int{
 		{Actor: "user", Verb: "create", Kind: kind}: 1, {Actor: "user", Verb: "get", Kind: kind}: 2, {Actor: "user", Verb: "patch", Kind: kind}: 1,

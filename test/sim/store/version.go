@@ -215,7 +215,7 @@ func (r reader) typed(v *Version, gvk schema.GroupVersionKind, out client.Object
 			return copied, nil
 		}
 	}
-	made, ok := reflect.New(reflect.TypeOf(out).Elem()).Interface().(client.Object)
+	made, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(out).Elem()))
 	if !ok {
 		return nil, fmt.Errorf("%T is no object", out)
 	}
@@ -250,7 +250,7 @@ func (r reader) intoList(versions []*Version, revision uint64, gvk schema.GroupV
 	list := reflect.MakeSlice(field.Type(), 0, len(versions))
 	for _, v := range versions {
 		item := reflect.New(field.Type().Elem())
-		made, ok := item.Interface().(client.Object)
+		made, ok := reflect.TypeAssert[client.Object](item)
 		if !ok {
 			return fmt.Errorf("the items of %T are no objects", out)
 		}

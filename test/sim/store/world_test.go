@@ -25,12 +25,9 @@ const namespace = "shop"
 var (
 	canaryKind         = schema.GroupVersionKind{Group: "flagger.app", Version: "v1beta1", Kind: "Canary"}
 	deploymentKind     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	replicaSetKind     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
 	serviceKind        = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 	configMapKind      = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
-	secretKind         = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	podKind            = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	scalerKind         = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
 	httpRouteKind      = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 	virtualServiceKind = schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1", Kind: "VirtualService"}
 )
@@ -107,12 +104,11 @@ func (w *world) get(kind schema.GroupVersionKind, name string) *unstructured.Uns
 }
 
 // patch is a merge patch, written in YAML.
-func (w *world) patch(kind schema.GroupVersionKind, name, patch string) (*unstructured.Unstructured, error) {
+func (w *world) patch(kind schema.GroupVersionKind, name, patch string) error {
 	w.t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(patch))
 	w.must(err)
-	obj := newObject(kind, name)
-	return obj, w.client.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, text))
+	return w.client.Patch(w.t.Context(), newObject(kind, name), client.RawPatch(types.MergePatchType, text))
 }
 
 func parse(t testing.TB, manifest string) *unstructured.Unstructured {
@@ -221,8 +217,8 @@ func rules(weight int) []any {
 	}}
 }
 
-func named(name string) *flaggerv1.Canary {
-	return &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+func canaryX() *flaggerv1.Canary {
+	return &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
 }
 
 func toJSON(t testing.TB, text string) []byte {

@@ -365,7 +365,7 @@ func withPolicy(held []any, policy metav1.DeletionPropagation) []any {
 			out = append(out, name)
 		}
 	}
-	switch policy {
+	switch policy { //nolint:exhaustive // the others hold nothing
 	case metav1.DeletePropagationForeground:
 		out = append(out, foreground)
 	case metav1.DeletePropagationOrphan:
