@@ -298,11 +298,11 @@ func (w *World) settle() {
 			return
 		}
 		if len(w.agenda.items) == 0 || w.agenda.items[0].at.After(limit) {
-			why := ""
+			var why []string
 			for _, kind := range w.kinds {
-				why += kind.Unsettled(w)
+				why = append(why, kind.Unsettled(w))
 			}
-			w.Violate("I9", "no trouble is left, but not every release comes to an end within %s: %s", patience, why)
+			w.Violate("I9", "no trouble is left, but not every release comes to an end within %s: %s", patience, strings.Join(why, "; "))
 			return
 		}
 		w.step()

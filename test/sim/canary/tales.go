@@ -14,7 +14,7 @@ func (k *Canaries) relate(happening any) {
 	if !ok || !strings.HasPrefix(h.Actor, "serin") {
 		return
 	}
-	k.world.Say("  → %s %s %s%s", h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
+	k.world.Say("  %s → %s %s %s%s", h.Actor, h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
 }
 
 // content is what a write is about.
