@@ -44,8 +44,6 @@ type Canaries struct {
 	story *Story
 	// over is true once people and tools do nothing by themselves any more.
 	over bool
-	// patience is how long the releases may need from then on.
-	patience time.Duration
 }
 
 // Release is one Canary of a history, with what is true about it and nobody in the world knows.
@@ -63,6 +61,8 @@ type Release struct {
 	// versions are all that were ever shipped, shipped their names in that order.
 	versions map[string]*version
 	shipped  []string
+	// promoted is the version that the primary got last.
+	promoted string
 	replicas int
 	// config is the name of the ConfigMap and Secret that the target reads; empty: none.
 	config string

@@ -74,10 +74,10 @@ func (t *tool) saw(happening any) {
 // has is true of objects that the tool has a copy of.
 func (t *tool) has(kind schema.GroupKind, name string) bool {
 	route, routed := t.of.routeKind()
-	switch {
-	case kind == deploymentKind:
+	switch kind {
+	case deploymentKind:
 		return name == t.of.Target
-	case kind == serviceKind:
+	case serviceKind:
 		return name == t.of.Apex && t.selector
 	default:
 		return routed && kind == route && name == t.of.Apex && t.weights

@@ -179,7 +179,11 @@ func (p *people) later(after time.Duration, do func()) {
 // saw is told everything that happens.
 func (p *people) saw(happening any) {
 	wrote, ok := happening.(sim.Wrote)
-	if !ok || wrote.Kind != canaryKind {
+	switch {
+	case ok && wrote.Kind == deploymentKind && wrote.Actor != "user" && wrote.Subresource == "":
+		p.noticePrimary(wrote)
+		return
+	case !ok || wrote.Kind != canaryKind:
 		return
 	}
 	if again := p.back[wrote.Key]; again != nil && wrote.Type == store.Deleted {
@@ -187,6 +191,15 @@ func (p *people) saw(happening any) {
 		p.later(2*time.Second, again)
 	}
 	p.goOn()
+}
+
+// noticePrimary remembers which version the primary of a release got last.
+func (p *people) noticePrimary(wrote sim.Wrote) {
+	for _, r := range p.releases {
+		if version := labelsOf(within(wrote.New.Content(), "spec", "template"))["version"]; wrote.Key.Name == r.Target+"-primary" && r.versions[version] != nil {
+			r.promoted = version
+		}
+	}
 }
 
 // did tells the world what somebody did.
@@ -617,8 +630,18 @@ func (p *people) mend() {
 		}
 		if retarget {
 			p.retarget(r)
+			p.bringBack(r)
 		}
 		p.startable(r)
+	}
+}
+
+// bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
+// again by itself.
+func (p *people) bringBack(r *Release) {
+	gone := p.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
+	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
+		p.ship(r, r.versions[r.promoted])
 	}
 }
 

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,30 +31,34 @@ func (k *Canaries) Settled(w *sim.World) bool { return k.underWay(w) == "" && le
 
 // Unsettled implements sim.Kind.
 func (k *Canaries) Unsettled(w *sim.World) string {
-	why := k.underWay(w)
+	why := []string{}
+	if busy := k.underWay(w); busy != "" {
+		why = append(why, busy)
+	}
 	for _, c := range k.moving(w) {
-		why += fmt.Sprintf("%s is in phase %s", c.Name, c.Status.Phase)
+		sentence := fmt.Sprintf("%s is in phase %q", c.Name, c.Status.Phase)
 		if c.Status.Serin != nil {
-			why += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
+			sentence += fmt.Sprintf(", intent %q, gates %v", c.Status.Serin.Intent, c.Status.Serin.Gates)
 		}
 		if w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}) {
-			why += ", and is to be looked at again"
+			sentence += ", and is to be looked at again"
 		}
+		why = append(why, sentence)
 	}
-	return why
+	return strings.Join(why, "; ")
 }
 
 // underWay says what somebody is still doing; empty: nobody does anything.
 func (k *Canaries) underWay(w *sim.World) string {
 	switch {
 	case k.people.pending > 0 || len(k.people.acts) > 0:
-		return "people have not finished; "
+		return "people have not finished"
 	case k.outside.waited():
-		return "an answer is out; "
+		return "an answer is out"
 	case !k.cluster.Settled():
-		return "the cluster moves; "
+		return "the cluster moves"
 	case !w.Quiet():
-		return "Serin is busy; "
+		return "Serin is busy"
 	default:
 		return ""
 	}
@@ -77,7 +82,7 @@ func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
 	default:
 		return false
 	}
-	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || unmet(c) != "") {
+	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || unmet(c) == release.ByCluster || unmet(c) == release.ByAnswer) {
 		return false
 	}
 	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
