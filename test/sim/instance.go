@@ -80,7 +80,10 @@ func (w *World) Start(name string) *Instance {
 	i.Clock = &wallClock{w, i}
 	i.Cache = w.Server.NewCache(store.CacheOptions{
 		Behind:  func(schema.GroupKind) int { return i.behind() },
-		Started: func(_ schema.GroupKind, changes []store.Change) { i.changed(changes) },
+		Started: func(kind schema.GroupKind, changes []store.Change) {
+			i.changed(changes)
+			i.catchUp(kind)
+		},
 		Await: func(context.Context, store.Wait) error {
 			heard := i.heard
 			w.Until(func() bool { return i.heard > heard })
