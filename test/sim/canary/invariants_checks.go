@@ -309,7 +309,7 @@ func (c *judgedOnce) takenBack(h moved) {
 			least = d.threshold
 		}
 	}
-	unready := !r.target.isReady(c.then()) || !r.primary.isReady(c.then())
+	unready := c.relists && c.crashes > 0 || !r.target.isReady(c.then()) || !r.primary.isReady(c.then())
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})

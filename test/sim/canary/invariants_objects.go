@@ -27,7 +27,7 @@ func (c *analysedTemplate) see(happening any) {
 		c.succeeded(m)
 	}
 	h, ok := happening.(rolled)
-	if !ok || !h.ours || !h.primary || h.content == "" {
+	if !ok || !h.ours || !h.primary || h.content == "" || !h.of.mine() {
 		return
 	}
 	r := h.of

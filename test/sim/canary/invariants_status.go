@@ -128,7 +128,7 @@ func (p *pods) changed() time.Time {
 type obeyedOnce struct {
 	*ledger
 	without
-	obeyed  map[string]bool
+	obeyed  map[string]time.Time
 	aborted map[string]bool
 }
 
@@ -138,7 +138,7 @@ func (c *obeyedOnce) see(happening any) {
 		return
 	}
 	if c.obeyed == nil {
-		c.obeyed, c.aborted = map[string]bool{}, map[string]bool{}
+		c.obeyed, c.aborted = map[string]time.Time{}, map[string]bool{}
 	}
 	r, now, was := h.of, h.after.Status.Serin, ""
 	if s := h.before.Status.Serin; s != nil {
@@ -148,12 +148,12 @@ func (c *obeyedOnce) see(happening any) {
 		key := string(r.uid) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
-		case c.obeyed[key] && r.mine():
+		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
 			c.violate("I24", r, "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
 			c.violate("I24", r, "%s was carried out, and nobody had said it", now.Command)
 		}
-		c.obeyed[key] = true
+		c.obeyed[key] = c.now()
 		if verb == "abort" && h.after.Status.Serin.Run == run {
 			c.aborted[string(r.uid)+" "+run] = true
 		}

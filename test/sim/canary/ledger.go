@@ -41,7 +41,9 @@ type ledger struct {
 	slow     bool // calls may take seconds
 	// lateGateways follow routes seconds later than usual.
 	lateGateways bool
-	keys         map[askKey]string
+	// relists: the first list of a process may be of long ago.
+	relists bool
+	keys    map[askKey]string
 }
 
 // thing is the place of an object.
@@ -232,7 +234,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 		world: w, drain: drain, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		things: map[thing][]*record{}, lives: map[string]*life{}, objects: map[thing]*writes{}, delta: 2 * time.Second,
 		keys: map[askKey]string{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
-		lateGateways: w.Trouble.Has(cluster.LateGateways),
+		lateGateways: w.Trouble.Has(cluster.LateGateways), relists: w.Trouble.Has(sim.Relists),
 	}
 	for _, lag := range []struct {
 		class sim.Class
