@@ -79,7 +79,7 @@ func (w *World) Start(name string) *Instance {
 	i := &Instance{Name: name, world: w, tasks: map[*task]bool{}, alive: true}
 	i.Clock = &wallClock{w, i}
 	i.Cache = w.Server.NewCache(store.CacheOptions{
-		Behind:  func(schema.GroupKind) int { return i.behind() },
+		Behind: func(schema.GroupKind) int { return i.behind() },
 		Started: func(kind schema.GroupKind, changes []store.Change) {
 			i.changed(changes)
 			i.catchUp(kind)
