@@ -271,8 +271,12 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 func isSentence(err error) bool {
 	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
 		errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, workload.ErrForeign) || errors.Is(err, workload.ErrGone) ||
-		errors.Is(err, workload.ErrUnusable) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+		errors.Is(err, workload.ErrUnusable) || byServer(err)
 }
+
+// byServer is true for what the API server refuses. No watch tells when it would no longer: rights, quotas and admission
+// are nobody's object here. For all other refusals one does.
+func byServer(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
 
 // missing finds references that lead nowhere.
 func (o *Observer) missing(ctx context.Context, s *seen) error {

@@ -94,11 +94,14 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(deciding))
 	warnings, failed := r.apply(ctx, s, decision)
 	decision.Events = append(decision.Events, warnings...)
-	if isSentence(failed) {
-		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
-		look = earliest(look, r.memory.again(key, afterRefusal, began))
-	} else if failed != nil {
+	if failed != nil && !isSentence(failed) {
 		return r.later(ctx, key, began, failed)
+	}
+	if failed != nil {
+		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
+	}
+	if byServer(failed) {
+		look = earliest(look, r.memory.again(key, afterRefusal, began))
 	} else {
 		r.memory.succeeded(key, afterRefusal)
 	}
