@@ -34,7 +34,21 @@ func (k *Canaries) Final(w *sim.World) string {
 			fmt.Fprintf(&out, "%s %s\n", kind.Kind, content)
 		}
 	}
-	return out.String()
+	return k.withoutCookies(w, out.String())
+}
+
+// withoutCookies hides the values of cookies, which follow from the moment at which a run began.
+func (k *Canaries) withoutCookies(w *sim.World, final string) string {
+	for _, version := range w.Server.All(canaryKind) {
+		status := within(version.Content(), "status")
+		for _, field := range []string{"sessionAffinityCookie", "primarySessionAffinityCookie", "previousSessionAffinityCookie"} {
+			cookie, _ := status[field].(string)
+			if _, value, found := strings.Cut(cookie, "="); found && value != "" {
+				final = strings.ReplaceAll(final, value, "…")
+			}
+		}
+	}
+	return final
 }
 
 // volatile are keys, wherever they stand, whose values depend on when something happened.
@@ -52,7 +66,7 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 	case canaryKind:
 		delete(status, "serin")
 		delete(status, "conditions") // their texts tell moments
-	case deploymentKind:
+	case deploymentKind, scalerKind: // what others make of them is under way all the time
 		delete(object, "status")
 	}
 	return object
