@@ -297,7 +297,7 @@ func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 			return g
 		default:
 			g := release.Fails(name, release.ByTime, hook.Name+" failed "+answer.Text)
-			g.Until, g.Answer = s.past(answer.Began), &answer
+			g.Answer = &answer
 			g.Events = []release.Event{{Type: release.Warning, Message: fmt.Sprintf("Halt %s advancement pre-rollout check %s failed %s", s.Plan.full(), hook.Name, answer.Text)}}
 			return g
 		}
@@ -324,7 +324,7 @@ func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 		return e.tell(gates.Events()...).rollback(first.Message).done(gates)
 	case first.Verdict == release.Fail:
 		// A pre-rollout hook refused. It is asked again one interval after the refused call.
-		asked := metav1.NewMicroTime(first.Until)
+		asked := metav1.NewMicroTime(s.past(first.Answer.Began))
 		e.tell(s.firstEvents(gates)...)
 		e.status.FailedChecks++
 		e.serin.Started, e.serin.Asked = true, &asked

@@ -135,6 +135,10 @@ type Result struct {
 // Beginning is when every history begins.
 var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// manyPasses are more than any history needs; without a bound a release that is looked at again at once would never let
+// time go on.
+const manyPasses = 20_000
+
 // lastLines of a history are kept when it is not told whole.
 const lastLines = 60
 
@@ -270,7 +274,12 @@ func (w *World) step() {
 }
 
 // stopped is true when nothing that follows can be trusted any more.
-func (w *World) stopped() bool { return len(w.broken) > 0 || len(w.violations) > 0 }
+func (w *World) stopped() bool {
+	if w.passes > manyPasses {
+		w.Violate("I21", "%d passes: somebody looks again and again although nothing changes", w.passes)
+	}
+	return len(w.broken) > 0 || len(w.violations) > 0
+}
 
 // calm ends all troubles: from here on everything must come to an end by itself.
 func (w *World) calm() {
