@@ -210,7 +210,11 @@ func initialise(s Snapshot) Decision {
 		return forgetDrain(s, effects)
 	}
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
-	if s.Plan.Routed {
+	switch {
+	case s.exposed():
+		// A route that is older than this Canary, or that somebody wrote, sends users to the target, whose pods will go.
+		effects = append(effects, RouteIs{})
+	case s.Plan.Routed:
 		effects = append(effects, RouteStands{})
 	}
 	if !s.Workload.Target.gone() {

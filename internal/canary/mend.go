@@ -24,7 +24,7 @@ func mended(s Snapshot) (Decision, bool) {
 	m := &mend{now: s.Now}
 	status := s.Status
 	if !s.Deleting && (status.Phase == flaggerv1.CanaryPhaseTerminating || status.Phase == flaggerv1.CanaryPhaseTerminated) {
-		status.Phase, m.changed = flaggerv1.CanaryPhaseInitializing, true // the backup of a Canary that was being deleted
+		status.Phase, m.changed = undeleted(s), true
 	}
 	m.number(&status.CanaryWeight, 0, release.Total)
 	m.number(&status.Iterations, -1, countless+1) // the original counts from there
@@ -58,6 +58,19 @@ func mended(s Snapshot) (Decision, bool) {
 		e.window()
 	}
 	return e.done(nil), true
+}
+
+// undeleted is the phase of a Canary that says that it is being deleted, and is not: the backup of one that was. A release
+// that was under way goes on, because a primary that exists must never get a template that was not analysed.
+func undeleted(s Snapshot) flaggerv1.CanaryPhase {
+	switch serin := s.serin(); {
+	case !s.Workload.Primary.Found:
+		return flaggerv1.CanaryPhaseInitializing
+	case serin.Window != nil || serin.Started:
+		return flaggerv1.CanaryPhaseProgressing
+	default:
+		return flaggerv1.CanaryPhaseInitialized
+	}
 }
 
 // mend is a status that is being put right. What a pointer leads to is never changed: the snapshot keeps it.

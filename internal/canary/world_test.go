@@ -376,6 +376,9 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
 		return true, nil
 	case canary.RouteStands:
+		if live := w.route(); live != nil && live.Found { // what stands keeps the weights that it has
+			e.Canary, e.Mirror = live.Canary, live.Mirrored
+		}
 		if plan.Routed && w.routeError == "" {
 			return w.setRoute(plan, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror})
 		}
