@@ -14,12 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kept"
 	"github.com/serin-dev/serin/test/sim/play"
 )
 
 func main() {
 	histories := flag.Int("histories", 20_000, "how many histories to play")
-	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's)")
+	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's, after all histories that are kept)")
 	only := flag.String("only", "", "the only troubles and actions that take place, as an earlier run named them, comma separated (-: none)")
 	most := flag.Int("most", 3, "after how many violations to stop")
 	tell := flag.Bool("tell", false, "print the histories, for looking at one")
@@ -28,6 +29,9 @@ func main() {
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	if *seed == 0 {
+		if !playKept() {
+			os.Exit(1)
+		}
 		*seed = uint64(time.Now().UnixMicro())
 	}
 	campaign := sim.Campaign{Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout, Quick: *quick}
@@ -58,4 +62,22 @@ func main() {
 	if len(summary.Violations) > 0 {
 		os.Exit(1)
 	}
+}
+
+// playKept plays the histories that once found a mistake, and is false when one does so again.
+func playKept() bool {
+	histories, err := kept.All()
+	if err != nil {
+		fmt.Println(err)
+		return false
+	}
+	sound := true
+	for _, h := range histories {
+		for _, v := range play.History(h.Seed, h.Only, false).Violations {
+			fmt.Printf("%s (kept) breaks %s after %s: %s\nonce: %s\n", h.Name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence, h.Why)
+			sound = false
+		}
+	}
+	fmt.Printf("kept=%d\n", len(histories))
+	return sound
 }

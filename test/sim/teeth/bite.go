@@ -17,28 +17,48 @@ import (
 
 // Jaw tries teeth.
 type Jaw struct {
-	// Root of the repository.
+	// Root of the repository, as a whole path: an overlay names files so.
 	Root string
-	// Seed is that of the first history, Histories how many are played at most.
-	Seed      uint64
+	// Histories are how many are played at most for one tooth, from seed 1, when its own seed does not do.
 	Histories int
+
+	folder, sound string
 }
+
+// Open builds the simulator without any mistake, in a folder that Close removes.
+func Open(ctx context.Context, root string, histories int) (*Jaw, error) {
+	folder, err := os.MkdirTemp("", "teeth")
+	if err != nil {
+		return nil, err
+	}
+	j := &Jaw{Root: root, Histories: histories, folder: folder, sound: filepath.Join(folder, "sound")}
+	if err := j.build(ctx, j.sound); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+// Close removes what was built.
+func (j *Jaw) Close() error { return os.RemoveAll(j.folder) }
 
 // Bite is what became of one tooth.
 type Bite struct {
 	// Broken is the invariant that was reported, and how; empty: none of those that it should break was.
 	Broken, Sentence string
-	// Others were reported before it.
+	// Seed is that of the history, Histories how many were played up to it.
+	Seed      uint64
+	Histories int
+	// Others were reported before it, but are broken by other mistakes, or without this one.
 	Others []string
 }
 
 // reported is a line of the simulator about a violation.
-var reported = regexp.MustCompile(`^seed \d+ breaks (\S+) after \S+: (.*)$`)
+var reported = regexp.MustCompile(`^seed (\d+) breaks (\S+) after \S+: (.*)$`)
 
 // Try makes the mistake of a tooth, and plays histories until it is found. Only the changed package and those that
 // depend on it are built.
-func (j Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
-	folder, err := os.MkdirTemp("", "teeth")
+func (j *Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
+	folder, err := os.MkdirTemp(j.folder, "tooth")
 	if err != nil {
 		return Bite{}, err
 	}
@@ -48,16 +68,29 @@ func (j Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
 		return Bite{}, err
 	}
 	program := filepath.Join(folder, "sim")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", program, "./test/sim/run")
+	if err := j.build(ctx, program, "-overlay", overlay); err != nil {
+		return Bite{}, fmt.Errorf("%q: %w", t.Name, err)
+	}
+	bite, err := j.play(ctx, program, t, t.Seed, 1)
+	if bite.Broken != "" || err != nil {
+		return bite, err
+	}
+	return j.play(ctx, program, t, 1, j.Histories)
+}
+
+// build compiles the simulator.
+func (j *Jaw) build(ctx context.Context, program string, flags ...string) error {
+	flags = slices.Concat([]string{"build", "-ldflags=-s -w"}, flags, []string{"-o", program, "./test/sim/run"})
+	build := exec.CommandContext(ctx, "go", flags...)
 	build.Dir = j.Root
 	if output, err := build.CombinedOutput(); err != nil {
-		return Bite{}, fmt.Errorf("build with %q: %w\n%s", t.Name, err, output)
+		return fmt.Errorf("build: %w\n%s", err, output)
 	}
-	return j.play(ctx, program, t)
+	return nil
 }
 
 // overlay writes the mutated file, and what tells the compiler to take it.
-func (j Jaw) overlay(folder string, t Tooth) (string, error) {
+func (j *Jaw) overlay(folder string, t Tooth) (string, error) {
 	original := filepath.Join(j.Root, filepath.FromSlash(t.File))
 	text, err := os.ReadFile(original)
 	if err != nil {
@@ -86,36 +119,64 @@ func (t Tooth) mutate(text string) (string, error) {
 	return strings.Replace(text, t.Old, t.New, 1), nil
 }
 
-// play runs the mutated simulator until it reports what is expected.
-func (j Jaw) play(ctx context.Context, program string, t Tooth) (Bite, error) {
+// play runs the mutated simulator until it reports what is expected, in a history that breaks nothing without the mistake.
+func (j *Jaw) play(ctx context.Context, program string, t Tooth, seed uint64, histories int) (Bite, error) {
+	var bite Bite
+	bite.Histories = histories
+	err := j.run(ctx, program, seed, histories, func(at uint64, number, sentence string) bool {
+		if slices.Contains(t.Breaks, number) && !j.breaksAnyway(ctx, at) {
+			bite.Broken, bite.Sentence, bite.Seed, bite.Histories = number, sentence, at, int(at-seed)+1
+			return false
+		}
+		if !slices.Contains(bite.Others, number) {
+			bite.Others = append(bite.Others, number)
+		}
+		return true
+	})
+	return bite, err
+}
+
+// breaksAnyway is true of a history that breaks something without any mistake: it proves nothing.
+func (j *Jaw) breaksAnyway(ctx context.Context, seed uint64) bool {
+	breaks := false
+	err := j.run(ctx, j.sound, seed, 1, func(uint64, string, string) bool {
+		breaks = true
+		return false
+	})
+	return breaks || err != nil
+}
+
+// run plays histories one after the other, and tells each violation until nobody wants to hear more.
+func (j *Jaw) run(ctx context.Context, program string, seed uint64, histories int, tell func(seed uint64, number, sentence string) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	histories := strconv.Itoa(j.Histories)
-	run := exec.CommandContext(ctx, program, "-histories", histories, "-most", histories, "-seed", strconv.FormatUint(j.Seed, 10), "-quick")
+	many := strconv.Itoa(histories)
+	run := exec.CommandContext(ctx, program, "-quick", "-seed", strconv.FormatUint(seed, 10), "-histories", many, "-most", many)
+	run.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := run.StdoutPipe()
 	if err != nil {
-		return Bite{}, err
+		return err
 	}
 	if err := run.Start(); err != nil {
-		return Bite{}, err
+		return err
 	}
-	var bite Bite
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		found := reported.FindStringSubmatch(lines.Text())
-		switch {
-		case found == nil:
-		case slices.Contains(t.Breaks, found[1]):
-			bite.Broken, bite.Sentence = found[1], found[2]
+		if found == nil {
+			continue
+		}
+		at, err := strconv.ParseUint(found[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		if !tell(at, found[2], found[3]) {
 			stop()
-			_ = run.Wait() // it was ended on purpose
-			return bite, nil
-		case !slices.Contains(bite.Others, found[1]):
-			bite.Others = append(bite.Others, found[1])
+			break
 		}
 	}
 	var exit *exec.ExitError
-	if err := run.Wait(); err != nil && !errors.As(err, &exit) {
-		return bite, err
+	if err := run.Wait(); err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
+		return err
 	}
-	return bite, nil
+	return nil
 }
