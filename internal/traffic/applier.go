@@ -5,18 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/release"
 )
 
@@ -169,35 +167,11 @@ func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Uns
 
 // difference is the merge patch that makes desired of existing, for that resourceVersion only; nil when there is none.
 func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
-	if reflect.DeepEqual(existing.Object, desired.Object) { // the rule for a release at rest, and cheap
-		return nil, nil
-	}
-	from, err := json.Marshal(existing.Object)
-	if err != nil {
-		return nil, err
-	}
-	to, err := json.Marshal(desired.Object)
-	if err != nil {
-		return nil, err
-	}
-	text, err := jsonpatch.CreateMergePatch(from, to)
-	if err != nil {
-		return nil, err
-	}
-	var patch map[string]any
-	if err := utiljson.Unmarshal(text, &patch); err != nil { // keeps integers as they are
-		return nil, err
-	}
+	patch := jsontree.MergePatch(existing.Object, desired.Object)
 	if len(patch) == 0 {
 		return nil, nil
 	}
-	metadata, ok := patch["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		patch["metadata"] = metadata
-	}
-	metadata["resourceVersion"] = existing.GetResourceVersion()
-	return json.Marshal(patch)
+	return json.Marshal(jsontree.Pinned(patch, existing.GetResourceVersion()))
 }
 
 // delete removes what was made for the release, and never anything else, whatever a renderer wants.

@@ -2,15 +2,18 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/jsontree"
 )
 
 // read is an object from the cache; nil when there is none. It is the cache's own and must not be changed: nearly every
@@ -56,15 +59,11 @@ func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *u
 // update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
 // read. Without a difference nothing is written.
 func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing, wanted client.Object) error {
-	if equality.Semantic.DeepEqual(existing, wanted) {
-		return nil // the usual case, and a comparison costs much less than two encodings
-	}
-	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	difference, err := client.MergeFrom(existing).Data(wanted)
+	patch, err := patchOf(existing, wanted)
 	if err != nil {
 		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)
 	}
-	if string(difference) == "{}" {
+	if patch == nil {
 		return nil
 	}
 	written, ok := wanted.DeepCopyObject().(client.Object)
@@ -76,6 +75,35 @@ func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing,
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	return d.Client.Patch(ctx, written, patch, options...)
+}
+
+// patchOf is the merge patch that makes wanted of existing, for that resourceVersion only; nil when there is none.
+func patchOf(existing, wanted client.Object) (client.Patch, error) {
+	from, err := treeOf(existing)
+	if err != nil {
+		return nil, err
+	}
+	to, err := treeOf(wanted)
+	if err != nil {
+		return nil, err
+	}
+	difference := jsontree.MergePatch(from, to)
+	if len(difference) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(jsontree.Pinned(difference, existing.GetResourceVersion()))
+	if err != nil {
+		return nil, err
+	}
+	return client.RawPatch(types.MergePatchType, text), nil
+}
+
+// treeOf is an object as decoded JSON, not to be changed.
+func treeOf(obj client.Object) (map[string]any, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u.Object, nil
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
 // remove deletes an object as it was read, and nothing that has its name since. Absence is success.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/internal/jsontree"
 )
 
 // Changed is true when a new version of an object may give another observation, or something to do. Kubernetes writes
@@ -16,7 +18,7 @@ func Changed(before, after *unstructured.Unstructured) bool {
 	case deploymentKind.GroupKind():
 		return changedMetadata(before, after) || !reflect.DeepEqual(readOf(before), readOf(after))
 	case serviceKind.GroupKind(), scalerKind.GroupKind():
-		return changedMetadata(before, after) || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"])
+		return changedMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
 	default:
 		return true
 	}

@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/workload/peerhash"
 )
 
@@ -245,7 +245,7 @@ func sameTemplate(seen view) bool {
 	is := said(templateOf(seen.primary))
 	for _, by := range []rules{ourRules, peerRules} {
 		shall := primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), idOf(is), by)
-		if reflect.DeepEqual(is, said(shall)) {
+		if jsontree.Equal(is, said(shall)) {
 			return true
 		}
 	}

@@ -155,7 +155,7 @@ func newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, 
 	spec := map[string]any{
 		"replicas": max(1, integer(target.Object, 1, "spec", "replicas")),
 		"selector": map[string]any{"matchLabels": map[string]any{p.label: p.primaryValue()}},
-		"template": runtime.DeepCopyJSON(template),
+		"template": template,
 	}
 	copyFields(target, spec)
 	primary.Object["spec"] = spec
@@ -165,16 +165,11 @@ func newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, 
 // promotedPrimary is a primary after it was given the template of its target. Its selector, name and owner stay. Where
 // an autoscaler is named, that one owns the replicas; and a target without pods says nothing about how many are needed.
 func promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, o Options, template map[string]any) *unstructured.Unstructured {
-	promoted := primary.DeepCopy()
+	promoted, spec := edited(primary)
 	labels := o.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	promoted.SetLabels(replaced(primary.GetLabels(), labels))
 	promoted.SetAnnotations(orNil(replaced(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations()))))
-	spec, ok := promoted.Object["spec"].(map[string]any)
-	if !ok {
-		spec = map[string]any{}
-		promoted.Object["spec"] = spec
-	}
 	for _, field := range copiedFields {
 		delete(spec, field)
 	}
@@ -182,13 +177,13 @@ func promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstruct
 	if replicas := integer(target.Object, 1, "spec", "replicas"); c.Spec.AutoscalerRef == nil && replicas > 0 {
 		spec["replicas"] = replicas
 	}
-	spec["template"] = runtime.DeepCopyJSON(template)
+	spec["template"] = template
 	return promoted
 }
 
 func copyFields(target *unstructured.Unstructured, spec map[string]any) {
 	for _, field := range copiedFields {
-		if value, found, _ := unstructured.NestedFieldCopy(target.Object, "spec", field); found {
+		if value, found, _ := unstructured.NestedFieldNoCopy(target.Object, "spec", field); found {
 			spec[field] = value
 		}
 	}

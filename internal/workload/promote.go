@@ -54,9 +54,13 @@ func (d *Deployments) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id
 	if err != nil {
 		return fmt.Errorf("updating the configuration of deployment %s.%s failed: %w", seen.primary.GetName(), c.Namespace, err)
 	}
-	template := primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), id, ourRules)
-	if !changed && sameTemplate(seen) {
-		template = templateOf(seen.primary) // what else differs needs no new pods
+	known, err := d.derive(c, seen)
+	if err != nil {
+		return err
+	}
+	template := templateOf(seen.primary) // what else differs needs no new pods
+	if changed || !known.sameTemplate {
+		template = primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), id, ourRules)
 	}
 	return d.writeTemplate(ctx, c, seen, template)
 }

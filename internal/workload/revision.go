@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // revisionForm is the form of the hash below. A change of the form is a new prefix, and the old one stays understood:
@@ -28,16 +30,25 @@ func revisionOf(template map[string]any, configs map[string]string) (string, err
 }
 
 // said leaves out what nobody said: nulls, and the creationTimestamp of templates, which API servers up to 1.33 wrote
-// as null and later ones do not. An upgrade of the cluster is not a new revision.
+// as null and later ones do not. An upgrade of the cluster is not a new revision. It shares with the template and must not
+// be changed.
 func said(template map[string]any) map[string]any {
 	kept, _ := withoutNulls(template).(map[string]any)
-	if metadata, ok := kept["metadata"].(map[string]any); ok {
-		delete(metadata, "creationTimestamp")
+	metadata, _ := kept["metadata"].(map[string]any)
+	if _, dated := metadata["creationTimestamp"]; !dated {
+		return kept
 	}
+	kept, metadata = maps.Clone(kept), maps.Clone(metadata)
+	delete(metadata, "creationTimestamp")
+	kept["metadata"] = metadata
 	return kept
 }
 
+// withoutNulls shares with the value what has none, which is nearly always all of it.
 func withoutNulls(value any) any {
+	if !hasNulls(value) {
+		return value
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		kept := make(map[string]any, len(value))
@@ -56,6 +67,21 @@ func withoutNulls(value any) any {
 	default:
 		return value
 	}
+}
+
+// hasNulls is true when a field or an item is null.
+func hasNulls(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, item := range value {
+			if item == nil || hasNulls(item) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, hasNulls)
+	}
+	return false
 }
 
 // canonicalJSON has sorted keys, no white space and no escapes that JSON does not ask for.

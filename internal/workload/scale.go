@@ -87,10 +87,8 @@ func (d *Deployments) DownToZero(ctx context.Context, c *flaggerv1.Canary) error
 }
 
 func (d *Deployments) scale(ctx context.Context, c *flaggerv1.Canary, deployment *unstructured.Unstructured, replicas int64) error {
-	scaled := deployment.DeepCopy()
-	if err := unstructured.SetNestedField(scaled.Object, replicas, "spec", "replicas"); err != nil {
-		return fmt.Errorf("scale Deployment %s.%s: %w", deployment.GetName(), c.Namespace, err)
-	}
+	scaled, spec := edited(deployment)
+	spec["replicas"] = replicas
 	err := d.update(ctx, c, deployment, scaled)
 	switch {
 	case err == nil:

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/jsontree"
 )
 
 // PartlyError says what of the wishes for a Service Kubernetes does not let anybody change on one that exists. All the
@@ -136,12 +136,7 @@ func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstr
 // renderService is an existing Service as it shall be. Of the user's own, only what routes is touched, and with it the
 // guards against Flux. warning says what cannot be had.
 func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
-	desired = existing.DeepCopy()
-	spec, ok := desired.Object["spec"].(map[string]any)
-	if !ok {
-		spec = map[string]any{}
-		desired.Object["spec"] = spec
-	}
+	desired, spec := edited(existing)
 	owned := controlledBy(existing, c)
 
 	spec["selector"] = values(wanted.selector)
@@ -175,7 +170,7 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 		desired.SetAnnotations(leaving(annotations, existing.GetAnnotations(), unmanaged.Annotations))
 		return desired, warning
 	}
-	if reflect.DeepEqual(desired.Object["spec"], existing.Object["spec"]) {
+	if jsontree.Equal(desired.Object["spec"], existing.Object["spec"]) {
 		return desired, warning
 	}
 	annotations := maps.Clone(existing.GetAnnotations())
@@ -344,7 +339,7 @@ func samePorts(live, wanted []any) bool {
 		rest = append(rest, plain)
 	}
 	for _, item := range objects(wanted) {
-		at := slices.IndexFunc(rest, func(other map[string]any) bool { return reflect.DeepEqual(item, other) })
+		at := slices.IndexFunc(rest, func(other map[string]any) bool { return jsontree.Equal(item, other) })
 		if at < 0 {
 			return false
 		}

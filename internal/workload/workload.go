@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -165,6 +166,21 @@ func ownedBy(c *flaggerv1.Canary) metav1.OwnerReference {
 
 func keyOf(c *flaggerv1.Canary) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+}
+
+// edited is a copy of an object whose metadata and spec may be given other fields. What is below them is shared with the
+// object and must not be changed.
+func edited(obj *unstructured.Unstructured) (copied *unstructured.Unstructured, spec map[string]any) {
+	copied = &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
+	if metadata, ok := copied.Object["metadata"].(map[string]any); ok {
+		copied.Object["metadata"] = maps.Clone(metadata)
+	}
+	of, _ := copied.Object["spec"].(map[string]any)
+	if spec = maps.Clone(of); spec == nil {
+		spec = map[string]any{}
+	}
+	copied.Object["spec"] = spec
+	return copied, spec
 }
 
 func newObject(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {

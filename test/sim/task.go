@@ -11,33 +11,71 @@ import (
 // of its own, but only while it has the baton: it gets it from the world and gives it back when it waits for something,
 // so that at any moment one goroutine runs and the agenda alone says which.
 type task struct {
-	of     *Instance
-	name   string
-	resume chan bool // true: go on; false: die where you are
-	back   chan struct{}
-	over   bool
+	*thread
+
+	of   *Instance
+	name string
+	run  func()
+	over bool
 	// until is what the task waits for, where that is not a moment.
 	until func() bool
 }
 
 // spawn runs a task until it waits for the first time, or to its end.
 func (w *World) spawn(of *Instance, name string, run func()) {
-	t := &task{of: of, name: name, resume: make(chan bool), back: make(chan struct{})}
+	t := &task{of: of, name: name, run: run, thread: w.thread()}
+	t.runs = t
 	of.tasks[t] = true
-	go func() {
-		defer func() {
-			if cause := recover(); cause != nil {
-				w.broken = append(w.broken, fmt.Sprintf("%s panicked: %v\n%s", name, cause, debug.Stack()))
-			}
-			t.over = true
-			t.back <- struct{}{}
-		}()
-		if !<-t.resume {
-			runtime.Goexit() // unlike a panic it passes by all who recover
-		}
-		run()
-	}()
 	w.goOn(t, true)
+}
+
+// thread is a goroutine that runs one task after the other: one that is used again need not let its stack grow again.
+type thread struct {
+	runs   *task
+	resume chan bool // true: begin, or go on; false: die where you are
+	back   chan struct{}
+}
+
+// thread gives one that has nothing to do.
+func (w *World) thread() *thread {
+	if last := len(w.resting) - 1; last >= 0 {
+		rested := w.resting[last]
+		w.resting = w.resting[:last]
+		return rested
+	}
+	th := &thread{resume: make(chan bool), back: make(chan struct{})}
+	go func() {
+		for range th.resume {
+			w.runTask(th.runs)
+		}
+	}()
+	return th
+}
+
+// runTask gives the baton back at the end, also of a task that dies, and its thread with it.
+func (w *World) runTask(t *task) {
+	died := true
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.broken = append(w.broken, fmt.Sprintf("%s panicked: %v\n%s", t.name, cause, debug.Stack()))
+			died = false
+		}
+		t.over = true
+		if !died {
+			w.resting = append(w.resting, t.thread)
+		}
+		t.back <- struct{}{}
+	}()
+	t.run()
+	died = false
+}
+
+// rest ends the threads.
+func (w *World) rest() {
+	for _, th := range w.resting {
+		close(th.resume)
+	}
+	w.resting = nil
 }
 
 // goOn hands the baton to a task and takes it back.

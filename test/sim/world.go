@@ -58,6 +58,7 @@ type World struct {
 	watchers   []func(any)
 	instances  []*Instance
 	running    *task
+	resting    []*thread
 	scheduling *Stream
 	lives      int
 	passes     int
@@ -350,6 +351,7 @@ func (w *World) end() Result {
 		i.alive = false
 		i.kill()
 	}
+	w.rest()
 	for _, text := range w.broken {
 		w.Violate("panic", "%s", text)
 	}

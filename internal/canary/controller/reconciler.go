@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +22,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
@@ -188,19 +189,16 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 
 // statusPatch is the difference between two statuses, under the version that was read.
 func statusPatch(version string, before, after flaggerv1.CanaryStatus) ([]byte, error) {
-	old, err := json.Marshal(before)
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := json.Marshal(after)
+	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
 	if err != nil {
 		return nil, err
 	}
-	difference, err := jsonpatch.CreateMergePatch(old, wanted)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": json.RawMessage(difference)})
+	difference := jsontree.MergePatch(old, wanted)
+	return json.Marshal(jsontree.Pinned(map[string]any{"status": difference}, version))
 }
 
 // show puts what is known into the metrics.

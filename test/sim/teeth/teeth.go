@@ -97,16 +97,16 @@ var Teeth = []Tooth{
 	},
 	{
 		"workload patched without a precondition", []string{"I12"}, "internal/workload/apply.go",
-		"patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})", "patch := client.MergeFrom(existing)", 1,
+		"json.Marshal(jsontree.Pinned(difference, existing.GetResourceVersion()))", "json.Marshal(difference)", 1,
 	},
 	{
 		"route patched without a precondition", []string{"I12"}, "internal/traffic/applier.go",
-		"metadata[\"resourceVersion\"] = existing.GetResourceVersion()", "delete(metadata, \"resourceVersion\")", 1,
+		"json.Marshal(jsontree.Pinned(patch, existing.GetResourceVersion()))", "json.Marshal(patch)", 1,
 	},
 	{
 		"status patched without a precondition", []string{"I12"}, "internal/canary/controller/reconciler.go",
-		"json.Marshal(map[string]any{\"metadata\": map[string]any{\"resourceVersion\": version}, \"status\": json.RawMessage(difference)})",
-		"json.Marshal(map[string]any{\"status\": json.RawMessage(difference)})", 1,
+		"json.Marshal(jsontree.Pinned(map[string]any{\"status\": difference}, version))",
+		"json.Marshal(map[string]any{\"status\": difference})", 1,
 	},
 	{
 		"generation of a spec that was not decided on", []string{"I13"}, "internal/canary/status.go",

@@ -1,0 +1,132 @@
+package jsontree_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/serin-dev/serin/internal/jsontree"
+)
+
+// value is any value, of few names and values, so that two often have something in common.
+func value(r *rand.Rand, depth int) any {
+	kinds := 8
+	if depth == 0 {
+		kinds = 6
+	}
+	switch r.IntN(kinds) {
+	case 0:
+		return nil
+	case 1:
+		return r.IntN(2) == 0
+	case 2, 3:
+		return int64(r.IntN(3))
+	case 4:
+		return float64(r.IntN(3)) + 0.5
+	case 5:
+		return fmt.Sprint("s", r.IntN(3))
+	case 6:
+		list := make([]any, r.IntN(3))
+		for i := range list {
+			list[i] = value(r, depth-1)
+		}
+		return list
+	default:
+		return object(r, depth-1)
+	}
+}
+
+func object(r *rand.Rand, depth int) map[string]any {
+	out := map[string]any{}
+	for range r.IntN(5) {
+		out[fmt.Sprint("k", r.IntN(5))] = value(r, depth)
+	}
+	return out
+}
+
+// similar is a copy with a few changes, or a whole new object.
+func similar(r *rand.Rand, of map[string]any) map[string]any {
+	if r.IntN(4) == 0 {
+		return object(r, 4)
+	}
+	out := runtime.DeepCopyJSON(of)
+	for at, steps := out, r.IntN(4); steps >= 0; steps-- {
+		key := fmt.Sprint("k", r.IntN(5))
+		if inner, ok := at[key].(map[string]any); ok && steps > 0 {
+			at = inner
+			continue
+		}
+		if r.IntN(3) == 0 {
+			delete(at, key)
+		} else {
+			at[key] = value(r, 2)
+		}
+	}
+	return out
+}
+
+func encoded(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestAsTheLibraryDoesIt: patches and comparisons are those that the encoded objects give.
+func TestAsTheLibraryDoesIt(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	empty := 0
+	for range 20_000 {
+		from := object(r, 4)
+		to := similar(r, from)
+		text, err := jsonpatch.CreateMergePatch(encoded(t, from), encoded(t, to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want map[string]any
+		if err := utiljson.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		wasFrom, wasTo := encoded(t, from), encoded(t, to)
+		got := jsontree.MergePatch(from, to)
+		if string(encoded(t, got)) != string(encoded(t, want)) {
+			t.Fatalf("from %s to %s\nis  %s\nnot %s", wasFrom, wasTo, encoded(t, got), encoded(t, want))
+		}
+		equal := reflect.DeepEqual(from, to)
+		if jsontree.Equal(from, to) != equal || equal != (len(got) == 0) {
+			t.Fatalf("equal: %t, and patch %s, for %s and %s", jsontree.Equal(from, to), encoded(t, got), wasFrom, wasTo)
+		}
+		if string(encoded(t, from)) != string(wasFrom) || string(encoded(t, to)) != string(wasTo) {
+			t.Fatal("the objects were changed")
+		}
+		if equal {
+			empty++
+		}
+	}
+	if empty < 500 || empty > 15_000 {
+		t.Errorf("%d of the pairs were equal: the test proves too little", empty)
+	}
+}
+
+func TestNumbersOfBothKinds(t *testing.T) {
+	if !jsontree.Equal(int64(2), 2.0) || !jsontree.Equal(2.0, int64(2)) || jsontree.Equal(int64(2), 2.5) || jsontree.Equal(2.5, int64(2)) {
+		t.Error("a whole number is the same with and without a point")
+	}
+}
+
+func TestPinned(t *testing.T) {
+	if got := string(encoded(t, jsontree.Pinned(map[string]any{"spec": nil}, "7"))); got != `{"metadata":{"resourceVersion":"7"},"spec":null}` {
+		t.Error(got)
+	}
+	if got := string(encoded(t, jsontree.Pinned(map[string]any{"metadata": map[string]any{"labels": nil}}, "7"))); got != `{"metadata":{"labels":null,"resourceVersion":"7"}}` {
+		t.Error(got)
+	}
+}
