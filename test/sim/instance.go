@@ -367,8 +367,21 @@ func (w calls) After(call store.Call, err error) store.Fault {
 	return store.Fault{}
 }
 
-// strikes is true when the one trouble of this history is due.
-func (w *World) strikes(how How) bool { return w.o.Strike == Strike{w.counted, how} }
+// strikes is true when what goes wrong at this request is due.
+func (w *World) strikes(how How) bool { return slices.Contains(w.o.Strikes, Strike{w.counted, how}) }
+
+// Question counts a question that a process puts to somebody. What it gives back says whether it goes wrong in a way.
+func (w *World) Question(name string) (strikes func(How) bool) {
+	w.questions = append(w.questions, name)
+	n := len(w.questions)
+	return func(how How) bool { return slices.Contains(w.o.Strikes, Strike{n, how}) }
+}
+
+// Die ends the process where it is, and brings it back after a while.
+func (i *Instance) Die(why string) {
+	i.Crash(why)
+	i.world.restart(i.Name)
+}
 
 func (w *World) fail(call store.Call, how string, err error) store.Fault {
 	w.Say("  %s: %s", describe(call), how)
@@ -377,9 +390,8 @@ func (w *World) fail(call store.Call, how string, err error) store.Fault {
 }
 
 // die ends the process of the running task, and the task with it.
-func (w *World) die(i *Instance, why string) {
-	i.Crash(why)
-	w.restart(i.Name)
+func (calls) die(i *Instance, why string) {
+	i.Die(why)
 	runtime.Goexit()
 }
 

@@ -64,6 +64,7 @@ type World struct {
 	passes     int
 	writes     int
 	counted    int // calls of Serin to the API server
+	questions  []string
 	history    []string
 	broken     []string
 	violations []Violation
@@ -82,22 +83,22 @@ type Options struct {
 	Only map[string]bool
 	// Troubled is how long troubles last; zero: drawn.
 	Troubled time.Duration
-	// Strike is the one trouble of a history in which nothing else goes wrong; zero: as drawn.
-	Strike Strike
-	// Quiet histories have no trouble at all, but Strike.
+	// Strikes are what goes wrong at exact moments.
+	Strikes []Strike
+	// Quiet histories have no trouble at all, but Strikes.
 	Quiet bool
 	// Tell keeps the whole history, else the last lines.
 	Tell bool
 }
 
-// Strike is what goes wrong at one exact request of Serin to the API server.
+// Strike is what goes wrong at one exact request of Serin to the API server, or at one question to somebody else.
 type Strike struct {
-	// Call counts the requests of all processes, from one.
-	Call int
-	How  How
+	// At counts the requests of all processes, or their questions, from one.
+	At  int
+	How How
 }
 
-// How a request goes wrong.
+// How a request or a question goes wrong.
 type How string
 
 // The ways.
@@ -106,6 +107,11 @@ const (
 	DieAfter  How = "die after"  // the request did its work, and the process dies
 	Lose      How = "conflict"   // somebody else was faster, or it seems so
 	Unknown   How = "unknown"    // the request did its work, and the answer is lost
+
+	DieAsking   How = "die before the question"       // the process dies, the question was not put
+	DieWaiting  How = "die while the question is out" // it was put, and nobody is there to hear the answer
+	DieAnswered How = "die after the answer"          // it was heard, and nothing was made of it
+	LoseAnswer  How = "the answer is lost"            // it was put, and the connection broke
 )
 
 // Violation is one thing that had to hold and did not.
@@ -125,8 +131,10 @@ type Result struct {
 	Passes   int
 	Writes   int
 	// Calls are the requests of Serin to the API server.
-	Calls   int
-	Virtual time.Duration
+	Calls int
+	// Questions are the names of those that left Serin, in order.
+	Questions []string
+	Virtual   time.Duration
 	// Covered counts what was reached, by name.
 	Covered map[string]int
 	// Final is what the kinds say that the history came to.
@@ -362,7 +370,7 @@ func (w *World) end() Result {
 	return Result{
 		Final: final.String(),
 		Seed:  w.o.Seed, Violations: w.violations, History: w.history, Happened: w.Trouble.Happened, Passes: w.passes,
-		Writes: w.writes, Calls: w.counted, Virtual: w.now.Sub(Beginning), Covered: w.covered,
+		Writes: w.writes, Calls: w.counted, Questions: w.questions, Virtual: w.now.Sub(Beginning), Covered: w.covered,
 	}
 }
 

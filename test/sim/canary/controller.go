@@ -110,7 +110,7 @@ func (p *process) Out() {
 	}
 	for {
 		asked, ok := p.prober.Take(context.Background())
-		if !ok {
+		if !ok || !p.instance.Alive() {
 			return
 		}
 		p.canaries.outside.put(p, asked)

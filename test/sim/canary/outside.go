@@ -76,6 +76,11 @@ type reply struct {
 // put lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
 func (o *outside) put(p *process, asked prober.Asked) {
 	key := asked.Key
+	strikes := o.world.Question(questionName(asked))
+	if strikes(sim.DieAsking) {
+		p.instance.Die("before it asks " + asked.Probe.ID)
+		return
+	}
 	r := o.releaseOf(key.NamespacedName)
 	told := Asked{Instance: p.instance.Name, Release: key.NamespacedName, UID: key.UID, Probe: asked.Probe}
 	c := o.stored(key.NamespacedName)
@@ -88,14 +93,32 @@ func (o *outside) put(p *process, asked prober.Asked) {
 	o.world.Tell(told)
 
 	reply := o.reply(r, c, asked)
+	if strikes(sim.LoseAnswer) {
+		reply.answer = release.Answer{Outcome: release.Unreachable, Text: "connection reset by peer"}
+	}
+	if strikes(sim.DieWaiting) {
+		p.instance.After(reply.after/2, func() { p.instance.Die("while it asks " + asked.Probe.ID) })
+	}
 	o.out[p.instance]++
 	p.instance.After(reply.after, func() {
 		o.out[p.instance]--
 		o.world.Tell(Answered{Instance: p.instance.Name, Release: key.NamespacedName, UID: key.UID, Probe: asked.Probe, Answer: reply.answer})
 		o.world.Say("  %s: %s says %s", key.Name, asked.Probe.ID, said(reply.answer))
 		p.prober.Answer(asked, reply.answer)
+		if strikes(sim.DieAnswered) {
+			p.instance.Die("once it was answered " + asked.Probe.ID)
+			return
+		}
 		p.Out()
 	})
+}
+
+// questionName says of a question to a hook what its receiver sees of it, and what is asked elsewhere.
+func questionName(asked prober.Asked) string {
+	if q, ok := asked.Probe.Question.(canary.HookQuestion); ok {
+		return fmt.Sprintf("%s hook %s %s", q.Hook.Type, q.Hook.Name, q.Key)
+	}
+	return asked.Probe.ID
 }
 
 // waited is true while a process that lives waits for an answer.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/canary"
 	"github.com/serin-dev/serin/test/sim/play"
 )
@@ -17,7 +16,7 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 	for _, story := range canary.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
 			t.Parallel()
-			r := play.Story(story.Name, sim.Strike{})
+			r := play.Story(story.Name)
 			noViolation(t, r)
 			want := `"phase":"` + string(story.End) + `"`
 			if story.End == "" {

@@ -47,10 +47,10 @@ func History(seed uint64, only []string, tell bool) sim.Result {
 // Stories are the names of the fixed stories of all kinds.
 func Stories() []string { return canary.StoryNames() }
 
-// Story plays a fixed story in which at most one thing goes wrong.
-func Story(name string, strike sim.Strike) sim.Result {
+// Story plays a fixed story in which nothing goes wrong but what strikes it.
+func Story(name string, strikes ...sim.Strike) sim.Result {
 	o := options(1)
-	o.Quiet, o.Strike, o.Tell = true, strike, true
+	o.Quiet, o.Strikes, o.Tell = true, strikes, true
 	o.Troubled = canary.StoryLength(name)
 	return sim.Run(o, canary.NewStory(name))
 }
