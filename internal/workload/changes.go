@@ -35,7 +35,7 @@ func readOf(obj *unstructured.Unstructured) any {
 
 // changedMetadata leaves out the version itself, and how the controller of Deployments counts their templates.
 func changedMetadata(before, after *unstructured.Unstructured) bool {
-	return !reflect.DeepEqual(metadataOf(before), metadataOf(after))
+	return !jsontree.Equal(metadataOf(before), metadataOf(after))
 }
 
 func metadataOf(obj *unstructured.Unstructured) map[string]any {

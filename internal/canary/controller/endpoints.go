@@ -138,7 +138,7 @@ func (o *Observer) endpointsOf(ctx context.Context, namespace, service string) (
 func (o *Observer) withoutEndpoints(ctx context.Context, namespace, service string) (canary.Endpoints, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
-	err := o.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, object)
+	err := o.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, object, client.UnsafeDisableDeepCopy) // one field is read
 	switch {
 	case apierrors.IsNotFound(err):
 		return canary.Endpoints{NoService: true}, nil

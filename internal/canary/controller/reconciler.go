@@ -175,7 +175,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Canary %s with what it was: %w", key, err)
 	}
-	stored := s.object.DeepCopy()
+	stored := &flaggerv1.Canary{} // takes the answer
+	stored.Namespace, stored.Name = key.Namespace, key.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"reflect"
 	"slices"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -73,7 +73,7 @@ func (d *deployment) look() {
 		*d = deployment{cluster: d.cluster, key: d.key, draws: d.draws, uid: v.UID()}
 	}
 	w := wishOf(v.Content())
-	if !reflect.DeepEqual(w.template, d.template) {
+	if !jsontree.Equal(w.template, d.template) {
 		d.template, d.hash = w.template, hashOf(w.template)
 	}
 	if !v.Deleting() {
@@ -240,7 +240,7 @@ func (d *deployment) report(w wish) {
 	d.awaitDeadline(w)
 
 	content := d.status()
-	if reflect.DeepEqual(content, object(v.Content(), "status")) {
+	if jsontree.Equal(content, object(v.Content(), "status")) {
 		return
 	}
 	obj := written(v)

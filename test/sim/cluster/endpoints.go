@@ -3,12 +3,12 @@ package cluster
 import (
 	"fmt"
 	"hash/fnv"
-	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -28,7 +28,7 @@ func (c *Cluster) serviceWritten(e *store.Event) {
 	s := c.services.get(e.Key, func() *service {
 		return &service{cluster: c, key: e.Key, draws: c.stream("endpoints", e.Key)}
 	})
-	if e.Type == store.Added || e.Type == store.Modified && !reflect.DeepEqual(e.New.Content()["spec"], e.Old.Content()["spec"]) {
+	if e.Type == store.Added || e.Type == store.Modified && !jsontree.Equal(e.New.Content()["spec"], e.Old.Content()["spec"]) {
 		s.wake()
 	}
 }
@@ -112,7 +112,7 @@ func (s *service) publish() {
 		}}))
 		return
 	}
-	if was, _ := v.Content()["endpoints"].([]any); len(was) == 0 && len(endpoints) == 0 || reflect.DeepEqual(was, endpoints) {
+	if was, _ := v.Content()["endpoints"].([]any); len(was) == 0 && len(endpoints) == 0 || jsontree.Equal(was, endpoints) {
 		return
 	}
 	obj := written(v)

@@ -2,11 +2,11 @@ package cluster
 
 import (
 	"fmt"
-	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -32,7 +32,7 @@ func (c *Cluster) scalerWritten(e *store.Event) {
 		s.changeLoad()
 		return s
 	})
-	if e.Type == store.Added || e.Type == store.Modified && !reflect.DeepEqual(e.New.Content()["spec"], e.Old.Content()["spec"]) {
+	if e.Type == store.Added || e.Type == store.Modified && !jsontree.Equal(e.New.Content()["spec"], e.Old.Content()["spec"]) {
 		s.wake()
 	}
 }

@@ -27,6 +27,9 @@ import (
 // servers of a process may share them.
 type Definitions struct {
 	kinds map[schema.GroupKind]*definition
+
+	pruning sync.Once
+	pruned  *Definitions // see WithoutSerinStatus
 }
 
 // definition is one kind, compiled or not.
@@ -100,6 +103,11 @@ func (d *Definitions) And(others *Definitions) *Definitions {
 // WithoutSerinStatus are the definitions of a cluster in which nobody has updated that of the Canary: its schema has no
 // status.serin, so that the server drops that part of every status.
 func (d *Definitions) WithoutSerinStatus() *Definitions {
+	d.pruning.Do(func() { d.pruned = d.withoutSerinStatus() })
+	return d.pruned
+}
+
+func (d *Definitions) withoutSerinStatus() *Definitions {
 	kind := schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
 	known, found := d.kinds[kind]
 	if !found {
