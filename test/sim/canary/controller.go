@@ -38,9 +38,14 @@ type process struct {
 
 // watched are the kinds that a process watches from its start on.
 var watched = []schema.GroupKind{
-	canaryKind, {Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
-	deploymentKind, {Kind: "Service"}, {Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
-	{Kind: "ConfigMap"}, {Kind: "Secret"}, controller.EndpointsKind,
+	canaryKind,
+	{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
+	deploymentKind,
+	{Kind: "Service"},
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
+	{Kind: "ConfigMap"},
+	{Kind: "Secret"},
+	controller.EndpointsKind,
 }
 
 // Controller implements sim.Kind.

@@ -16,9 +16,12 @@ import (
 // finalKinds are what a history leaves behind.
 var finalKinds = []schema.GroupKind{
 	canaryKind, deploymentKind,
-	{Kind: "Service"}, {Kind: "ConfigMap"}, {Kind: "Secret"},
+	{Kind: "Service"},
+	{Kind: "ConfigMap"},
+	{Kind: "Secret"},
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
-	{Group: "networking.istio.io", Kind: "VirtualService"}, {Group: "networking.istio.io", Kind: "DestinationRule"},
+	{Group: "networking.istio.io", Kind: "VirtualService"},
+	{Group: "networking.istio.io", Kind: "DestinationRule"},
 	{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"},
 }
 

@@ -150,7 +150,7 @@ func (c *earned) missing(s step, d *wish) string {
 // gates are the hooks that people open.
 func (c *earned) gates(s step, d *wish, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
-	if d.weighted && !(s.of.route.mirrored && s.of.route.canary == 0 && !s.first) {
+	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
 		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
 	}
 	if s.promotion {

@@ -115,8 +115,6 @@ type record struct {
 	target  pods
 	primary pods
 	route   routeState
-	apex    string // what the apex Service selects: target, primary, or nothing
-	apexAt  time.Time
 
 	run  *run
 	runs int
@@ -161,9 +159,8 @@ type run struct {
 
 // window is one observation.
 type window struct {
-	opened  time.Time
-	start   time.Time // as the status says
-	counted bool
+	opened time.Time
+	start  time.Time // as the status says
 }
 
 // weights are those of a route.
@@ -240,10 +237,17 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 		class sim.Class
 		by    time.Duration
 	}{
-		{sim.LateEvents, 25 * time.Second}, {sim.Relists, 25 * time.Second}, {sim.Repeats, 25 * time.Second},
-		{sim.SlowCalls, 40 * time.Second}, {sim.Pauses, 70 * time.Second}, {sim.Crashes, 10 * time.Second},
-		{sim.FailBefore, 10 * time.Second}, {sim.FailAfter, 10 * time.Second}, {sim.Throttled, 10 * time.Second},
-		{sim.Forbidden, 10 * time.Second}, {sim.Conflicts, 10 * time.Second},
+		{sim.LateEvents, 25 * time.Second},
+		{sim.Relists, 25 * time.Second},
+		{sim.Repeats, 25 * time.Second},
+		{sim.SlowCalls, 40 * time.Second},
+		{sim.Pauses, 70 * time.Second},
+		{sim.Crashes, 10 * time.Second},
+		{sim.FailBefore, 10 * time.Second},
+		{sim.FailAfter, 10 * time.Second},
+		{sim.Throttled, 10 * time.Second},
+		{sim.Forbidden, 10 * time.Second},
+		{sim.Conflicts, 10 * time.Second},
 	} {
 		if w.Trouble.Has(lag.class) {
 			l.delta += lag.by
@@ -406,10 +410,10 @@ func (l *ledger) readWrite(e *store.Event) []any {
 	mine := ours(e.Actor)
 	of := l.things[at]
 	out := []any{wrote{e, of, mine}}
-	switch {
-	case e.Kind == canaryKind:
+	switch e.Kind {
+	case canaryKind:
 		return append(out, l.readMove(e, mine))
-	case e.Kind == deploymentKind:
+	case deploymentKind:
 		for _, r := range of {
 			out = append(out, l.readRoll(e, r, mine && l.owns(r)))
 		}

@@ -123,11 +123,13 @@ func interruptions() []Story {
 			shipping(badVersion),
 			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "new configuration", Provider: kubernetesProvider, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
+		{
+			Name: "new configuration", Provider: kubernetesProvider, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
 			Around: func(r *Release) { r.withConfig() },
 			Acts: []Act{{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) {
 				p.configure(r, "2")
-			}}}, End: flaggerv1.CanaryPhaseSucceeded},
+			}}}, End: flaggerv1.CanaryPhaseSucceeded,
+		},
 		deleted(false), deleted(true),
 	}
 }

@@ -52,7 +52,7 @@ func All() ([]History, error) {
 func read(name, text string) (History, error) {
 	first, why, _ := strings.Cut(text, "\n")
 	h := History{Name: name, Why: strings.TrimSpace(why)}
-	for _, field := range strings.Fields(first) {
+	for field := range strings.FieldsSeq(first) {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
 		case "seed":
