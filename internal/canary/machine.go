@@ -105,6 +105,16 @@ func obstacles(s Snapshot) release.Gates {
 	return gates
 }
 
+// Moves is true of a phase in which what is decided has effects that another phase would not have.
+func Moves(phase flaggerv1.CanaryPhase) bool {
+	switch phase {
+	case "", flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed:
+		return false
+	default:
+		return true
+	}
+}
+
 // blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
 // requests for a target that is gone are given to those who can answer them.
 func blocked(s Snapshot, gates release.Gates) Decision {

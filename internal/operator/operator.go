@@ -319,7 +319,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread,
 		},
-		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
+		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
 		return err

@@ -80,7 +80,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return err
 	case err != nil:
 		return c.missing(ctx, of, u.GroupVersionKind(), last, err)
-	case last.uid == u.GetUID() && older(u.GetResourceVersion(), last.version):
+	case last.uid == u.GetUID() && Older(u.GetResourceVersion(), last.version):
 		return behind(of)
 	default: // as new as what was written, or made by somebody else since
 		c.show(of, last)
@@ -181,9 +181,9 @@ func (c *Client) forget(of object, last written) {
 	}
 }
 
-// older compares resourceVersions of one kind. Kubernetes promises that they are whole numbers that grow; where one is
+// Older compares resourceVersions of one kind. Kubernetes promises that they are whole numbers that grow; where one is
 // not, nothing is said to be older.
-func older(a, b string) bool {
+func Older(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)
 	return errX == nil && errY == nil && x < y

@@ -17,7 +17,7 @@ const (
 	Forbidden  Class = "forbidden"   // 403 for one kind, for a while
 	SlowCalls  Class = "slow"        // an API call takes seconds
 	LateEvents Class = "late-events" // a watch lags seconds behind
-	Relists    Class = "relist"      // a watch ends and begins anew, newer or older
+	Relists    Class = "relist"      // a watch ends and begins anew with a list; the first list of a process may be old
 	Repeats    Class = "repeat"      // a watch says something twice
 	Crashes    Class = "crash"       // the process dies anywhere
 	Pauses     Class = "pause"       // the process sleeps, another one leads, and it wakes up

@@ -201,7 +201,8 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 		i.Cache.Rewind(kind, t.Stream(Repeats).Int(1, 3))
 		n = i.Cache.Pending(kind)
 	case t.Strikes(Relists):
-		i.changed(i.Cache.Relist(kind, t.Stream(Relists).Int(0, 3)))
+		// A reflector lists what is at least as new as what it has; only its first list may be of any age.
+		i.changed(i.Cache.Relist(kind, min(t.Stream(Relists).Int(0, 3), i.Cache.Pending(kind))))
 		i.catchUp(kind)
 		n = 0
 	}

@@ -43,6 +43,7 @@ type remembered struct {
 	// retries are the rows of failures that have not ended; nil while all is well.
 	retries map[trouble]retry
 	stood   map[string]stood // by name of the state effect
+	known   version          // the newest that the API server gave; see takeOver
 }
 
 type held struct {

@@ -38,6 +38,8 @@ const stuckLook = 10 * time.Second
 // Parts are what a pass over a Canary needs.
 type Parts struct {
 	Observer
+	// Reader reads from the API server.
+	Reader   client.Reader
 	Clock    clock.PassiveClock
 	Prober   *prober.Prober
 	Reporter *Reporter
@@ -71,6 +73,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return reconcile.Result{}, fmt.Errorf("get Canary %s: %w", key, err)
 	}
 	began := r.Clock.Now()
+	if err := r.takeOver(ctx, object); err != nil {
+		return r.later(ctx, key, began, err)
+	}
 	s, err := r.observe(ctx, object, began)
 	if err != nil {
 		return r.later(ctx, key, began, err)
@@ -182,6 +187,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
+	r.memory.knows(key, versionOf(stored))
 	if r.memory.noticePruning(key, status.Serin, stored.Status.Serin) {
 		r.Reporter.Pruned(ctx, stored)
 	}

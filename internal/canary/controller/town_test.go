@@ -89,7 +89,7 @@ func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *to
 			EndpointsUnread: "a town has no endpoints",
 			Settings:        canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},
-		Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(context.Context, []traffic.Ref) error { return nil },
+		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(context.Context, []traffic.Ref) error { return nil },
 	})
 
 	var running sync.WaitGroup

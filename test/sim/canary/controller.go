@@ -65,7 +65,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			Deployments: &workload.Deployments{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
 			Routers:     k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
 		},
-		Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(prometheus.NewRegistry()),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.outbox, Standing: &telemetry.Standing{},
 			Recorder: telemetry.NewRecorder(p, p.outbox, i.Clock, ""),

@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/ownwrites"
+)
+
+// reads counts them.
+type reads struct {
+	client.Reader
+	n int
+}
+
+func (r *reads) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.n++
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
+func TestTakeOver(t *testing.T) {
+	at := func(uid types.UID, version string, phase flaggerv1.CanaryPhase) *flaggerv1.Canary {
+		return &flaggerv1.Canary{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid, ResourceVersion: version},
+			Status:     flaggerv1.CanaryStatus{Phase: phase},
+		}
+	}
+	moves, rests := flaggerv1.CanaryPhaseInitializing, flaggerv1.CanaryPhaseInitialized
+	for _, test := range []struct {
+		name    string
+		live    *flaggerv1.Canary
+		wrote   string // the version that this process wrote before; empty: none
+		cached  []*flaggerv1.Canary
+		behind  []bool
+		reading int
+	}{
+		{"an old list", at("1", "30", rests), "", []*flaggerv1.Canary{at("1", "10", moves), at("1", "20", moves), at("1", "30", rests)}, []bool{true, true, false}, 1},
+		{"a list that is up to date", at("1", "30", moves), "", []*flaggerv1.Canary{at("1", "30", moves), at("1", "31", moves)}, []bool{false, false}, 1},
+		{"at rest nothing is read", at("1", "30", rests), "", []*flaggerv1.Canary{at("1", "30", rests)}, []bool{false}, 0},
+		{"a new one", at("1", "30", moves), "", []*flaggerv1.Canary{at("1", "10", "")}, []bool{false}, 0},
+		{"what this process wrote itself", at("1", "30", moves), "30", []*flaggerv1.Canary{at("1", "29", moves), at("1", "30", moves)}, []bool{true, false}, 0},
+		{"gone by now", nil, "", []*flaggerv1.Canary{at("1", "10", moves)}, []bool{true}, 1},
+		{"made again by now", at("2", "30", moves), "", []*flaggerv1.Canary{at("1", "10", moves)}, []bool{true}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(scheme(t))
+			if test.live != nil {
+				builder = builder.WithObjects(test.live)
+			}
+			reads := &reads{Reader: builder.Build()}
+			r := New(Parts{Reader: reads})
+			if test.wrote != "" {
+				r.memory.knows(client.ObjectKeyFromObject(test.live), versionOf(at("1", test.wrote, moves)))
+			}
+			for i, cached := range test.cached {
+				err := r.takeOver(t.Context(), cached)
+				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind[i] || err != nil && !got {
+					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
+				}
+			}
+			if reads.n != test.reading {
+				t.Errorf("%d reads, want %d", reads.n, test.reading)
+			}
+		})
+	}
+}
