@@ -82,6 +82,7 @@ func adopted(s Snapshot) Decision {
 		e.status.CanaryWeight = s.live() // the original reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
 		e.window()
+		e.status.LastTransitionTime = metav1.NewTime(s.Now.Truncate(time.Second)) // a window is known by it where our part is pruned
 	}
 	return e.tell(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s at %s", s.Plan.workload(), s.Status.Phase, where),

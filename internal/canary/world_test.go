@@ -28,7 +28,7 @@ type world struct {
 	gone                bool // the Canary itself
 	obstacle, command   string
 	missing             []string
-	pruned              bool
+	pruned, unnoticed   bool // unnoticed until a process has written a status that came back without our part
 
 	target, primary pods
 	targetProblem   string
@@ -169,7 +169,7 @@ func (w *world) snapshot() canary.Snapshot {
 			Same:    w.primary.found && w.target.content == w.primary.content,
 			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestReplicaSet: w.newest,
 		},
-		Answers: maps.Clone(w.answers), Pruned: w.pruned,
+		Answers: maps.Clone(w.answers), Pruned: w.pruned && !w.unnoticed,
 	}
 	if len(w.out) > 0 {
 		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}
@@ -232,6 +232,7 @@ func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanarySt
 	status := *d.Status.DeepCopy()
 	canary.Stamp(&status, s.Plan, d.Stamp, w.now)
 	if w.pruned {
+		w.unnoticed = w.unnoticed && equality.Semantic.DeepEqual(stored(status), s.Status)
 		status.Serin = nil
 	}
 	return stored(status)
@@ -251,7 +252,7 @@ func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 }
 
 // restart loses what only the process knew.
-func (w *world) restart() { w.answers, w.out = release.Answers{}, nil }
+func (w *world) restart() { w.answers, w.out, w.unnoticed = release.Answers{}, nil, w.pruned }
 
 // ask takes the questions of a decision; one of a release is out at a time.
 func (w *world) ask(probes []release.Probe) {
