@@ -88,7 +88,7 @@ func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) 
 func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		return weight == 100 && !r.primary.isReady(c.then())
+		return weight == 100 && !r.primary.isReady(c.then()) || r.deletedRoute(before) && weight == r.status.CanaryWeight
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.deletedRoute(before) // it was made again as it was
@@ -243,7 +243,9 @@ func (c *givenBack) see(happening any) {
 // released looks at the world at the moment at which nothing holds the Canary any more.
 func (c *givenBack) released(h moved) {
 	r := h.of
-	if r == nil || anyOf(c.wishes(r), func(d *wish) bool { return !d.spec.RevertOnDeletion }) || r.target.version == nil || r.target.removed.After(c.then()) {
+	// A Canary that names what is no Deployment has nothing that Serin could give back.
+	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != deploymentKind.Kind }
+	if r == nil || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.then()) {
 		return
 	}
 	apex := c.world.Server.Peek(serviceKind, thingKey(r, r.apexName()))

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -436,13 +437,38 @@ func (l *ledger) readMove(e *store.Event, mine bool) moved {
 		return m
 	}
 	before, after := &m.before.Status, &m.after.Status
-	if name := nameOf(after); moving(after.Phase) && (name != nameOf(before) || !moving(before.Phase)) {
+	if name := nameOf(after); l.begins(m, name) {
 		m.begins = &run{
 			name: name, began: l.now(), before: before.Phase, contents: m.of.target.ran(l.then()), primary: m.of.primary.content,
 		}
 	}
 	m.opens = opened(after, l.pruning) != opened(before, l.pruning) && !opened(after, l.pruning).IsZero()
 	return m
+}
+
+// begins is true when a status is about another attempt from now on. Somebody who takes our part of the status away, or
+// puts the attempt's name back, begins none; nor does the decision to cancel, which takes up what the primary runs.
+func (l *ledger) begins(m moved, name string) bool {
+	before, after := &m.before.Status, &m.after.Status
+	switch {
+	case !moving(after.Phase):
+		return false
+	case !moving(before.Phase):
+		return true
+	case name == nameOf(before):
+		return false
+	case m.of.run != nil && (!m.ours && after.Serin == nil || unnamed(before) && name == m.of.run.name):
+		return false
+	default:
+		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content)
+		cancels := l.pruning && m.ours && m.of.run != nil && after.LastAppliedSpec == after.LastPromotedSpec && back
+		return !cancels
+	}
+}
+
+// unnamed is true of a status that names no attempt.
+func unnamed(status *flaggerv1.CanaryStatus) bool {
+	return status.Serin == nil || status.Serin.Run == ""
 }
 
 func (l *ledger) typed(v *store.Version) *flaggerv1.Canary {

@@ -441,6 +441,9 @@ func (p *people) again(r *Release) {
 	p.create(r.canary())
 	r.invalid = r.born
 	p.did(r, RecreateRelease, "make the Canary again")
+	if p.over {
+		p.startable(r)
+	}
 }
 
 func (p *people) deleteTarget(r *Release, s *sim.Stream) {
@@ -457,6 +460,9 @@ func (p *people) retarget(r *Release) {
 	}
 	p.create(r.deployment())
 	p.did(r, DeleteTarget, "make the Deployment again with %s", r.current())
+	if p.over {
+		p.startable(r)
+	}
 }
 
 func (p *people) deletePrimary(r *Release, _ *sim.Stream) {
