@@ -101,8 +101,7 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(refs))
 	for i, ref := range refs {
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(ref.GVK)
+		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.GVK.GroupVersion().String(), "kind": ref.GVK.Kind}}
 		err := a.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
 		switch {
 		case apierrors.IsNotFound(err):

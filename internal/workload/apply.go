@@ -23,8 +23,7 @@ func (d *Deployments) read(ctx context.Context, c *flaggerv1.Canary, kind schema
 }
 
 func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string, options ...client.GetOption) (*unstructured.Unstructured, error) {
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(kind)
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind}}
 	err := from.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, obj, options...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

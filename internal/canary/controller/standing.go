@@ -77,8 +77,7 @@ type read struct {
 
 // still is true when the object is as it was.
 func (r read) still(ctx context.Context) bool {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(r.kind)
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind}}
 	err := r.from.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return false

@@ -182,8 +182,11 @@ func (r reader) into(v *Version, gvk schema.GroupVersionKind, out client.Object)
 }
 
 func (r reader) unstructured(v *Version, gvk schema.GroupVersionKind) map[string]any {
-	if r.shared && gvk.Version == v.kind.versions[0] {
+	switch {
+	case r.shared && gvk.Version == v.kind.versions[0]:
 		return v.content
+	case r.shared:
+		return withField(v.content, "apiVersion", v.kind.apiVersion(gvk.Version))
 	}
 	content := copiedMap(v.content)
 	content["apiVersion"] = v.kind.apiVersion(gvk.Version)
