@@ -460,7 +460,8 @@ func waiting(s Snapshot) Decision {
 	switch first := gates.First(); {
 	case first == nil:
 		return start(s, gates)
-	case first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
+	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
+		// It was asked and refused: one that is only to be asked again has told nothing new.
 		return s.edit().effect(effects...).refused(first).tell(s.waitingEvents(starts)...).done(gates)
 	default:
 		return wakeBy(hold(s, gates, effects...), s.polledAgain("waiting"))
@@ -530,6 +531,9 @@ func withAlert(events []release.Event, muted bool, severity release.Severity, me
 // start takes a new revision up.
 func start(s Snapshot, gates release.Gates) Decision {
 	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)
+	if s.exposed() && s.primaryCarries() && !s.orphaned() {
+		e.effect(RouteIs{}) // somebody sent users to the target, which changes now
+	}
 	e.zero()
 	e.run()
 	if s.exposed() {

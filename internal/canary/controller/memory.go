@@ -161,7 +161,7 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	}
 	e.since = since
 	moved := !sameStatus(d.Status, s.Status)
-	if !due && !moved && !outdated(said, since) {
+	if !due && !moved && !(d.Gates.First() == nil && outdated(said)) {
 		return nil, explain
 	}
 	status = []flaggerv1.GateStatus{}
@@ -174,11 +174,11 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	return status, time.Time{}
 }
 
-// outdated is true when the status says that something is waited for that is no longer waited for. What a clock opens
-// tells by its moment that it is over.
-func outdated(said map[string]flaggerv1.GateStatus, now map[string]held) bool {
-	for name, gate := range said {
-		if gate.Verdict != string(release.Pass) && gate.Opener != string(release.ByTime) && (now[name].verdict == "" || now[name].verdict == release.Pass) {
+// outdated is true when the status says that something is waited for, other than a moment. Where nothing is, that must
+// not stay; where something else is, it is said in its turn.
+func outdated(said map[string]flaggerv1.GateStatus) bool {
+	for _, gate := range said {
+		if gate.Verdict != string(release.Pass) && gate.Opener != string(release.ByTime) {
 			return true
 		}
 	}
