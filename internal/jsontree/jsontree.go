@@ -4,10 +4,7 @@
 // never changed, and what is given back shares with it. It must not know what the values are about.
 package jsontree
 
-import (
-	"reflect"
-	"unsafe"
-)
+import "reflect"
 
 // Equal is true when both have the same JSON. It is quick where parts of both are one and the same value.
 func Equal(a, b any) bool {
@@ -67,7 +64,7 @@ func equalLists(a, b []any) bool {
 	if len(a) != len(b) || (a == nil) != (b == nil) {
 		return false
 	}
-	if unsafe.SliceData(a) == unsafe.SliceData(b) {
+	if len(a) > 0 && &a[0] == &b[0] {
 		return true
 	}
 	for i := range a {
