@@ -20,9 +20,9 @@ type Tooth struct {
 var Teeth = []Tooth{
 	{
 		"weight without pods",
-		[]string{"I1", "I7"},
+		[]string{"I1"},
 		"internal/canary/gates.go",
-		"if target.Ready && target.Replicas > 0 {", "if true {", 1,
+		"if target.Ready && target.Replicas > 0 {", "if true {", 9,
 	},
 	{
 		"weights beyond the plan",
@@ -47,7 +47,7 @@ var Teeth = []Tooth{
 		"threshold off by one",
 		[]string{"I4"},
 		"internal/canary/progress.go",
-		"case intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold:", "case intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold:", 1,
+		"case intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold:", "case intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold:", 34,
 	},
 	{
 		"failed checks counted twice",
@@ -65,7 +65,7 @@ var Teeth = []Tooth{
 		"pods gone before the route is back",
 		[]string{"I5"},
 		"internal/canary/rollback.go",
-		"e := s.edit().effect(effects...).effect(RouteIs{}).stamp(", "e := s.edit().effect(effects...).effect(DownToZero{}, RouteIs{}).stamp(", 1,
+		"e := s.edit().effect(effects...).effect(RouteIs{}).stamp(", "e := s.edit().effect(effects...).effect(DownToZero{}, RouteIs{}).stamp(", 3,
 	},
 	{
 		"primary updated at the start",
@@ -79,13 +79,13 @@ var Teeth = []Tooth{
 		[]string{"I6", "I5", "I27", "I9", "I23", "I3"},
 		"internal/canary/controller/reconciler.go",
 		"	warnings, failed := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, failed := r.apply(ctx, s, decision)\n", 1,
+		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, failed := r.apply(ctx, s, decision)\n", 15,
 	},
 	{
 		"canary need not be ready",
 		[]string{"I7", "I1"},
 		"internal/canary/gates.go",
-		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 1,
+		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 6,
 	},
 	{
 		"labels of the target changed",
@@ -98,13 +98,21 @@ var Teeth = []Tooth{
 		"no wake-up for a window",
 		[]string{"I9", "I26"},
 		"internal/canary/machine.go",
-		"Probes: gates.Probes(), Wake: gates.Wake()}", "Probes: gates.Probes()}", 1,
+		"Probes: gates.Probes(), Wake: gates.Wake()}", "Probes: gates.Probes()}", 18,
 	},
 	{
 		"an answer once given is the answer",
 		[]string{"I9", "I21", "I26", "I11"},
 		"internal/release/probe.go",
-		"answer.Ended.IsZero() || answer.Began.Before(p.Since)", "answer.Ended.IsZero()", 1,
+		"answer.Ended.IsZero() || answer.Began.Before(p.Since)", "answer.Ended.IsZero()", 21,
+	},
+	{
+		"a window that began in the future",
+		[]string{"I9", "I26"},
+		"internal/canary/mend.go",
+		"again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
+		"again = serin.Window != nil && serin.Window.Start.IsZero()",
+		1,
 	},
 	{
 		"a label that never stands",
@@ -116,20 +124,20 @@ var Teeth = []Tooth{
 		"address of a hook in a gate",
 		[]string{"I10"},
 		"internal/canary/gates.go",
-		"return hook.Name + \" has not approved: \" + answer.Text", "return hook.URL + \" has not approved: \" + answer.Text", 1,
+		"return hook.Name + \" has not approved: \" + answer.Text", "return hook.URL + \" has not approved: \" + answer.Text", 2,
 	},
 	{
 		"hook key that a crash changes",
 		[]string{"I11"},
 		"internal/canary/questions.go",
-		"Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), p.ID, string(phase), moment, s.Now.String())}", 1,
+		"Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), p.ID, string(phase), moment, s.Now.String())}", 26,
 	},
 	{
 		"gates asked as fast as they answer",
 		[]string{"I11", "I21"},
 		"internal/canary/gates.go",
 		"again := s.past(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))",
-		"again := s.past(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))", 1,
+		"again := s.past(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))", 2,
 	},
 	{
 		"workload patched without a precondition",
@@ -163,10 +171,12 @@ var Teeth = []Tooth{
 		"c.LastTransitionTime, c.LastUpdateTime = old.LastTransitionTime, now", "c.LastTransitionTime, c.LastUpdateTime = now, now", 1,
 	},
 	{
-		"a window that began in the future",
-		[]string{"I14", "I9"},
+		"windows of half their length where a clock was set",
+		[]string{"I14"},
 		"internal/canary/gates.go",
-		"end := s.past(start).Add(length)", "end := start.Add(length)", 1,
+		"length := s.Plan.Window\n",
+		"length := s.Plan.Window / 2\n",
+		1,
 	},
 	{
 		"apex moved to a primary that is not ready",
@@ -180,25 +190,25 @@ var Teeth = []Tooth{
 		[]string{"I16"},
 		"internal/canary/leaving.go",
 		"		return hold(s, gates, effects...)\n\t}\n\teffects = append(effects, GivenBack{})",
-		"		return hold(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 1,
+		"		return hold(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 21,
 	},
 	{
 		"counts of the revision before",
 		[]string{"I17"},
 		"internal/canary/progress.go",
-		"	e.zero()\n\te.run()\n", "	e.run()\n", 1,
+		"	e.zero()\n\te.run()\n", "	e.run()\n", 6,
 	},
 	{
 		"samples of the revision before",
 		[]string{"I17"},
 		"internal/canary/gates.go",
-		"until := s.past(last.Time).Add(s.Plan.oldest())", "until := s.past(last.Time)", 1,
+		"until := s.past(last.Time).Add(s.Plan.oldest())", "until := s.past(last.Time)", 25,
 	},
 	{
 		"pods taken away at rest",
 		[]string{"I18"},
 		"internal/canary/machine.go",
-		"		return hold(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return hold(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 1,
+		"		return hold(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return hold(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 2,
 	},
 	{
 		"selector written at every look",
@@ -210,7 +220,7 @@ var Teeth = []Tooth{
 		"two questions of one release",
 		[]string{"I20"},
 		"internal/prober/prober.go",
-		"if len(a.queue) == 0 || a.out != \"\" || a.ready {", "if len(a.queue) == 0 || a.ready {", 1,
+		"if len(a.queue) == 0 || a.out != \"\" || a.ready {", "if len(a.queue) == 0 || a.ready {", 54,
 	},
 	{
 		"queued at once, for ever",
@@ -228,19 +238,21 @@ var Teeth = []Tooth{
 		"abort recorded and not carried out",
 		[]string{"I24"},
 		"internal/canary/progress.go",
-		"return e.rollback(reasonAbort).tell(", "return e.tell(", 1,
+		"return e.rollback(reasonAbort).tell(", "return e.tell(", 28,
 	},
 	{
 		"suspension ignored",
 		[]string{"I25"},
 		"internal/canary/machine.go",
-		"	case s.Plan.Suspended:\n", "	case s.Plan.Suspended && s.Status.Phase == \"\":\n", 1,
+		"	case s.Plan.Suspended:\n", "	case s.Plan.Suspended && s.Status.Phase == \"\":\n", 6,
 	},
 	{
 		"nobody is told what is waited for",
-		[]string{"I26", "I9"},
+		[]string{"I26"},
 		"internal/canary/controller/memory.go",
-		"		return nil, explain\n", "		return nil, time.Time{}\n", 1,
+		"	status = []flaggerv1.GateStatus{}\n	for _, gate := range d.Gates {\n",
+		"	status = []flaggerv1.GateStatus{}\n	for _, gate := range d.Gates[:0] {\n",
+		1,
 	},
 	{
 		"Services without an owner",
@@ -250,7 +262,7 @@ var Teeth = []Tooth{
 	},
 	{
 		"configuration followed at rest",
-		[]string{"I28", "I6"},
+		[]string{"I28"},
 		"internal/canary/machine.go",
 		"effects = append(effects, ScalerExists{})\n\t}", "effects = append(effects, ScalerExists{}, PrimaryExists{ID: s.copyID(), Follow: true})\n\t}", 1,
 	},
@@ -258,7 +270,7 @@ var Teeth = []Tooth{
 		"two Canaries for one target",
 		[]string{"I31"},
 		"internal/canary/controller/observe.go",
-		"other.UID != s.object.UID && older(other, s.object)", "other.UID == \"\" && older(other, s.object)", 1,
+		"other.UID != s.object.UID && older(other, s.object)", "other.UID == \"\" && older(other, s.object)", 38,
 	},
 }
 
