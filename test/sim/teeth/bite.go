@@ -43,12 +43,13 @@ func (j *Jaw) Close() error { return os.RemoveAll(j.folder) }
 
 // Bite is what became of one tooth.
 type Bite struct {
-	// Broken is the invariant that was reported, and how; empty: none of those that it should break was.
-	Broken, Sentence string
+	// Found is true when the invariant was reported that the tooth should break, Sentence says how.
+	Found    bool
+	Sentence string
 	// Seed is that of the history, Histories how many were played up to it.
 	Seed      uint64
 	Histories int
-	// Others were reported before it, but are broken by other mistakes, or without this one.
+	// Others were reported before it, or without the mistake.
 	Others []string
 }
 
@@ -72,7 +73,7 @@ func (j *Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
 		return Bite{}, fmt.Errorf("%q: %w", t.Name, err)
 	}
 	bite, err := j.play(ctx, program, t, t.Seed, 1)
-	if bite.Broken != "" || err != nil {
+	if bite.Found || err != nil {
 		return bite, err
 	}
 	return j.play(ctx, program, t, 1, j.Histories)
@@ -124,8 +125,8 @@ func (j *Jaw) play(ctx context.Context, program string, t Tooth, seed uint64, hi
 	var bite Bite
 	bite.Histories = histories
 	err := j.run(ctx, program, seed, histories, func(at uint64, number, sentence string) bool {
-		if slices.Contains(t.Breaks, number) && !j.breaksAnyway(ctx, at) {
-			bite.Broken, bite.Sentence, bite.Seed, bite.Histories = number, sentence, at, int(at-seed)+1
+		if number == t.Breaks && !j.breaksAnyway(ctx, at) {
+			bite.Found, bite.Sentence, bite.Seed, bite.Histories = true, sentence, at, int(at-seed)+1
 			return false
 		}
 		if !slices.Contains(bite.Others, number) {

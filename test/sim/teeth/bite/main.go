@@ -43,7 +43,7 @@ func bite(ctx context.Context, histories int, only string) (err error) {
 	began, missed := time.Now(), 0
 	for result := range results(ctx, jaw, only) {
 		fmt.Println(result)
-		if result.err != nil || result.bite.Broken == "" {
+		if result.err != nil || !result.bite.Found {
 			missed++
 		}
 	}
@@ -66,12 +66,12 @@ func (r result) String() string {
 	switch {
 	case r.err != nil:
 		return r.err.Error()
-	case r.bite.Broken == "":
-		return fmt.Sprintf("MISSED %-4s %s in %s, %d histories (seen: %s)", r.tooth.Breaks[0], r.tooth.Name, r.took, r.bite.Histories,
+	case !r.bite.Found:
+		return fmt.Sprintf("MISSED %-4s %s in %s, %d histories (seen: %s)", r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Histories,
 			strings.Join(r.bite.Others, " "))
 	default:
-		return fmt.Sprintf("found  %-4s %s in %s, seed %d, %d histories: %s: %s", r.tooth.Breaks[0], r.tooth.Name, r.took, r.bite.Seed,
-			r.bite.Histories, r.bite.Broken, r.bite.Sentence)
+		return fmt.Sprintf("found  %-4s %s in %s, seed %d, %d histories: %s", r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Seed,
+			r.bite.Histories, r.bite.Sentence)
 	}
 }
 
@@ -90,7 +90,7 @@ func results(ctx context.Context, jaw *teeth.Jaw, only string) <-chan result {
 	}
 	go func() {
 		for _, tooth := range teeth.Teeth {
-			if ctx.Err() == nil && (strings.Contains(tooth.Name, only) || tooth.Breaks[0] == only) {
+			if ctx.Err() == nil && (strings.Contains(tooth.Name, only) || tooth.Breaks == only) {
 				todo <- tooth
 			}
 		}
