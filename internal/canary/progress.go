@@ -78,11 +78,13 @@ func adopted(s Snapshot) Decision {
 		where += ", taking the target for the revision that it recorded, which could not be verified"
 	}
 	if s.live() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
+		if s.live() != s.Status.CanaryWeight {
+			e.status.LastTransitionTime = metav1.NewTime(s.Now.Truncate(time.Second)) // from which a pruned status knows its window
+		}
 		e.serin.Started = true
 		e.status.CanaryWeight = s.live() // the original reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
 		e.window()
-		e.status.LastTransitionTime = metav1.NewTime(s.Now.Truncate(time.Second)) // a window is known by it where our part is pruned
 	}
 	return e.tell(release.Event{
 		Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s at %s", s.Plan.workload(), s.Status.Phase, where),
