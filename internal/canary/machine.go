@@ -334,7 +334,10 @@ func (s *Snapshot) promoted() string {
 		return promoted
 	}
 	target := s.Workload.Target
-	if s.Workload.Same || target.PeerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs) {
+	// The configuration that such a status tracks is that of the revision taken up, which says nothing about another one.
+	tracked := s.Status.LastAppliedSpec == s.Status.LastPromotedSpec || len(s.Status.TrackedConfigs) == 0
+	byHash := target.PeerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && tracked
+	if s.Workload.Same || byHash && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs) {
 		return target.Revision
 	}
 	return peer + s.Status.LastPromotedSpec
@@ -434,6 +437,8 @@ func begin(s Snapshot) Decision {
 func waiting(s Snapshot) Decision {
 	effects := standing(s)
 	switch {
+	case s.foreign():
+		return s.edit().effect(effects...).adopt().done(nil)
 	case s.Workload.Target.Revision == s.promoted():
 		e := s.edit().effect(effects...)
 		e.phase(flaggerv1.CanaryPhaseSucceeded).settle()

@@ -72,6 +72,9 @@ func (e *edit) promoted() {
 
 // began marks the start of a run in the condition, from which the run's name can be derived.
 func (e *edit) began() *edit {
+	if condition(e.status, flaggerv1.ConditionPromoted) == nil {
+		e.promoted() // somebody took it away
+	}
 	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
 	}

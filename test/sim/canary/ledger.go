@@ -457,7 +457,7 @@ func (l *ledger) begins(m moved, name string) bool {
 		return true
 	case name == nameOf(before):
 		return false
-	case m.of.run != nil && (!m.ours && after.Serin == nil || unnamed(before) && name == m.of.run.name):
+	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
 		return false
 	default:
 		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content)
@@ -625,6 +625,9 @@ func (l *ledger) noteStatus(r *record, h moved) {
 	}
 	if r.run == nil {
 		return
+	}
+	if moving(h.after.Status.Phase) {
+		r.run.name = nameOf(&h.after.Status) // it may be told only now
 	}
 	if h.opens {
 		r.run.window = &window{opened: l.now(), start: opened(&h.after.Status, l.pruning)}

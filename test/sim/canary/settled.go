@@ -68,7 +68,7 @@ func (k *Canaries) underWay(w *sim.World) string {
 func (k *Canaries) moving(w *sim.World) []*flaggerv1.Canary {
 	var moving []*flaggerv1.Canary
 	for _, seen := range w.Server.All(canaryKind) {
-		if c := k.stored(seen.Key()); c != nil && !k.explained(c) && !k.atRest(w, c) {
+		if c := k.stored(seen.Key()); c != nil && !k.explained(w, c) && !k.atRest(w, c) {
 			moving = append(moving, c)
 		}
 	}
@@ -88,14 +88,16 @@ func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
 	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 }
 
-// explained is true of a release that waits for a person who will not come, and says so.
-func (k *Canaries) explained(c *flaggerv1.Canary) bool {
+// explained is true of a release that waits for a person who will not come, and says so. What the API server refused is
+// tried again by itself.
+func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
 		return true
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
-			return true
+			again := condition.Reason == "Refused" && w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+			return !again
 		}
 	}
 	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson)
