@@ -78,14 +78,15 @@ type seen struct {
 
 // Snapshot is what is known of a Canary now, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	s, err := o.observe(ctx, object, now)
+	s, err := o.observe(ctx, object, now, false)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
 	return s.snapshot, nil
 }
 
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time) (*seen, error) {
+// observe looks at everything around a Canary. pruned is true where our part of its status is known to be lost.
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, pruned bool) (*seen, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return o.features(object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -93,7 +94,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[commandAnnotation],
+		Command: object.Annotations[commandAnnotation], Pruned: pruned,
 	}
 	s.things = o.things(object)
 	if err := o.rival(ctx, s); err != nil {
@@ -103,7 +104,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return s, nil // the plan says that this cannot be released
 	}
 	var asks []workload.Ask
-	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
+	if !pruned && !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
 		asks = append(asks, workload.AskReplicaSets) // a status that another controller left
 	}
 	observed, err := o.Deployments.Observe(ctx, object, asks...)

@@ -76,7 +76,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err := r.takeOver(ctx, object); err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	s, err := r.observe(ctx, object, began)
+	s, err := r.observe(ctx, object, began, r.memory.pruned(key))
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
@@ -86,7 +86,6 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	asking := prober.Key{NamespacedName: key, UID: object.UID}
 	s.snapshot.Answers = r.Prober.Answers(asking)
-	s.snapshot.Pruned = r.memory.pruned(key)
 	look, err := r.lookAtPods(ctx, key, s)
 	if err != nil {
 		return r.later(ctx, key, began, err)
