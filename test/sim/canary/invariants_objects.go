@@ -312,15 +312,19 @@ func (c *noFight) see(happening any) {
 		if r.rested.IsZero() || r.rested.After(c.then()) || leaving(r) || len(h.of) > 1 {
 			return
 		}
-		if w := c.objects[thing{h.Kind, h.Key}]; w != nil && !w.unanswered && !c.caused(r) {
+		if w := c.objects[thing{h.Kind, h.Key}]; w != nil && !w.unanswered && !c.caused(r, w.last) {
 			c.violate("I19", r, "at rest %s %s was written again, although nobody else had written anything since the last time", h.Kind.Kind, h.Key.Name)
 		}
 	}
 }
 
-// caused is true when something else changed of late that a release follows: its spec, its target, its configuration.
-func (c *noFight) caused(r *record) bool {
+// caused is true when something else changed of late, or since the object was written last, that a release follows: its
+// spec, its target, its configuration. A write that is refused comes late.
+func (c *noFight) caused(r *record, last time.Time) bool {
 	then := c.then()
+	if last.Before(then) {
+		then = last
+	}
 	if n := len(r.specs); n > 1 && r.specs[n-2].until.After(then) {
 		return true
 	}
