@@ -227,16 +227,20 @@ func (l *ledger) noteRoll(h rolled) {
 		p.emptied = l.now()
 	}
 	l.lookAtPods(h.of, p, h.New, h.content)
-	if h.content == "" || !h.primary {
-		return
+	if h.content != "" && h.primary {
+		l.noteStable(h.of, h.ours, h.content)
 	}
+}
+
+// noteStable takes down that the primary runs something else.
+func (l *ledger) noteStable(r *record, ours bool, content string) {
 	switch {
-	case !h.ours:
-		h.of.stable = "" // whoever wrote it may know what it shall run
-	case h.of.run != nil && moving(h.of.status.Phase) && slices.Contains(h.of.run.contents, h.content):
-		h.of.run.promoted, h.of.stable = l.now(), h.content
+	case !ours:
+		r.stable = "" // whoever wrote it may know what it shall run
+	case r.run != nil && moving(r.status.Phase) && slices.Contains(r.run.contents, content):
+		r.run.promoted, r.stable = l.now(), content
 	default:
-		h.of.stable = h.content
+		r.stable = content
 	}
 }
 
@@ -298,8 +302,13 @@ func (l *ledger) noteConfig(h wrote) {
 	}
 	for _, r := range h.of {
 		for _, p := range []*pods{&r.target, &r.primary} {
-			if p.version != nil {
-				l.setContent(p, l.contentOf(p.version, p == &r.primary))
+			if p.version == nil {
+				continue
+			}
+			before := p.content
+			l.setContent(p, l.contentOf(p.version, p == &r.primary))
+			if p == &r.primary && p.content != before {
+				l.noteStable(r, h.ours, p.content)
 			}
 		}
 	}
