@@ -41,7 +41,7 @@ var Teeth = []Tooth{
 		"window counted from lastTransitionTime",
 		"I3",
 		"internal/canary/status.go",
-		"return s.serin().Window.Start.Time, true", "return s.Status.LastTransitionTime.Time, true", 1,
+		"return s.serin().Window.Start.Time, true", "return s.Status.LastTransitionTime.Time, true", 33,
 	},
 	{
 		"threshold off by one",
@@ -65,7 +65,7 @@ var Teeth = []Tooth{
 		"pods gone before the route is back",
 		"I5",
 		"internal/canary/rollback.go",
-		"e := s.edit().effect(effects...).effect(RouteIs{}).stamp(", "e := s.edit().effect(effects...).effect(DownToZero{}, RouteIs{}).stamp(", 3,
+		"e := s.edit().effect(effects...).effect(RouteIs{}).stamp(", "e := s.edit().effect(effects...).effect(DownToZero{}, RouteIs{}).stamp(", 6,
 	},
 	{
 		"primary updated at the start",
@@ -78,7 +78,7 @@ var Teeth = []Tooth{
 		"canary need not be ready",
 		"I7",
 		"internal/canary/gates.go",
-		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 6,
+		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 9,
 	},
 	{
 		"labels of the target changed",
@@ -120,7 +120,7 @@ var Teeth = []Tooth{
 		"internal/canary/controller/reconciler.go",
 		"	r.memory.wakes(key, decision.Wake)\n",
 		"	r.memory.wakes(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		look = began.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
-		1,
+		20,
 	},
 	{
 		"address of a hook in a gate",
@@ -198,7 +198,7 @@ var Teeth = []Tooth{
 		"counts of the revision before",
 		"I17",
 		"internal/canary/progress.go",
-		"	e.zero()\n\te.run()\n", "	e.run()\n", 6,
+		"	e.zero()\n\te.run()\n", "	e.run()\n", 3,
 	},
 	{
 		"samples of the revision before",
@@ -228,7 +228,7 @@ var Teeth = []Tooth{
 		"two questions of one release",
 		"I20",
 		"internal/prober/prober.go",
-		"if len(a.queue) == 0 || a.out != \"\" || a.ready {", "if len(a.queue) == 0 || a.ready {", 54,
+		"if len(a.queue) == 0 || a.out != \"\" || a.ready {", "if len(a.queue) == 0 || a.ready {", 32,
 	},
 	{
 		"queued at once, for ever",
