@@ -100,7 +100,8 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 			return !again
 		}
 	}
-	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson)
+	// A gate that is polled is, when the status is written, either asked again or waits for that.
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson || unmet(c) == release.ByAnswer)
 	return waits && k.outside.forEver(c)
 }
 
