@@ -95,6 +95,7 @@ func TestWhoDoesNotAnswerHoldsUpNobodyElse(t *testing.T) {
 		<-silent.over
 		return 100
 	})
+	t.Cleanup(silent.end) // the server above waits for its calls, too
 	stuck = append(stuck, unanswered{
 		name: "checks", phases: []string{"Initialized", "Progressing"}, iterations: 1,
 		analysis: "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: " + prometheus,

@@ -4,12 +4,14 @@ package services
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/serin-dev/serin/playground/network"
@@ -37,7 +39,7 @@ const tableName = "serin"
 // Replace makes the forwards the only ones of this network namespace, in one step: there is no moment without rules.
 // Connections that exist keep their backend. Packets to a service without backends are refused, as in any cluster.
 func Replace(forwards []Forward) error {
-	connection, err := nftables.New()
+	connection, err := nftables.New(nftables.WithSockOptions(room))
 	if err != nil {
 		return fmt.Errorf("open the packet filter: %w", err)
 	}
@@ -82,6 +84,12 @@ func Replace(forwards []Forward) error {
 	}
 	return nil
 }
+
+// room is for all rules of one step, which leave as one message, and for their answers, which come at once: the usual
+// buffers hold some hundreds.
+func room(c *netlink.Conn) error { return errors.Join(c.SetReadBuffer(bufferSize), c.SetWriteBuffer(bufferSize)) }
+
+const bufferSize = 16 << 20
 
 // Remove takes all forwards away.
 func Remove() error {

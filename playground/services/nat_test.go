@@ -186,3 +186,22 @@ func TestConnectionsToAServiceReachItsPods(t *testing.T) {
 		}
 	}
 }
+
+// A cluster with hundreds of releases has thousands of forwards, and the kernel answers to each of them at once.
+func TestManyServicesAreForwarded(t *testing.T) {
+	t.Cleanup(func() {
+		if err := services.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	var forwards []services.Forward
+	for i := range 3000 {
+		forwards = append(forwards, services.Forward{
+			Service: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i%250 + 1)}), 80), Protocol: services.TCP,
+			Backends: []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(i / 250), byte(i%250 + 1)}), 8080)},
+		})
+	}
+	if err := services.Replace(forwards); err != nil {
+		t.Fatal(err)
+	}
+}
