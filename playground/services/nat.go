@@ -87,7 +87,9 @@ func Replace(forwards []Forward) error {
 
 // room is for all rules of one step, which leave as one message, and for their answers, which come at once: the usual
 // buffers hold some hundreds.
-func room(c *netlink.Conn) error { return errors.Join(c.SetReadBuffer(bufferSize), c.SetWriteBuffer(bufferSize)) }
+func room(c *netlink.Conn) error {
+	return errors.Join(c.SetReadBuffer(bufferSize), c.SetWriteBuffer(bufferSize))
+}
 
 const bufferSize = 16 << 20
 
