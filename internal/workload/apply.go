@@ -57,7 +57,7 @@ func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *u
 
 // update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
 // read. Without a difference nothing is written.
-func (d *Deployments) update(ctx context.Context, c *flaggerv1.Canary, existing, wanted client.Object) error {
+func (d *Deployments) update(ctx context.Context, existing, wanted client.Object) error {
 	patch, err := patchOf(existing, wanted)
 	if err != nil {
 		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)

@@ -103,7 +103,7 @@ func (d *Deployments) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, rev
 // writeTemplate gives the primary a template, and with it what else it takes from the target.
 func (d *Deployments) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen view, template map[string]any) error {
 	promoted := promotedPrimary(c, seen.primary, seen.target, seen.pair, d.Options, template)
-	if err := d.update(ctx, c, seen.primary, promoted); err != nil {
+	if err := d.update(ctx, seen.primary, promoted); err != nil {
 		return fmt.Errorf("updating deployment %s.%s template spec failed: %w", seen.pair.primary(), c.Namespace, err)
 	}
 	return nil
@@ -131,7 +131,7 @@ func (d *Deployments) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, pri
 	}
 	adopted := primary.DeepCopy()
 	adopted.SetOwnerReferences(withOwner(c, primary.GetOwnerReferences()))
-	if err := d.update(ctx, c, primary, adopted); err != nil {
+	if err := d.update(ctx, primary, adopted); err != nil {
 		return fmt.Errorf("taking over deployment %s.%s failed: %w", primary.GetName(), c.Namespace, err)
 	}
 	// What was read is the version before this write: to go on with it would be a conflict.
@@ -179,7 +179,7 @@ func (d *Deployments) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, 
 	if err := unstructured.SetNestedMap(restored.Object, template, "spec", "template"); err != nil {
 		return fmt.Errorf("restore deployment %s.%s: %w", primary.GetName(), c.Namespace, err)
 	}
-	if err := d.update(ctx, c, primary, restored); err != nil {
+	if err := d.update(ctx, primary, restored); err != nil {
 		return fmt.Errorf("updating deployment %s.%s template spec failed: %w", primary.GetName(), c.Namespace, err)
 	}
 	return nil
@@ -343,7 +343,7 @@ func (d *Deployments) createContent(ctx context.Context, c *flaggerv1.Canary, ma
 // replaceContent writes the difference; an immutable object, which Kubernetes does not let anybody change, is made anew.
 func (d *Deployments) replaceContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *content) error {
 	if !existing.immutable() || existing.sums().ours == wanted.sums().ours && wanted.immutable() {
-		return d.update(ctx, c, existing.obj, wanted.obj)
+		return d.update(ctx, existing.obj, wanted.obj)
 	}
 	if err := d.remove(ctx, existing.obj); err != nil {
 		return err

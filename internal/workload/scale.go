@@ -89,7 +89,7 @@ func (d *Deployments) DownToZero(ctx context.Context, c *flaggerv1.Canary) error
 func (d *Deployments) scale(ctx context.Context, c *flaggerv1.Canary, deployment *unstructured.Unstructured, replicas int64) error {
 	scaled, spec := edited(deployment)
 	spec["replicas"] = replicas
-	err := d.update(ctx, c, deployment, scaled)
+	err := d.update(ctx, deployment, scaled)
 	switch {
 	case err == nil:
 		return nil

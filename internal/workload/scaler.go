@@ -46,7 +46,7 @@ func (d *Deployments) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, upd
 	if update {
 		wanted = updatedScaler(c, wanted, source)
 	}
-	if err := d.update(ctx, c, existing, wanted); err != nil {
+	if err := d.update(ctx, existing, wanted); err != nil {
 		return fmt.Errorf("updating HorizontalPodAutoscaler v2 %s.%s failed: %w", name, c.Namespace, err)
 	}
 	return nil

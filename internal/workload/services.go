@@ -105,7 +105,7 @@ func (d *Deployments) ensureService(ctx context.Context, c *flaggerv1.Canary, p 
 		return "", foreign(c, "Service", existing)
 	}
 	desired, warning := renderService(c, p, wanted, ports, existing)
-	if err := d.update(ctx, c, existing, desired); err != nil {
+	if err := d.update(ctx, existing, desired); err != nil {
 		return "", fmt.Errorf("reconcileService failed: service %s update error: %w", wanted.name, err)
 	}
 	return warning, nil
@@ -409,7 +409,7 @@ func (d *Deployments) GiveBackServices(ctx context.Context, c *flaggerv1.Canary)
 		if err != nil {
 			return err
 		}
-		if err := d.update(ctx, c, existing, restored); err != nil {
+		if err := d.update(ctx, existing, restored); err != nil {
 			return fmt.Errorf("service %s update error: %w", each, err)
 		}
 	}

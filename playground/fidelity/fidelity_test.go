@@ -77,7 +77,11 @@ func run(m *testing.M) int {
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return fail(err)
 	}
-	defer shared.Stop()
+	defer func() {
+		if err := shared.Stop(); err != nil {
+			fail(err)
+		}
+	}()
 	if err := define(ctx, filepath.Join(options.Builder.Repository(), "config", "crd"), gateway, filepath.Join(istio, "kubernetes")); err != nil {
 		return fail(err)
 	}

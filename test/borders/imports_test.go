@@ -25,7 +25,7 @@ var layers = [][]string{
 // apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
 // decided it.
 var apart = []string{
-	"internal/cachetest", "internal/outbound", "internal/ownwrites", "internal/prober", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
+	"internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/prober", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
 	"internal/telemetry", "internal/loadtester",
 }
 

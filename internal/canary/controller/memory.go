@@ -161,7 +161,7 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	}
 	e.since = since
 	moved := !sameStatus(d.Status, s.Status)
-	if !due && !moved && !(d.Gates.First() == nil && outdated(said)) {
+	if !due && !moved && (d.Gates.First() != nil || !outdated(said)) {
 		return nil, explain
 	}
 	status = []flaggerv1.GateStatus{}

@@ -84,8 +84,8 @@ var Teeth = []Tooth{
 		"labels of the target changed",
 		"I8",
 		"internal/workload/scale.go",
-		"	err := d.update(ctx, c, deployment, scaled)\n",
-		"	scaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, c, deployment, scaled)\n", 1,
+		"	err := d.update(ctx, deployment, scaled)\n",
+		"	scaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, deployment, scaled)\n", 1,
 	},
 	{
 		"status before effects",
