@@ -19,7 +19,7 @@ const (
 )
 
 // mended puts right what nobody can have seen: in many clusters a status is writable by users, and clocks are set back.
-// A moment in the future is now, once and for all; taken for now in every pass it would never be over.
+// A moment in the future is written down as the present, once: replaced in each pass it would never pass.
 func mended(s Snapshot) (Decision, bool) {
 	m := &mend{now: s.Now}
 	status := s.Status

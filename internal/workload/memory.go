@@ -1,11 +1,12 @@
 package workload
 
 import (
-	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
 // memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, and
@@ -42,7 +43,7 @@ func (m *memory) sums(key types.NamespacedName, obj metav1.Object) (sums, bool) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, found := m.entry(key).sums[obj.GetUID()]
-	if !found || known.version != obj.GetResourceVersion() && !older(obj.GetResourceVersion(), known.version) {
+	if !found || known.version != obj.GetResourceVersion() && !ownwrites.Older(obj.GetResourceVersion(), known.version) {
 		return sums{}, false
 	}
 	known.used = true
@@ -88,15 +89,4 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, key)
-}
-
-// older compares resourceVersions of one kind. Kubernetes promises that they are whole numbers that grow; where one is
-// not, nothing is said to be older.
-func older(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	if errX != nil || errY != nil {
-		return false
-	}
-	return x < y
 }

@@ -157,8 +157,8 @@ func (d *Deployments) look(ctx context.Context, c *flaggerv1.Canary) (view, erro
 	return seen, nil
 }
 
-// both reads target and primary, and refuses to look at what is older than our own last write: whoever decides on it
-// would write the same again, or take a target that was just scaled up for one without pods.
+// both reads target and primary. Client shows neither older than our own last write: whoever decided on that would write
+// the same again, or take a target that was just scaled up for one without pods.
 func (d *Deployments) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
 	if target, err = d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err

@@ -111,7 +111,7 @@ var kinds = []kind{
 			`{spec: {ports: [{name: http, port: 80, targetPort: 8080}]}}`, `{spec: {ports: [{name: http, port: 80, targetPort: 0}]}}`,
 			`{spec: {ports: [{name: twice, port: 80}, {name: twice, port: 81}]}}`, `{spec: {ports: [{name: a, port: 80}, {name: b, port: 80}]}}`,
 			`{spec: {ports: [{port: 80}]}}`, `{spec: {ports: null}}`, `{spec: {ports: []}}`, `{spec: {ports: [{name: Bad Name, port: 80}]}}`, `{spec: {ports: [{name: http, port: 99999}]}}`,
-			`{spec: {ports: [{name: http, port: 80, protocol: XXX}]}}`,
+			`{spec: {ports: [{name: http, port: 80, protocol: PIGEON}]}}`,
 			`{spec: {clusterIP: null, clusterIPs: null}}`, `{spec: {clusterIP: None}}`, `{spec: {clusterIP: null}}`, `{spec: {clusterIP: ""}}`, `{spec: {type: null}}`,
 			`{spec: {type: NodePort}}`, `{spec: {type: ClusterIP}}`, `{spec: {type: LoadBalancer}}`, `{spec: {type: Other}}`,
 			`{spec: {sessionAffinity: ClientIP}}`, `{spec: {sessionAffinity: None}}`, `{spec: {trafficDistribution: PreferClose}}`, `{spec: {trafficDistribution: null}}`,

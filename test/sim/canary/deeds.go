@@ -1,0 +1,324 @@
+package canary
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// ship gives the target the template of a version.
+func (p *people) ship(r *Release, v *version) {
+	r.shipped = append(r.shipped, v.name)
+	shipped := p.change(r.Target, deploymentKind, func(o map[string]any) bool {
+		return unstructured.SetNestedMap(o, r.template(v), "spec", "template") == nil
+	})
+	if shipped {
+		p.did(r, Ship, "ship %s", v)
+	}
+}
+
+// configure changes the configuration of the target.
+func (p *people) configure(r *Release, level string) {
+	changed := p.change(r.config, configMapKind, func(o map[string]any) bool {
+		return unstructured.SetNestedField(o, level, "data", "level") == nil
+	})
+	if changed {
+		p.did(r, EditConfig, "set the configuration to level %s", level)
+	}
+}
+
+func (p *people) editTemplate(r *Release, s *sim.Stream) {
+	v := drawVersion(s)
+	switch s.Int(0, 3) {
+	case 0: // back to what was there before
+		v := r.versions[r.shipped[max(0, len(r.shipped)-2)]]
+		p.ship(r, v)
+	case 1:
+		stamp := fmt.Sprint(s.Int(1, 1000))
+		if p.change(r.Target, deploymentKind, func(o map[string]any) bool {
+			return unstructured.SetNestedField(o, stamp, "spec", "template", "metadata", "annotations", "example.com/restarted") == nil
+		}) {
+			p.did(r, EditTemplate, "restart the pods")
+		}
+	default:
+		p.ship(r, r.add(v))
+	}
+}
+
+func (p *people) editConfig(r *Release, s *sim.Stream) {
+	level := fmt.Sprint(s.Int(1, 4))
+	if r.config != "" {
+		p.configure(r, level)
+	}
+}
+
+func (p *people) editSpec(r *Release, s *sim.Stream) {
+	interval, threshold, steps := sim.Pick(s, "5s", "15s", "45s"), s.Int(1, 5), sim.Pick(s, []int{10, 40}, []int{25, 50, 75}, []int{60})
+	metric, which, back := drawMetric(s, r.Key.Name), s.Int(0, 5), s.Between(30*time.Second, 4*time.Minute)
+	what := ""
+	changed := p.respecify(r, func(c *flaggerv1.Canary) {
+		a := c.Spec.Analysis
+		switch {
+		case which == 0:
+			a.Interval, what = interval, "observe for "+interval
+		case which == 1:
+			a.Threshold, what = threshold, fmt.Sprintf("allow %d failed checks", threshold)
+		case which == 2 && len(a.StepWeights) > 0:
+			a.StepWeights, what = steps, fmt.Sprintf("want the steps %v", steps)
+		case which == 3 && len(a.Metrics) > 0:
+			a.Metrics, what = a.Metrics[1:], "no longer measure "+a.Metrics[0].Name
+		case which == 4 || r.invalid:
+			a.Metrics, what = append(a.Metrics, metric), "measure "+metric.Name
+		default:
+			r.valid = *c.Spec.DeepCopy()
+			invalidate(s, &c.Spec)
+			r.invalid, what = true, "make the spec invalid"
+		}
+	})
+	if !changed {
+		return
+	}
+	p.did(r, EditSpec, "%s", what)
+	if r.invalid {
+		p.later(back, func() { p.mendSpec(r) })
+	}
+}
+
+// mendSpec makes a spec valid again.
+func (p *people) mendSpec(r *Release) {
+	if !r.invalid {
+		return
+	}
+	if p.respecify(r, func(c *flaggerv1.Canary) { c.Spec = *r.valid.DeepCopy() }) {
+		r.invalid = false
+		p.did(r, EditSpec, "make the spec valid again")
+	}
+}
+
+func (p *people) scale(r *Release, s *sim.Stream) {
+	replicas := sim.Pick(s, 0, 1, 2, 3, 4)
+	name := sim.Pick(s, r.Target, r.Target, r.Target+"-primary")
+	if name != r.Target {
+		replicas = max(replicas, 1)
+	}
+	if p.change(name, deploymentKind, func(o map[string]any) bool {
+		return unstructured.SetNestedField(o, int64(replicas), "spec", "replicas") == nil
+	}) {
+		p.did(r, Scale, "scale %s to %d", name, replicas)
+	}
+}
+
+func (p *people) deleteRelease(r *Release, s *sim.Stream) {
+	back, stays := s.Between(30*time.Second, 5*time.Minute), s.Chance(0.4)
+	if p.remove(r.Key.Name, canaryKind, DeleteRelease, r) && !stays {
+		p.later(back, func() { p.again(r) })
+	}
+}
+
+func (p *people) recreateRelease(r *Release, _ *sim.Stream) {
+	if p.remove(r.Key.Name, canaryKind, RecreateRelease, r) {
+		p.again(r)
+	}
+}
+
+// again makes a Canary that was deleted once more, as soon as it is gone.
+func (p *people) again(r *Release) {
+	if p.stored(r.Key) != nil {
+		if p.back == nil {
+			p.back = map[types.NamespacedName]func(){}
+		}
+		p.back[r.Key] = func() { p.again(r) }
+		return
+	}
+	p.create(r.canary())
+	r.invalid = r.born
+	p.did(r, RecreateRelease, "make the Canary again")
+	if p.over {
+		p.startable(r)
+	}
+}
+
+func (p *people) deleteTarget(r *Release, s *sim.Stream) {
+	back := s.Between(5*time.Second, 4*time.Minute)
+	if p.remove(r.Target, deploymentKind, DeleteTarget, r) {
+		p.later(back, func() { p.retarget(r) })
+	}
+}
+
+// retarget makes a target that was deleted again.
+func (p *people) retarget(r *Release) {
+	if p.running(r) != "" {
+		return
+	}
+	p.create(r.deployment())
+	p.did(r, DeleteTarget, "make the Deployment again with %s", r.current())
+	if p.over {
+		p.startable(r)
+	}
+}
+
+func (p *people) deletePrimary(r *Release, _ *sim.Stream) {
+	p.remove(r.Target+"-primary", deploymentKind, DeletePrimary, r)
+}
+
+func (p *people) deleteService(r *Release, s *sim.Stream) {
+	p.remove(r.Apex+sim.Pick(s, "", "-primary", "-canary"), serviceKind, DeleteService, r)
+}
+
+// routeKind is the kind of the object that has the weights; false where there is none.
+func (r *Release) routeKind() (schema.GroupKind, bool) {
+	switch r.Provider {
+	case istioProvider:
+		return virtualService, true
+	case gatewayProvider:
+		return httpRoute, true
+	default:
+		return schema.GroupKind{}, false
+	}
+}
+
+func (p *people) deleteRoute(r *Release, _ *sim.Stream) {
+	if kind, ok := r.routeKind(); ok {
+		p.remove(r.Apex, kind, DeleteRoute, r)
+	}
+}
+
+func (p *people) editRouteWeights(r *Release, s *sim.Stream) {
+	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
+	kind, ok := r.routeKind()
+	if ok && p.change(r.Apex, kind, func(o map[string]any) bool { return reweigh(o, int64(weight)) }) {
+		p.did(r, EditRouteWeights, "give the canary the weight %d by hand", weight)
+	}
+}
+
+func (p *people) suspend(r *Release, s *sim.Stream) {
+	back, stays := s.Between(10*time.Second, 5*time.Minute), s.Chance(0.2)
+	if !p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = true }) {
+		return
+	}
+	p.did(r, Suspend, "suspend it")
+	if !stays {
+		p.later(back, func() { p.resume(r) })
+	}
+}
+
+func (p *people) resume(r *Release) {
+	if c := p.stored(r.Key); c != nil && c.Spec.Suspend && p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = false }) {
+		p.did(r, Suspend, "resume it")
+	}
+}
+
+func (p *people) skip(r *Release, s *sim.Stream) {
+	back := s.Between(time.Minute, 5*time.Minute)
+	set := func(skip bool, words string) {
+		if p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.SkipAnalysis = skip }) {
+			p.did(r, Skip, "%s", words)
+		}
+	}
+	set(true, "skip the analysis")
+	p.later(back, func() { set(r.Spec.SkipAnalysis, "analyse as before") })
+}
+
+func (p *people) command(r *Release, s *sim.Stream) {
+	verb := sim.Pick(s, "abort", "promote", "retry")
+	c := p.stored(r.Key)
+	if c == nil {
+		return
+	}
+	run := canary.Run(string(c.UID), c.Status)
+	if p.respecify(r, func(c *flaggerv1.Canary) { c.Annotations["serin.dev/command"] = verb + "@" + run }) {
+		p.did(r, Command, "command %s@%s", verb, run)
+	}
+}
+
+// restatus writes a status as nobody but the controller should.
+func (p *people) restatus(r *Release, what sim.Class, words string, change func(*flaggerv1.CanaryStatus)) {
+	c := p.stored(r.Key)
+	if c == nil {
+		return
+	}
+	c = c.DeepCopy()
+	change(&c.Status)
+	if err := p.user.Status().Update(context.Background(), c); err != nil {
+		if !apierrors.IsInvalid(err) {
+			p.world.Say("the API server refuses a status: %v", err)
+		}
+		return
+	}
+	p.did(r, what, "%s", words)
+}
+
+func (p *people) nonsense(r *Release, s *sim.Stream) {
+	which, number := s.Int(0, 6), sim.Pick(s, -3, 0, 1, 17, 99, 1000)
+	ahead := s.Between(-time.Hour, time.Hour)
+	phase := sim.Pick(s, flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion,
+		flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising, flaggerv1.CanaryPhaseFailed, flaggerv1.CanaryPhaseTerminating, "")
+	p.restatus(r, NonsenseStatus, fmt.Sprintf("write nonsense into the status (%d, %d, %s)", which, number, phase), func(status *flaggerv1.CanaryStatus) {
+		switch which {
+		case 0:
+			status.CanaryWeight = number
+		case 1:
+			status.FailedChecks = number
+		case 2:
+			status.Iterations = number
+		case 3:
+			status.Phase = phase
+		case 4:
+			status.LastAppliedSpec, status.LastPromotedSpec = "nonsense", "nonsense"
+		case 5:
+			status.Conditions = nil
+			status.TrackedConfigs = map[string]string{"configmap/nonsense": "0"}
+		default:
+			status.LastTransitionTime.Time = p.world.Now().Add(ahead)
+			if status.Serin != nil && status.Serin.Window != nil {
+				status.Serin.Window.Start.Time = p.world.Now().Add(ahead)
+			}
+		}
+	})
+}
+
+// otherController leaves the status as one that knows nothing of ours would have written it.
+func (p *people) otherController(r *Release, _ *sim.Stream) {
+	if c := p.stored(r.Key); c != nil && c.Status.Serin != nil {
+		p.restatus(r, OtherController, "let another controller write the status", func(status *flaggerv1.CanaryStatus) { status.Serin = nil })
+	}
+}
+
+func (p *people) swapStrategy(r *Release, s *sim.Stream) {
+	var drawn flaggerv1.CanaryAnalysis
+	drawStrategy(s, r.Provider, &drawn)
+	if p.respecify(r, func(c *flaggerv1.Canary) {
+		a := c.Spec.Analysis
+		a.Iterations, a.Match, a.Mirror, a.MirrorWeight = drawn.Iterations, drawn.Match, drawn.Mirror, drawn.MirrorWeight
+		a.StepWeight, a.StepWeights, a.MaxWeight, a.StepWeightPromotion = drawn.StepWeight, drawn.StepWeights, drawn.MaxWeight, drawn.StepWeightPromotion
+		a.SessionAffinity = drawn.SessionAffinity
+	}) {
+		p.did(r, SwapStrategy, "want %s instead", r.Strategy)
+	}
+}
+
+// twin is what the name of a second Canary for one target has more.
+const twin = "-twin"
+
+// sameTarget makes a second Canary for the target of the first.
+func (p *people) sameTarget(r *Release, s *sim.Stream) {
+	away := s.Between(time.Minute, 6*time.Minute)
+	name := r.Key.Name + twin
+	if p.stored(types.NamespacedName{Namespace: namespace, Name: name}) != nil {
+		return
+	}
+	c := r.canary()
+	c.Name = name
+	p.create(c)
+	p.did(r, SameTarget, "make Canary %s for the same target", name)
+	p.later(away, func() { p.remove(name, canaryKind, SameTarget, r) })
+}
