@@ -642,6 +642,22 @@ func TestPodProblem(t *testing.T) {
 	}
 }
 
+// A container that crashes again and again is waiting, ended or running when it is looked at.
+func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
+	const crashed = "lastState: {terminated: {exitCode: 1, reason: Error, message: no database}}, restartCount: 2"
+	for status, want := range map[string]string{
+		"state: {running: {}}, ready: false, " + crashed: "pod cart-a: container server: started again 2 times, last ended with Error, exit code 1: no database",
+		"state: {running: {}}, ready: true, " + crashed:  "",
+		"state: {running: {}}, ready: false":             "",
+	} {
+		w := cart(t)
+		w.applyYAML(`{apiVersion: v1, kind: Pod, metadata: {name: cart-a, labels: {app: cart}}, status: {containerStatuses: [{name: server, ` + status + `}]}}`)
+		if got, err := w.d.PodProblem(t.Context(), w.canary("cart"), false); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", status, got, err, want)
+		}
+	}
+}
+
 func TestNewestReplicaSetIsAskedFor(t *testing.T) {
 	w := cart(t)
 	target := w.object(deploymentKind, "cart")

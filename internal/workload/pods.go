@@ -60,6 +60,11 @@ func stuck(pod *corev1.Pod) string {
 			if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
 				return join(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
 			}
+			// Between two crashes a container runs for a moment. It crashes all the same.
+			if ended := status.LastTerminationState.Terminated; ended != nil && ended.ExitCode != 0 && !status.Ready {
+				return join(fmt.Sprintf("container %s: started again %d times, last ended with %s, exit code %d",
+					status.Name, status.RestartCount, ended.Reason, ended.ExitCode), ended.Message)
+			}
 		}
 	}
 	for _, condition := range pod.Status.Conditions {

@@ -141,7 +141,8 @@ func TestPodsThatNeverRunAreTakenBackAtTheDeadlineAndNamed(t *testing.T) {
 	r.ends("Failed")
 	s.gaveUp(r, `deployment "kubernetes" exceeded its progress deadline`)
 
-	for reason, name := range map[string]string{"ImagePullBackOff": "image", "CrashLoopBackOff": "crash"} {
+	// A look at a pod that crashes finds it waiting, ended, or started again: all of them name the container.
+	for name, reason := range map[string]string{"image": "container app: ImagePullBackOff", "crash": "container app: "} {
 		r := begun.of(name)
 		r.ends("Failed")
 		s.gaveUp(r, reason)

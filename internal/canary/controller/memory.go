@@ -53,7 +53,7 @@ type held struct {
 
 type stuckPods struct {
 	since   time.Time
-	looked  bool
+	looked  time.Time // the last look, zero before the first
 	problem string
 }
 
@@ -217,7 +217,8 @@ func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
 }
 
 // stuck follows for how long a workload has been unready. at is when it is time to look at its pods: now or earlier asks
-// for that look, zero says that there is nothing to look at or that it was done. problem is what the look said.
+// for that look, zero says that there is nothing to look for. problem is what the last look said. A look that finds
+// nothing is repeated each time after twice the time: what is wrong may show late, and few looks are cheap.
 func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,17 +232,21 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 		p = &stuckPods{since: now}
 		e.pods[primary] = p
 	}
-	if p.looked {
+	switch {
+	case p.problem != "":
 		return time.Time{}, p.problem
+	case p.looked.IsZero():
+		return p.since.Add(after), ""
+	default:
+		return p.looked.Add(max(p.looked.Sub(p.since), time.Second)), ""
 	}
-	return p.since.Add(after), ""
 }
 
-func (m *memory) podProblem(key types.NamespacedName, primary bool, problem string) {
+func (m *memory) podProblem(key types.NamespacedName, primary bool, problem string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.entry(key).pods[primary]; p != nil {
-		p.looked, p.problem = true, problem
+		p.looked, p.problem = now, problem
 	}
 }
 

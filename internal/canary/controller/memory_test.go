@@ -127,21 +127,24 @@ func TestAWaitDoesNotBeginTomorrow(t *testing.T) {
 	}
 }
 
-func TestPodsAreLookedAtOnceAndAgainAfterTheyWereReady(t *testing.T) {
+func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
-	if at, _ := m.stuck(cart, false, true, noon, stuckLook); !at.Equal(noon.Add(stuckLook)) {
-		t.Fatalf("got %v, want a look at %v", at, noon.Add(stuckLook))
+	look := func(what string, now time.Time, unready bool, at time.Time, problem string) {
+		t.Helper()
+		if gotAt, got := m.stuck(cart, false, unready, now, stuckLook); !gotAt.Equal(at) || got != problem {
+			t.Fatalf("%s: got a look at %v and %q, want %v and %q", what, gotAt, got, at, problem)
+		}
 	}
-	m.podProblem(cart, false, "ImagePullBackOff")
-	if at, problem := m.stuck(cart, false, true, noon.Add(time.Hour), stuckLook); !at.IsZero() || problem != "ImagePullBackOff" {
-		t.Fatalf("looked: got %v and %q, want no look and what it said", at, problem)
-	}
-	if _, problem := m.stuck(cart, false, false, noon, stuckLook); problem != "" {
-		t.Fatalf("ready: got %q, want nothing", problem)
-	}
-	if at, problem := m.stuck(cart, false, true, noon, stuckLook); at.IsZero() || problem != "" {
-		t.Fatalf("unready again: got %v and %q, want a new look", at, problem)
-	}
+	first := noon.Add(stuckLook)
+	look("unready", noon, true, first, "")
+	m.podProblem(cart, false, "", first)
+	look("nothing seen", first, true, noon.Add(2*stuckLook), "")
+	m.podProblem(cart, false, "", noon.Add(2*stuckLook))
+	look("nothing seen twice", noon.Add(2*stuckLook), true, noon.Add(4*stuckLook), "")
+	m.podProblem(cart, false, "ImagePullBackOff", noon.Add(4*stuckLook))
+	look("seen", noon.Add(time.Hour), true, time.Time{}, "ImagePullBackOff")
+	look("ready", noon, false, time.Time{}, "")
+	look("unready again", noon, true, first, "")
 }
 
 func TestPruningIsNoticedOnceAndItsEndToo(t *testing.T) {

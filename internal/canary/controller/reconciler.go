@@ -31,7 +31,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// stuckLook is how long a workload may be unready before its pods are listed, once, to name what keeps them from
+// stuckLook is how long a workload may be unready before its pods are listed to name what keeps them from
 // running; with a short progress deadline half of that.
 const stuckLook = 10 * time.Second
 
@@ -256,7 +256,7 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	}
 }
 
-// lookAtPods names what keeps pods from running, with one LIST for a workload that has been unready for a while. It
+// lookAtPods names what keeps pods from running, with a LIST for a workload that has been unready for a while. It
 // returns when the next such look is due, zero for never.
 func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s *seen) (time.Time, error) {
 	w := &s.snapshot.Workload
@@ -273,8 +273,8 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 			if problem, err = r.Deployments.PodProblem(ctx, s.object, of.primary); err != nil {
 				return next, fmt.Errorf("look at the pods of %s: %w", key, err)
 			}
-			r.memory.podProblem(key, of.primary, problem)
-			at = time.Time{}
+			r.memory.podProblem(key, of.primary, problem, s.snapshot.Now)
+			at, _ = r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
 		}
 		of.copy.PodProblem = problem
 		next = earliest(next, at)
