@@ -26,12 +26,12 @@ for tool in unshare ip openssl; do
 done
 
 # The routers that Serin has, and the targets that it can release.
-routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1'
+routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix'
 others=(bad-daemonset-strategy core-service-target daemonset keda)
 few=(
-	gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
+	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
 	istio-step-weights istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
-	kubernetes-blue-green-rollback metric-fail-rollback
+	kubernetes-blue-green-rollback metric-fail-rollback nginx-weighted skipper-weighted traefik-rollback
 )
 
 cases=()

@@ -49,9 +49,6 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
-	"github.com/serin-dev/serin/internal/traffic/istio"
-	"github.com/serin-dev/serin/internal/traffic/kubernetes"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -74,16 +71,6 @@ func Scheme() *runtime.Scheme {
 		}
 	}
 	return scheme
-}
-
-// Routers are the providers of traffic that this binary has.
-func Routers() *traffic.Registry {
-	return traffic.NewRegistry(map[string]traffic.Renderer{
-		"kubernetes":         kubernetes.New(),
-		"gatewayapi:v1":      gatewayapi.New("v1"),
-		"gatewayapi:v1beta1": gatewayapi.New("v1beta1"),
-		"istio":              istio.New(),
-	})
 }
 
 // Run is the controller, until ctx is done.
@@ -315,7 +302,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
+			Client: mgr.GetClient(), Deployments: deployments, Routers: f.Routers(),
 			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread,
 		},

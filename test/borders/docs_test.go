@@ -150,7 +150,7 @@ func anchors(t *testing.T, page string) []string {
 
 // TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
 func TestDocsShowWhatProvidersCanDo(t *testing.T) {
-	table := traffic.FeatureTable(operator.Routers())
+	table := traffic.FeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
 	}
