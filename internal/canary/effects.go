@@ -15,7 +15,7 @@ type Effect interface {
 }
 
 // The effects. State effects (HasFinalizer, ServicesExist, PrimaryExists, ScalerExists, RouteStands) are true in every
-// pass; all others exist only in the states that move something.
+// pass, RoutePrepared until there is a route; all others exist only in the states that move something.
 type (
 	// HasFinalizer holds or lets go of the Canary.
 	HasFinalizer struct{ Held bool }
@@ -30,6 +30,8 @@ type (
 	PrimaryRecalled struct{ ID string }
 	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
 	ScalerExists struct{ Update bool }
+	// RoutePrepared makes what a mesh must have before it lets pods join, and nothing that traffic follows.
+	RoutePrepared struct{}
 	// RouteStands keeps the route right in everything but its weights, which stay as they are observed; Canary and
 	// Mirror are for a route that has to be made.
 	RouteStands struct {
@@ -66,6 +68,7 @@ func (ServicesExist) effect()     {}
 func (PrimaryExists) effect()     {}
 func (PrimaryRecalled) effect()   {}
 func (ScalerExists) effect()      {}
+func (RoutePrepared) effect()     {}
 func (RouteStands) effect()       {}
 func (RouteIs) effect()           {}
 func (UpFromZero) effect()        {}
@@ -106,6 +109,8 @@ func (e ScalerExists) String() string {
 	}
 	return "primary-scaler exists"
 }
+
+func (RoutePrepared) String() string { return "route prepared" }
 
 func (e RouteStands) String() string { return "route stands" }
 

@@ -204,7 +204,11 @@ func initialise(s Snapshot) Decision {
 	if s.Plan.Revert != s.Finalizer {
 		effects = append(effects, HasFinalizer{Held: s.Plan.Revert})
 	}
-	effects = append(effects, ServicesExist{}, PrimaryExists{ID: s.id("initialise", s.Workload.Target.Revision), Follow: true})
+	effects = append(effects, ServicesExist{})
+	if s.Plan.Joins {
+		effects = append(effects, RoutePrepared{})
+	}
+	effects = append(effects, PrimaryExists{ID: s.id("initialise", s.Workload.Target.Revision), Follow: true})
 	gates := release.Look(s, sourcesKnown, primaryTaken, primaryEndpoints)
 	if s.Workload.Primary.Exceeded {
 		message := s.primaryMessage()

@@ -47,6 +47,8 @@ type Features struct {
 	Mirror, WeightedMirror bool
 	// Sticky: clients can be kept on one side.
 	Sticky bool
+	// Joins: the mesh lets pods join that it knows of, so it must be told before they are made.
+	Joins bool
 }
 
 // Settings are what whoever runs Serin decides for all plans.
@@ -72,7 +74,9 @@ type Plan struct {
 	Apex     string
 	Provider string
 	// Routed is false where no router splits traffic (provider kubernetes).
-	Routed   bool
+	Routed bool
+	// Joins is true where the mesh must know of the primary before its pods are made.
+	Joins    bool
 	Strategy Strategy
 
 	// Step or Steps are the weights of a weighted release, Max the weight from which it is promoted, all 1 to 100.
@@ -169,7 +173,9 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	}
 	p.Window, p.Raised = window(analysis.Interval, settings.MinInterval)
 	p.Threshold = min(max(analysis.Threshold, 1), countless)
-	p.strategy(analysis, settings.Features(p.Provider))
+	features := settings.Features(p.Provider)
+	p.Joins = features.Joins
+	p.strategy(analysis, features)
 	p.checks(analysis)
 	for _, hook := range analysis.Webhooks {
 		if hook.Type == "" {

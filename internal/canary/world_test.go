@@ -36,9 +36,9 @@ type world struct {
 	history         []content // what the primary ran before
 	instant         bool      // pods are there as soon as they are asked for
 
-	services, apex, given bool
-	routes                map[string]*canary.Route // by provider
-	routeError            string
+	services, apex, prepared, given bool
+	routes                          map[string]*canary.Route // by provider
+	routeError                      string
 	// late is true while Kubernetes publishes no endpoints: what was published stays as it was. unread: nobody may look.
 	late, unread bool
 
@@ -136,6 +136,9 @@ func everything(provider string) canary.Features {
 		return canary.Features{Known: true}
 	case "unheard-of":
 		return canary.Features{}
+	case "joined":
+		f.Joins = true
+		return f
 	default:
 		return f
 	}
@@ -427,6 +430,9 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	case canary.ServicesExist:
 		changed = !w.services || e.Apex && !w.apex
 		w.services, w.apex = true, w.apex || e.Apex
+	case canary.RoutePrepared:
+		changed = !w.prepared
+		w.prepared = true
 	case canary.GivenBack:
 		changed = !w.given
 		w.given = true

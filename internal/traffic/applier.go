@@ -78,6 +78,26 @@ func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Rou
 	return a.write(ctx, t, refs, existing, desired)
 }
 
+// Prepare makes what a mesh must have before it lets pods join, and nothing else. Errors are those of Apply, for all
+// objects of the route: what could not be made later is said before the pods are made.
+func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed bool, err error) {
+	refs := rd.Refs(t)
+	existing, err := a.read(ctx, refs)
+	if err != nil {
+		return false, err
+	}
+	desired, err := rd.Render(t, release.Route{}, existing)
+	if err != nil {
+		return false, err
+	}
+	for i, ref := range refs {
+		if !ref.Joins {
+			desired[i] = existing[i]
+		}
+	}
+	return a.write(ctx, t, refs, existing, desired)
+}
+
 // Restore gives adopted objects back as they were. With ErrNoOriginal all that is known was restored, and the rest
 // needs a person; nothing is gained by asking again. Objects that are gone are no error.
 func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {

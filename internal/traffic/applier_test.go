@@ -21,8 +21,10 @@ import (
 	"github.com/serin-dev/serin/internal/cachetest"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/kuma"
 )
 
 // cluster is a fake API server that counts what is written to it.
@@ -40,6 +42,10 @@ func newCluster(t *testing.T, objs ...client.Object) *cluster {
 		{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}:  "VirtualServiceList",
 		{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}: "DestinationRuleList",
 		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}:      "HTTPRouteList",
+		{Group: "appmesh.k8s.aws", Version: "v1beta2", Kind: "VirtualNode"}:         "VirtualNodeList",
+		{Group: "appmesh.k8s.aws", Version: "v1beta2", Kind: "VirtualRouter"}:       "VirtualRouterList",
+		{Group: "appmesh.k8s.aws", Version: "v1beta2", Kind: "VirtualService"}:      "VirtualServiceList",
+		{Group: "kuma.io", Version: "v1alpha1", Kind: "TrafficRoute"}:               "TrafficRouteList",
 	} {
 		scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(list), &unstructured.UnstructuredList{})
@@ -246,6 +252,50 @@ func TestTakeOverAndGiveBack(t *testing.T) {
 	}
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil || len(c.wrote()) > 0 {
 		t.Errorf("restored again: error %v", err)
+	}
+}
+
+// TestPrepareMakesWhatPodsJoinBy and leaves what traffic follows to Apply.
+func TestPrepareMakesWhatPodsJoinBy(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	for i, want := range [][]string{{"create VirtualNode", "create VirtualNode"}, nil} {
+		changed, err := a.Prepare(t.Context(), appmesh.New(appmesh.V1Beta2), cart())
+		if err != nil || changed != (i == 0) {
+			t.Errorf("prepare: changed %v, error %v", changed, err)
+		}
+		if diff := cmp.Diff(want, c.wrote()); diff != "" {
+			t.Errorf("prepare wrote (-want +got):\n%s", diff)
+		}
+	}
+	if _, err := a.Prepare(t.Context(), appmesh.New(appmesh.V1Beta1), cart()); !errors.Is(err, traffic.ErrInvalid) {
+		t.Errorf("prepared a route that cannot be made later: error %v", err)
+	}
+}
+
+// TestARouteWithoutNamespaceIsMarkedAndDeleted: no owner in a namespace can own it, and nothing collects it.
+func TestARouteWithoutNamespaceIsMarkedAndDeleted(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Apply(t.Context(), kuma.New(), cart(), release.Route{}); err != nil {
+		t.Fatal(err)
+	}
+	made := &unstructured.Unstructured{}
+	made.SetAPIVersion("kuma.io/v1alpha1")
+	made.SetKind("TrafficRoute")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "cart"}, made); err != nil {
+		t.Fatal(err)
+	}
+	if got := made.GetAnnotations()[traffic.CanaryAnnotation]; got != "web/cart" || len(made.GetOwnerReferences()) > 0 {
+		t.Errorf("it is marked %q and owned by %v", got, made.GetOwnerReferences())
+	}
+	for range 2 {
+		if err := a.Restore(t.Context(), kuma.New(), cart()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"create TrafficRoute", "delete TrafficRoute"}, c.wrote()); diff != "" {
+		t.Errorf("wrote (-want +got):\n%s", diff)
 	}
 }
 

@@ -56,9 +56,6 @@ func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructu
 		return nil, Refuse(ErrForeign, "%s is controlled by %s: delete it, or choose another name in spec.service.name", ref, holder)
 	case made(t, existing):
 		return obj, nil
-	case ref.Derived:
-		return nil, Refuse(ErrForeign, "%s was not made for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
-			ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.key())
 	default:
 		return obj, keepOriginal(t, ref, obj)
 	}
@@ -137,6 +134,25 @@ func leftByFlagger(annotations map[string]string) bool {
 	return applied && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
 }
 
+// MadeByFlagger says of an object that cannot have an owner reference whether Flagger made it and nobody has taken it
+// over since: it has Flagger's annotations, and nothing that tells of a user who applied it.
+func MadeByFlagger(obj *unstructured.Unstructured) bool {
+	annotations := obj.GetAnnotations()
+	for _, key := range []string{lastApplied, OriginalAnnotation, CanaryAnnotation} {
+		if _, ok := annotations[key]; ok {
+			return false
+		}
+	}
+	return metav1.GetControllerOf(obj) == nil && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
+}
+
+// Claimed is a copy of such an object that says that it was made for this release.
+func Claimed(t Target, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	out.SetAnnotations(merged(out.GetAnnotations(), map[string]string{CanaryAnnotation: t.key()}))
+	return out
+}
+
 var errNone = errors.New("none")
 
 func originalOf(obj *unstructured.Unstructured) (original, error) {
@@ -151,12 +167,22 @@ func originalOf(obj *unstructured.Unstructured) (original, error) {
 	return before, nil
 }
 
-// GivenBack is the object as it was before the release took it over, as far as that is known: the fields of the spec
-// that the renderer writes (specKeys) and the metadata that SetApexMetadata writes. Everything else stays as it is.
+// GivenBack is what Ours.GivenBack gives where the renderer writes these fields of the spec, and no annotation of its own.
+func GivenBack(t Target, ref Ref, existing *unstructured.Unstructured, specKeys ...string) (*unstructured.Unstructured, error) {
+	return Ours{Spec: specKeys}.GivenBack(t, ref, existing)
+}
+
+// Ours names what a renderer writes into an object besides the metadata that SetApexMetadata writes.
+type Ours struct {
+	Spec, Annotations []string
+}
+
+// GivenBack is the object as it was before the release took it over, as far as that is known: what is ours in it, and
+// the metadata that SetApexMetadata writes. Everything else stays as it is.
 //
 // An object that was made for the release is left to garbage collection, or, where it has no owner reference, shall not
 // exist (nil). With ErrNoOriginal the object is unchanged.
-func GivenBack(t Target, ref Ref, existing *unstructured.Unstructured, specKeys ...string) (*unstructured.Unstructured, error) {
+func (o Ours) GivenBack(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case existing == nil:
 		return nil, nil
@@ -164,21 +190,21 @@ func GivenBack(t Target, ref Ref, existing *unstructured.Unstructured, specKeys 
 		return existing.DeepCopy(), nil
 	case made(t, existing):
 		return nil, nil
-	case ref.Derived:
-		return existing.DeepCopy(), nil
 	}
 	obj := existing.DeepCopy()
 	if before, err := originalOf(obj); err == nil {
-		resetSpec(obj, before.Spec, specKeys)
+		resetSpec(obj, before.Spec, o.Spec)
 		labels, annotations := apexMetadata(t)
-		annotations[OriginalAnnotation] = ""
+		for _, key := range append([]string{OriginalAnnotation}, o.Annotations...) {
+			annotations[key] = ""
+		}
 		obj.SetLabels(reset(obj.GetLabels(), before.Labels, labels))
 		obj.SetAnnotations(reset(obj.GetAnnotations(), before.Annotations, annotations))
 		return obj, nil
 	}
 	spec, known := flaggerSpec(obj.GetAnnotations())
 	if known {
-		resetSpec(obj, spec, specKeys)
+		resetSpec(obj, spec, o.Spec)
 		return obj, nil
 	}
 	if obj.GetAnnotations()[fluxReconcile] == disabled { // taken over, not only looked at
@@ -246,16 +272,6 @@ func SetApexMetadata(t Target, obj *unstructured.Unstructured) {
 	obj.SetAnnotations(merged(obj.GetAnnotations(), annotations))
 }
 
-// SetGuards puts on an object that has no metadata of the apex the annotations that keep GitOps tools from putting back
-// what a release changes.
-func SetGuards(obj *unstructured.Unstructured) {
-	obj.SetAnnotations(merged(obj.GetAnnotations(), guards()))
-}
-
-func guards() map[string]string {
-	return map[string]string{fluxReconcile: disabled, fluxDrift: disabled}
-}
-
 func apexMetadata(t Target) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	if apex := t.Canary.Spec.Service.Apex; apex != nil {
@@ -265,7 +281,9 @@ func apexMetadata(t Target) (labels, annotations map[string]string) {
 			labels[t.SelectorLabel] = t.Apex
 		}
 	}
-	return labels, merged(annotations, guards())
+	annotations[fluxReconcile] = disabled
+	annotations[fluxDrift] = disabled
+	return labels, annotations
 }
 
 func merged(into, from map[string]string) map[string]string {

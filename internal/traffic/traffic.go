@@ -29,6 +29,8 @@ type Target struct {
 	// SelectorLabel is the label that the selectors of the Services use. Where spec.service.apex is set, the object of
 	// the route carries it with the name of the apex, as the apex Service does.
 	SelectorLabel string
+	// SelectorValue is what the target's pods have there, and the primary's with -primary. Empty: the target's name.
+	SelectorValue string
 	// Provider is the name of the provider, as Normalize gives it.
 	Provider string
 }
@@ -55,12 +57,10 @@ type Ref struct {
 	GVK schema.GroupVersionKind
 	// Namespace is empty for kinds that have none.
 	Namespace, Name string
-	// Owned objects are made for the release. The others are the user's, and only read: they are never created, never
-	// changed, and never deleted.
+	// Owned objects are made for the release. The others are the user's: they are never created, and never deleted.
 	Owned bool
-	// Derived is true where the name is made of others, so that no user chose it for the route: an object of that name
-	// that was not made for the release is a stranger's, and is not taken over.
-	Derived bool
+	// Joins is true of an object by which a mesh knows pods: it must be there before they are made. No traffic follows it.
+	Joins bool
 }
 
 // String names the object as texts for people do: HTTPRoute cart.web.

@@ -67,6 +67,12 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 		return r.Deployments.RestoreTemplate(ctx, c, e.ID)
 	case canary.ConfigsCollected:
 		return r.Deployments.CollectConfigs(ctx, c)
+	case canary.RoutePrepared:
+		if s.renderer == nil {
+			return nil
+		}
+		_, err := r.Applier.Prepare(ctx, s.renderer, s.target)
+		return err
 	case canary.RouteStands:
 		return r.setRoute(ctx, s, status, canary.RouteIs{Canary: e.Canary, Mirror: e.Mirror}, keepWeights)
 	case canary.RouteIs:
@@ -94,7 +100,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 		if renderer, ok = r.Routers.For(is.Provider); !ok {
 			return nil // it went with an older Serin, and its route with it
 		}
-		target = traffic.TargetOf(s.object, is.Provider, s.selector)
+		target = s.targetOf(is.Provider)
 	}
 	if renderer == nil {
 		return nil

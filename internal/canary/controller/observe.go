@@ -64,13 +64,13 @@ func targetOf(c *flaggerv1.Canary) string { return c.Spec.TargetRef.Kind + "/" +
 
 // seen is a Canary, what is around it, and the snapshot that was made of both.
 type seen struct {
-	object   *flaggerv1.Canary
-	snapshot canary.Snapshot
-	renderer traffic.Renderer
-	target   traffic.Target
-	selector string
-	refs     []traffic.Ref
-	things   []thing
+	object            *flaggerv1.Canary
+	snapshot          canary.Snapshot
+	renderer          traffic.Renderer
+	target            traffic.Target
+	selector, selects string
+	refs              []traffic.Ref
+	things            []thing
 	// again is true where nothing tells of the change that is waited for: the definition of a route's kind, for which
 	// there is nothing to watch yet.
 	again bool
@@ -88,7 +88,7 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 // observe looks at everything around a Canary. pruned is true where our part of its status is known to be lost.
 func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, pruned bool) (*seen, error) {
 	settings := o.Settings
-	settings.Features = func(provider string) canary.Features { return o.features(object, provider) }
+	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
 	s := &seen{object: object}
 	s.snapshot = canary.Snapshot{
@@ -112,7 +112,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector = observed.SelectorLabel
+	s.selector, s.selects = observed.SelectorLabel, observed.SelectorValue
 	for _, source := range observed.Sources {
 		config := schema.GroupKind{Kind: source.Kind}
 		s.things = append(s.things, thing{config, object.Namespace, source.Name}, thing{config, object.Namespace, source.Name + "-primary"})
@@ -226,18 +226,20 @@ func copyOf(s workload.State) canary.Copy {
 	}
 }
 
-// features translates what a router declares into what a plan asks for.
-func (o *Observer) features(c *flaggerv1.Canary, provider string) canary.Features {
+// Features translates what the router of a provider declares for a Canary into what a plan asks for.
+func Features(routers *traffic.Registry, c *flaggerv1.Canary, provider string) canary.Features {
 	if provider == canary.ProviderKubernetes {
 		return canary.Features{Known: true}
 	}
-	renderer, ok := o.Routers.For(provider)
+	renderer, ok := routers.For(provider)
 	if !ok {
 		return canary.Features{}
 	}
-	f := renderer.Features(traffic.TargetOf(c, provider, ""))
+	target := traffic.TargetOf(c, provider, "")
+	f := renderer.Features(target)
 	return canary.Features{
 		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
+		Joins: slices.ContainsFunc(renderer.Refs(target), func(ref traffic.Ref) bool { return ref.Joins }),
 	}
 }
 
@@ -248,7 +250,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	if !ok || !s.snapshot.Plan.Routed {
 		return nil
 	}
-	s.renderer, s.target = renderer, traffic.TargetOf(s.object, provider, s.selector)
+	s.renderer, s.target = renderer, s.targetOf(provider)
 	s.refs = renderer.Refs(s.target)
 	for _, ref := range s.refs {
 		s.things = append(s.things, thing{ref.GVK.GroupKind(), ref.Namespace, ref.Name})
@@ -266,6 +268,12 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 		Confirmation: canary.Confirmation(observed.Confirmed), Reason: observed.Reason,
 	}
 	return nil
+}
+
+func (s *seen) targetOf(provider string) traffic.Target {
+	target := traffic.TargetOf(s.object, provider, s.selector)
+	target.SelectorValue = s.selects
+	return target
 }
 
 // isSentence is true for errors that a person must act on, and whose text tells how.

@@ -2,7 +2,10 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,24 +35,39 @@ type told struct {
 	effect     release.Effect
 	canary     types.UID
 	generation int64 // counts the specs of the Canary
-	selector   string
+	// annotations of the Canary, which some providers read: generations do not count them.
+	annotations       string
+	selector, selects string
 	// Cookies of the status that will be written; in a pass that begins a run they are newer than the Canary.
 	session, primary, previous string
 }
 
 func toldOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) told {
 	return told{
-		effect: effect, canary: s.object.UID, generation: s.object.Generation, selector: s.selector,
+		effect: effect, canary: s.object.UID, generation: s.object.Generation, annotations: annotationsOf(s.object),
+		selector: s.selector, selects: s.selects,
 		session: status.SessionAffinityCookie, primary: status.PrimarySessionAffinityCookie, previous: status.PreviousSessionAffinityCookie,
 	}
 }
 
-// sees is what a state effect sees of a pass and of its status: what told has, and the spec that it counts. Nearly every
+// annotationsOf is what the annotations of a Canary say, but for commands, which are not about its objects.
+func annotationsOf(c *flaggerv1.Canary) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
+		if key != commandAnnotation {
+			fmt.Fprintf(&b, "%s=%q ", key, c.Annotations[key])
+		}
+	}
+	return b.String()
+}
+
+// sees is what a state effect sees of a pass and of its status: what told has, with the spec and the annotations that it stands for. Nearly every
 // pass has another version of the Canary, and what stands does not depend on the rest of it.
 func (t told) sees(s *seen) (*seen, flaggerv1.CanaryStatus) {
 	object := &flaggerv1.Canary{TypeMeta: s.object.TypeMeta, Spec: s.object.Spec}
 	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, t.canary, t.generation
-	sees := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector}
+	object.Annotations = s.object.Annotations
+	sees := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
 	sees.target.Canary = object
 	sees.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
 	return sees, flaggerv1.CanaryStatus{
@@ -92,6 +110,8 @@ func stands(effect release.Effect) (name string, ok bool) {
 		return "services", true
 	case canary.ScalerExists:
 		return "scaler", true
+	case canary.RoutePrepared:
+		return "prepared", true
 	case canary.RouteStands:
 		return "route", true
 	default:

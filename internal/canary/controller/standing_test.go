@@ -139,7 +139,7 @@ func (w *standingWorld) remove(tb testing.TB, kind, name string) {
 
 func TestAStateEffectIsLeftOutWhileNothingThatItLooksAtChanged(t *testing.T) {
 	w := newStandingWorld(t)
-	w.edit(t, "Canary", "cart", `{"status":{"phase":"Progressing"}}`)
+	w.edit(t, "Canary", "cart", `{"status":{"phase":"Progressing"},"metadata":{"annotations":{"serin.dev/command":"abort@1"}}}`)
 	for range 3 {
 		w.ensure(t, canary.ServicesExist{Apex: true})
 	}
@@ -157,6 +157,9 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 		"the target":           func(t *testing.T, w *standingWorld) { w.edit(t, "Deployment", "cart", `{"spec":{"paused":true}}`) },
 		"the Canary": func(t *testing.T, w *standingWorld) {
 			w.edit(t, "Canary", "cart", `{"metadata":{"generation":2},"spec":{"service":{"port":81}}}`)
+		},
+		"an annotation of the Canary, which no generation counts": func(t *testing.T, w *standingWorld) {
+			w.edit(t, "Canary", "cart", `{"metadata":{"annotations":{"kuma.io/mesh":"prod"}}}`)
 		},
 		"memory is lost": func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
 		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {

@@ -62,7 +62,6 @@ func (s *Session) Look(ctx context.Context, sel Selection) ([]explain.Seen, expl
 func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags) (explain.Seen, error) {
 	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
 	settings, options := flags.of(object)
-	routers := flags.Routers()
 	asked := object.DeepCopy()
 	asked.ManagedFields = nil
 	out := explain.Seen{Object: object}
@@ -70,7 +69,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	for {
 		observer := controller.Observer{
 			Client: reading, Deployments: &workload.Deployments{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings,
+			Routers: s.Routers, Applier: &traffic.Applier{Client: reading}, Settings: settings,
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()
@@ -86,7 +85,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 			asked.Spec.AutoscalerRef = nil
 			continue
 		default:
-			settings.Features = features(routers, object)
+			settings.Features = s.features(object)
 			out.Snapshot = fromStatus(object, settings, now)
 			out.WorkloadAssumed, out.RouteAssumed = true, true
 		}
@@ -98,7 +97,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	if !out.WorkloadAssumed && (denied["ConfigMap"] || denied["Secret"]) {
 		sameConfiguration(snapshot)
 	}
-	if snapshot.Plan.Routed && !out.RouteAssumed && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
+	if snapshot.Plan.Routed && !out.RouteAssumed && s.routeDenied(object, snapshot.Plan.Provider, denied) {
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
 		out.RouteAssumed = true
 	}
@@ -107,33 +106,21 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 }
 
 // features are what the router of a plan declares, which needs no cluster.
-func features(routers *traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
-	return func(provider string) canary.Features {
-		if provider == canary.ProviderKubernetes {
-			return canary.Features{Known: true}
-		}
-		renderer, ok := routers.For(provider)
-		if !ok {
-			return canary.Features{}
-		}
-		f := renderer.Features(traffic.TargetOf(object, provider, ""))
-		return canary.Features{
-			Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
-		}
-	}
+func (s *Session) features(object *flaggerv1.Canary) func(string) canary.Features {
+	return func(provider string) canary.Features { return controller.Features(s.Routers, object, provider) }
 }
 
 // routes are the objects that carry the traffic of a Canary.
-func routes(routers *traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
-	renderer, ok := routers.For(provider)
+func (s *Session) routes(object *flaggerv1.Canary, provider string) []traffic.Ref {
+	renderer, ok := s.Routers.For(provider)
 	if !ok || provider == canary.ProviderKubernetes {
 		return nil
 	}
 	return renderer.Refs(traffic.TargetOf(object, provider, ""))
 }
 
-func routeDenied(routers *traffic.Registry, object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
-	return slices.ContainsFunc(routes(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
+func (s *Session) routeDenied(object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
+	return slices.ContainsFunc(s.routes(object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
 }
 
 // fromStatus is the snapshot of a world as the status implies it.
@@ -302,14 +289,9 @@ func (l *lenient) sentences() []string {
 	return out
 }
 
-// plural is several objects of a kind, as people say it.
 func plural(kind string) string {
-	switch {
-	case strings.HasSuffix(kind, "s"):
-		return kind + "es"
-	case strings.HasSuffix(kind, "y"):
-		return strings.TrimSuffix(kind, "y") + "ies"
-	default:
-		return kind + "s"
+	if kind == flaggerv1.CanaryKind {
+		return "Canaries"
 	}
+	return kind + "s"
 }

@@ -155,7 +155,7 @@ func (g *golden) news(objs []*unstructured.Unstructured, err error) (string, err
 			b.WriteString(after)
 		}
 		if obj != nil && g.existing[i] == nil {
-			obj.SetOwnerReferences(controlledBy(g.target.Canary))
+			attribute(g.target.Canary, obj)
 		}
 		g.existing[i] = obj
 	}

@@ -1,0 +1,117 @@
+// Package appmesh carries traffic by the objects of AWS App Mesh: nodes for the pods, a router with weighted targets, and
+// services that clients name, in two versions of its API.
+//
+// It must not know other providers, clients, or why a weight is what it is.
+package appmesh
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// Version of the API that is written.
+type Version string
+
+// The versions. In V1Beta1 a VirtualService has the routes in it, in V1Beta2 they are in a VirtualRouter.
+const (
+	V1Beta1 Version = "v1beta1"
+	V1Beta2 Version = "v1beta2"
+)
+
+// Renderer makes nodes for both copies, and services and routers named as the apex and its canary.
+type Renderer struct {
+	version Version
+}
+
+// New makes the renderer of the provider appmesh (V1Beta1) or appmesh:v1beta2.
+func New(version Version) Renderer { return Renderer{version: version} }
+
+// Features are those of a route with a condition on headers.
+func (Renderer) Features(traffic.Target) traffic.Features {
+	return traffic.Features{Weights: true, Matches: true}
+}
+
+// part is one object: where it is, what its spec has, and whose metadata it carries.
+type part struct {
+	kind, name string
+	// keys of the spec are ours.
+	keys []string
+	// node is true for objects that carry the metadata of the apex, exposed for the one that gateways look for.
+	node, exposed bool
+	// routed is true for the object whose first route has the weights.
+	routed bool
+	spec   func(release.Route) (map[string]any, error)
+}
+
+func (r Renderer) parts(t traffic.Target) []part {
+	if r.version == V1Beta1 {
+		return embedded(t)
+	}
+	return separate(t)
+}
+
+// Refs names nodes before the routes to them, and these before the services, so that nothing leads nowhere.
+func (r Renderer) Refs(t traffic.Target) []traffic.Ref {
+	parts := r.parts(t)
+	refs := make([]traffic.Ref, len(parts))
+	for i, p := range parts {
+		gvk := schema.GroupVersionKind{Group: "appmesh.k8s.aws", Version: string(r.version), Kind: p.kind}
+		refs[i] = traffic.Ref{GVK: gvk, Namespace: t.Namespace, Name: p.name, Owned: true, Joins: p.node}
+	}
+	return refs
+}
+
+// Render makes all objects.
+func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if err := r.Features(t).Check(t, route); err != nil {
+		return nil, err
+	}
+	if r.version == V1Beta1 && t.Canary.Spec.Service.MeshName == "" {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "mesh name cannot be empty")
+	}
+	refs := r.Refs(t)
+	out := make([]*unstructured.Unstructured, len(refs))
+	for i, p := range r.parts(t) {
+		obj, err := traffic.Desired(t, refs[i], existing[i])
+		if err != nil {
+			return nil, err
+		}
+		want, err := p.spec(route)
+		if err != nil {
+			return nil, err
+		}
+		if p.node {
+			traffic.SetApexMetadata(t, obj)
+		}
+		if p.exposed {
+			setGateway(t, obj)
+		}
+		spec := traffic.Spec(obj)
+		carry(want, spec)
+		traffic.Own(spec, want, p.keys...)
+		out[i] = obj
+	}
+	return out, nil
+}
+
+// Restore gives back adopted objects.
+func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	refs := r.Refs(t)
+	out := make([]*unstructured.Unstructured, len(refs))
+	var unknown error
+	for i, p := range r.parts(t) {
+		ours := traffic.Ours{Spec: p.keys}
+		if p.exposed {
+			ours.Annotations = gatewayAnnotations
+		}
+		obj, err := ours.GivenBack(t, refs[i], existing[i])
+		if err != nil {
+			unknown = err
+		}
+		out[i] = obj
+	}
+	return out, unknown
+}

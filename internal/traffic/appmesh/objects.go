@@ -1,0 +1,205 @@
+package appmesh
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+const (
+	virtualNode    = "VirtualNode"
+	virtualRouter  = "VirtualRouter"
+	virtualService = "VirtualService"
+
+	// accessLogAnnotation of a Canary makes the proxies of its pods write what they answer.
+	accessLogAnnotation = "appmesh.flagger.app/accesslog"
+
+	exposeAnnotation  = "gateway.appmesh.k8s.aws/expose"
+	domainAnnotation  = "gateway.appmesh.k8s.aws/domain"
+	timeoutAnnotation = "gateway.appmesh.k8s.aws/timeout"
+	retriesAnnotation = "gateway.appmesh.k8s.aws/retries"
+)
+
+// gatewayAnnotations are what a gateway reads of a service that it offers to the world. It is never changed.
+var gatewayAnnotations = []string{exposeAnnotation, domainAnnotation, timeoutAnnotation, retriesAnnotation}
+
+// embedded are the objects of v1beta1.
+func embedded(t traffic.Target) []part {
+	node := func(name, service string) part {
+		return part{
+			kind: virtualNode, name: name, node: true, keys: []string{"meshName", "listeners", "serviceDiscovery", "backends", "logging"},
+			spec: func(release.Route) (map[string]any, error) {
+				spec := nodeSpec(t, map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))})
+				spec["meshName"] = t.Canary.Spec.Service.MeshName
+				spec["serviceDiscovery"] = map[string]any{"dns": map[string]any{"hostName": service + "." + t.Namespace}}
+				return withBackends(t, spec, func(name string) map[string]any { return map[string]any{"virtualServiceName": name} }), nil
+			},
+		}
+	}
+	service := func(name string, routed bool) part {
+		return part{
+			kind: virtualService, name: name + "." + t.Namespace, keys: []string{"meshName", "virtualRouter", "routes"},
+			exposed: routed, routed: routed,
+			spec: func(r release.Route) (map[string]any, error) {
+				routes, err := inVirtualService(t).routes(name, own(routed, r))
+				listener := map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))}
+				return map[string]any{
+					"meshName":      t.Canary.Spec.Service.MeshName,
+					"virtualRouter": map[string]any{"name": name, "listeners": []any{listener}},
+					"routes":        routes,
+				}, err
+			},
+		}
+	}
+	return []part{
+		node(t.CanaryService, t.CanaryService), node(t.Primary, t.Primary), node(t.Apex, t.Primary),
+		service(t.CanaryService, false), service(t.Apex, true),
+	}
+}
+
+// separate are the objects of v1beta2.
+func separate(t traffic.Target) []part {
+	node := func(name string, primary bool) part {
+		return part{
+			kind: virtualNode, name: name, node: true, keys: []string{"listeners", "serviceDiscovery", "podSelector", "backends", "logging"},
+			spec: func(release.Route) (map[string]any, error) {
+				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
+				timeout, err := perRequest(t)
+				if timeout != nil {
+					listener["timeout"] = map[string]any{protocol(t): timeout}
+				}
+				spec := nodeSpec(t, listener)
+				spec["serviceDiscovery"] = map[string]any{"dns": map[string]any{
+					"hostname": fmt.Sprintf("%s.%s.svc.cluster.local.", name, t.Namespace),
+				}}
+				if labels := podLabels(t, primary); labels != nil {
+					spec["podSelector"] = map[string]any{"matchLabels": labels}
+				}
+				return withBackends(t, spec, func(name string) map[string]any {
+					if strings.HasPrefix(name, "arn:aws") {
+						return map[string]any{"virtualServiceARN": name}
+					}
+					return map[string]any{"virtualServiceRef": map[string]any{"name": name}}
+				}), err
+			},
+		}
+	}
+	router := func(name string, routed bool) part {
+		return part{
+			kind: virtualRouter, name: name, keys: []string{"listeners", "routes"}, routed: routed,
+			spec: func(r release.Route) (map[string]any, error) {
+				routes, err := inVirtualRouter(t).routes(name, own(routed, r))
+				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
+				return map[string]any{"listeners": []any{listener}, "routes": routes}, err
+			},
+		}
+	}
+	service := func(name string, exposed bool) part {
+		return part{
+			kind: virtualService, name: name, keys: []string{"provider"}, exposed: exposed,
+			spec: func(release.Route) (map[string]any, error) {
+				ref := map[string]any{"virtualRouterRef": map[string]any{"name": name}}
+				return map[string]any{"provider": map[string]any{"virtualRouter": ref}}, nil
+			},
+		}
+	}
+	return []part{
+		node(t.CanaryService, false), node(t.Primary, true),
+		router(t.CanaryService, false), router(t.Apex, true),
+		service(t.CanaryService, false), service(t.Apex, true),
+	}
+}
+
+// own is the route of an object: that of the release, or, for who calls the canary by its name, the canary alone.
+func own(routed bool, r release.Route) release.Route {
+	if routed {
+		return r
+	}
+	return release.Route{Canary: release.Total}
+}
+
+// nodeSpec is what nodes have in both versions.
+func nodeSpec(t traffic.Target, listener map[string]any) map[string]any {
+	spec := map[string]any{"listeners": []any{listener}}
+	if t.Canary.Annotations[accessLogAnnotation] == "enabled" {
+		spec["logging"] = map[string]any{"accessLog": map[string]any{"file": map[string]any{"path": "/dev/stdout"}}}
+	}
+	return spec
+}
+
+func portMapping(t traffic.Target, port int64) map[string]any {
+	return map[string]any{"port": port, "protocol": protocol(t)}
+}
+
+func protocol(t traffic.Target) string {
+	if strings.Contains(t.Canary.Spec.Service.PortName, "grpc") {
+		return "grpc"
+	}
+	return "http"
+}
+
+// podPort is the port that pods listen on, as far as a number tells: a proxy knows no names of ports.
+func podPort(t traffic.Target) int64 {
+	service := t.Canary.Spec.Service
+	if service.TargetPort != nil {
+		if port := service.TargetPort.IntValue(); port != 0 { // 0 is a name
+			return int64(port)
+		}
+	}
+	return int64(service.Port)
+}
+
+// podLabels are those of one copy's pods; nil where they are not known, which no pod has.
+func podLabels(t traffic.Target, primary bool) map[string]any {
+	if t.SelectorLabel == "" {
+		return nil
+	}
+	value := cmp.Or(t.SelectorValue, t.Canary.Spec.TargetRef.Name)
+	if primary {
+		value += "-primary"
+	}
+	return map[string]any{t.SelectorLabel: value}
+}
+
+// withBackends adds the services that pods may call.
+func withBackends(t traffic.Target, spec map[string]any, reference func(name string) map[string]any) map[string]any {
+	var out []any
+	for _, name := range t.Canary.Spec.Service.Backends {
+		out = append(out, map[string]any{"virtualService": reference(name)})
+	}
+	if len(out) > 0 {
+		spec["backends"] = out
+	}
+	return spec
+}
+
+// setGateway tells gateways about the service where it has hosts, and takes that back where it has none.
+func setGateway(t traffic.Target, obj *unstructured.Unstructured) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for _, key := range gatewayAnnotations {
+		delete(annotations, key)
+	}
+	if service := t.Canary.Spec.Service; len(service.Hosts) > 0 {
+		annotations[exposeAnnotation] = "true"
+		annotations[domainAnnotation] = strings.Join(service.Hosts, ",") + "," // as Flagger does
+		if service.Timeout != "" {
+			annotations[timeoutAnnotation] = service.Timeout
+		}
+		if service.Retries != nil && service.Retries.Attempts > 0 {
+			annotations[retriesAnnotation] = strconv.Itoa(int(service.Retries.Attempts))
+		}
+	}
+	if len(annotations) == 0 {
+		annotations = nil
+	}
+	obj.SetAnnotations(annotations)
+}

@@ -1,0 +1,313 @@
+package appmesh
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// What of a route is ours. All else may be written by others.
+var (
+	routeKeys = []string{"name", "priority", "http", "httpRoute"}
+	ruleKeys  = []string{"match", "action", "retryPolicy", "timeout"}
+)
+
+// Priorities of the routes of an A/B test: who matches, and everybody else.
+const (
+	first  = 10
+	second = 20
+)
+
+// dialect is how one version writes a route.
+type dialect struct {
+	target traffic.Target
+	// rule is the field that has match and action.
+	rule string
+	// node refers to a VirtualNode.
+	node func(name string) (key string, value any)
+	// retryTimeout is the time for one attempt.
+	retryTimeout func(d time.Duration) (key string, value any)
+	// timeout of a request; nil where a route has none.
+	timeout func(t traffic.Target) (map[string]any, error)
+}
+
+// inVirtualService is the dialect of v1beta1.
+func inVirtualService(t traffic.Target) dialect {
+	return dialect{
+		target: t, rule: "http",
+		node:         func(name string) (string, any) { return "virtualNodeName", name },
+		retryTimeout: func(d time.Duration) (string, any) { return "perRetryTimeoutMillis", d.Milliseconds() },
+		timeout:      func(traffic.Target) (map[string]any, error) { return nil, nil },
+	}
+}
+
+// inVirtualRouter is the dialect of v1beta2.
+func inVirtualRouter(t traffic.Target) dialect {
+	return dialect{
+		target: t, rule: "httpRoute",
+		node:         func(name string) (string, any) { return "virtualNodeRef", map[string]any{"name": name} },
+		retryTimeout: func(d time.Duration) (string, any) { return "perRetryTimeout", milliseconds(d) },
+		timeout:      perRequest,
+	}
+}
+
+// routes of the object of that name. In an A/B test there are two, and the first has the weights.
+func (d dialect) routes(name string, r release.Route) ([]any, error) {
+	canary := d.weighted(d.target.CanaryService, r.Canary)
+	primary := d.weighted(d.target.Primary, release.Total-r.Canary)
+	if len(r.Matches) == 0 {
+		rule, err := d.of(nil, canary, primary)
+		return []any{map[string]any{"name": name, d.rule: rule}}, err
+	}
+	matching, err := d.of(headers(r.Matches), canary, primary)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := d.of(nil, d.weighted(d.target.Primary, release.Total))
+	return []any{
+		map[string]any{"name": name + "-a", "priority": int64(first), d.rule: matching},
+		map[string]any{"name": name + "-b", "priority": int64(second), d.rule: rest},
+	}, err
+}
+
+func (d dialect) weighted(node string, weight int) any {
+	key, value := d.node(node)
+	return map[string]any{key: value, "weight": int64(weight)}
+}
+
+// of is a rule for requests with these headers; without any, for all.
+func (d dialect) of(headers []any, targets ...any) (map[string]any, error) {
+	match := map[string]any{"prefix": prefix(d.target)}
+	if len(headers) > 0 {
+		match["headers"] = headers
+	}
+	rule := map[string]any{"match": match, "action": map[string]any{"weightedTargets": targets}}
+	timeout, err := d.timeout(d.target)
+	if err != nil {
+		return nil, err
+	}
+	if timeout != nil {
+		rule["timeout"] = timeout
+	}
+	policy, err := d.retries()
+	if err != nil {
+		return nil, err
+	}
+	if policy != nil {
+		rule["retryPolicy"] = policy
+	}
+	return rule, nil
+}
+
+// prefix is that of the first match of the service which has one: a route knows no other form of a path here.
+func prefix(t traffic.Target) string {
+	for _, m := range t.Canary.Spec.Service.Match {
+		if m.URI != nil && m.URI.Prefix != "" {
+			return m.URI.Prefix
+		}
+	}
+	return "/"
+}
+
+// headers of all matches together, sorted by name. A route has one list, and a request must have all of it.
+func headers(matches []release.Match) []any {
+	var out []any
+	for _, m := range matches {
+		for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+			header := map[string]any{"name": name}
+			condition := map[string]any{}
+			for key, value := range map[string]string{
+				"exact": m.Headers[name].Exact, "prefix": m.Headers[name].Prefix,
+				"suffix": m.Headers[name].Suffix, "regex": m.Headers[name].Regex,
+			} {
+				if value != "" {
+					condition[key] = value
+				}
+			}
+			if len(condition) > 0 { // without one the header has to be there
+				header["match"] = condition
+			}
+			out = append(out, header)
+		}
+	}
+	return out
+}
+
+func milliseconds(d time.Duration) map[string]any {
+	return map[string]any{"unit": "ms", "value": d.Milliseconds()}
+}
+
+// perRequest is the time for a whole request, nil where none is given.
+func perRequest(t traffic.Target) (map[string]any, error) {
+	text := t.Canary.Spec.Service.Timeout
+	if text == "" {
+		return nil, nil
+	}
+	d, err := duration("spec.service.timeout", text)
+	return map[string]any{"perRequest": milliseconds(d)}, err
+}
+
+func duration(where, text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Millisecond {
+		return 0, traffic.Refuse(traffic.ErrInvalid, "%s is %q, which is not a duration of at least 1ms: write for example 15s", where, text)
+	}
+	return d, nil
+}
+
+// Defaults of a retry policy that leaves something out.
+const (
+	defaultRetryTimeout = 250 * time.Millisecond
+	defaultRetryEvent   = "gateway-error"
+)
+
+// What App Mesh retries on. They are never changed.
+var (
+	httpEvents = []string{"server-error", "gateway-error", "client-error", "stream-error"}
+	tcpEvents  = []string{"connection-error"}
+)
+
+// retries is the policy of the service, nil where it has none.
+func (d dialect) retries() (map[string]any, error) {
+	retries := d.target.Canary.Spec.Service.Retries
+	if retries == nil {
+		return nil, nil
+	}
+	timeout := defaultRetryTimeout
+	if retries.PerTryTimeout != "" {
+		var err error
+		if timeout, err = duration("spec.service.retries.perTryTimeout", retries.PerTryTimeout); err != nil {
+			return nil, err
+		}
+	}
+	key, value := d.retryTimeout(timeout)
+	policy := map[string]any{"maxRetries": int64(max(retries.Attempts, 1)), key: value}
+	events := []string{defaultRetryEvent}
+	if retries.RetryOn != "" {
+		events = strings.Split(retries.RetryOn, ",")
+	}
+	for _, event := range events {
+		event = strings.TrimSpace(event)
+		list := ""
+		switch {
+		case slices.Contains(httpEvents, event):
+			list = "httpRetryEvents"
+		case slices.Contains(tcpEvents, event):
+			list = "tcpRetryEvents"
+		default:
+			return nil, traffic.Refuse(traffic.ErrInvalid, "spec.service.retries.retryOn names %q, which App Mesh does not know: use %s",
+				event, strings.Join(append(slices.Clone(httpEvents), tcpEvents...), ", "))
+		}
+		known, _ := policy[list].([]any)
+		policy[list] = append(known, event)
+	}
+	return policy, nil
+}
+
+// Read takes the weights from the first route that names the canary. App Mesh does not report what its proxies serve.
+func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	parts, refs := r.parts(t), r.Refs(t)
+	at := slices.IndexFunc(parts, func(p part) bool { return p.routed })
+	if existing[at] == nil {
+		return out, nil
+	}
+	list, _, err := unstructured.NestedFieldNoCopy(existing[at].Object, "spec", "routes")
+	if err != nil {
+		return out, fmt.Errorf("read %s: %w", refs[at], err)
+	}
+	for _, route := range traffic.Maps(list) {
+		primary, canary, named, err := weights(t, route)
+		if err != nil {
+			return out, fmt.Errorf("read %s: spec.routes: %w", refs[at], err)
+		}
+		if !named {
+			continue
+		}
+		if primary+canary == 0 {
+			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", refs[at], t.Primary, t.CanaryService)
+		}
+		out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
+		return out, nil
+	}
+	return out, nil
+}
+
+func weights(t traffic.Target, route map[string]any) (primary, canary int, namesCanary bool, err error) {
+	for _, rule := range []string{"http", "httpRoute"} {
+		list, _, _ := unstructured.NestedFieldNoCopy(route, rule, "action", "weightedTargets")
+		for _, target := range traffic.Maps(list) {
+			node, _ := target["virtualNodeName"].(string)
+			if node == "" {
+				node, _, _ = unstructured.NestedString(target, "virtualNodeRef", "name")
+			}
+			if node != t.Primary && node != t.CanaryService {
+				continue
+			}
+			weight, err := traffic.Number(target["weight"])
+			if err != nil || weight < 0 {
+				return 0, 0, false, fmt.Errorf("the weight of %s is %v, which is not a number from 0", node, target["weight"])
+			}
+			if node == t.Primary {
+				primary = int(weight)
+			} else {
+				canary, namesCanary = int(weight), true
+			}
+		}
+	}
+	return primary, canary, namesCanary, nil
+}
+
+// carry keeps what somebody added to the router, and to listeners, backends and routes that are still wanted.
+func carry(want, was map[string]any) {
+	router, _ := want["virtualRouter"].(map[string]any)
+	old, _ := was["virtualRouter"].(map[string]any)
+	if router != nil {
+		traffic.Carry(router, old, "name", "listeners")
+	}
+	before := traffic.Maps(was["listeners"])
+	for i, listener := range traffic.Maps(want["listeners"]) {
+		if i < len(before) { // a node and a router have one
+			traffic.Carry(listener, before[i], "portMapping", "timeout")
+		}
+	}
+	for _, backend := range traffic.Maps(want["backends"]) {
+		for _, old := range traffic.Maps(was["backends"]) {
+			service, _ := backend["virtualService"].(map[string]any)
+			known, _ := old["virtualService"].(map[string]any)
+			if called(service) == called(known) {
+				traffic.Carry(service, known, "virtualServiceName", "virtualServiceRef", "virtualServiceARN")
+			}
+		}
+	}
+	for _, route := range traffic.Maps(want["routes"]) {
+		for _, old := range traffic.Maps(was["routes"]) {
+			if route["name"] != old["name"] {
+				continue
+			}
+			traffic.Carry(route, old, routeKeys...)
+			for _, key := range []string{"http", "httpRoute"} {
+				rule, _ := route[key].(map[string]any)
+				known, _ := old[key].(map[string]any)
+				if rule != nil {
+					traffic.Carry(rule, known, ruleKeys...)
+				}
+			}
+		}
+	}
+}
+
+// called is the name by which a node refers to a service that it calls.
+func called(service map[string]any) string {
+	name, _ := service["virtualServiceName"].(string)
+	arn, _ := service["virtualServiceARN"].(string)
+	ref, _, _ := unstructured.NestedString(service, "virtualServiceRef", "name")
+	return name + arn + ref
+}
