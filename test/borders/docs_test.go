@@ -10,12 +10,17 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
@@ -86,8 +91,7 @@ func TestTheREADMEShowsWhatTheCommandDraws(t *testing.T) {
 
 // TestExamplesCanWork: every field of the examples is one of the API, and what they plan leads to a release.
 func TestExamplesCanWork(t *testing.T) {
-	everything := canary.Features{Known: true, Weights: true, Matches: true, Mirror: true, WeightedMirror: true, Sticky: true}
-	settings := canary.Settings{Features: func(string) canary.Features { return everything }}
+	routers := operator.Routers()
 	for text, name := range examples(t) {
 		for document := range strings.SplitSeq(text, "\n---\n") {
 			var kind metav1.TypeMeta
@@ -97,9 +101,9 @@ func TestExamplesCanWork(t *testing.T) {
 			if kind.APIVersion != flaggerv1.SchemeGroupVersion.String() {
 				continue
 			}
-			release := &flaggerv1.Canary{}
+			c := &flaggerv1.Canary{}
 			known := map[string]any{
-				flaggerv1.CanaryKind: release, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplate{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProvider{},
+				flaggerv1.CanaryKind: c, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplate{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProvider{},
 			}
 			if err := yaml.UnmarshalStrict([]byte(document), known[kind.Kind]); err != nil {
 				t.Errorf("%s: %s: %v", name, kind.Kind, err)
@@ -107,8 +111,64 @@ func TestExamplesCanWork(t *testing.T) {
 			if kind.Kind != flaggerv1.CanaryKind {
 				continue
 			}
-			if plan := canary.NewPlan(release, settings); len(plan.Blocks) > 0 || plan.Skip {
-				t.Errorf("%s: Canary %s cannot work: %q", name, release.Name, plan.Blocks)
+			settings := canary.Settings{Features: func(provider string) canary.Features { return controller.Features(routers, c, provider) }}
+			plan := canary.NewPlan(c, settings)
+			if len(plan.Blocks) > 0 || plan.Skip {
+				t.Errorf("%s: Canary %s cannot work: %q", name, c.Name, plan.Blocks)
+			}
+			if err := routed(routers, c, plan); err != nil {
+				t.Errorf("%s: Canary %s has no route: %v", name, c.Name, err)
+			}
+		}
+	}
+}
+
+// routed says why the first route of a Canary cannot be made. Routes that are cut out of a user's object need that.
+func routed(routers *traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) error {
+	renderer, _ := routers.For(plan.Provider)
+	target := traffic.TargetOf(c, plan.Provider, "app")
+	refs := renderer.Refs(target)
+	if slices.ContainsFunc(refs, func(ref traffic.Ref) bool { return !ref.Owned }) {
+		return nil
+	}
+	route := release.Route{}
+	if plan.Strategy == canary.ABTesting {
+		route.Matches = traffic.Matches(c)
+	}
+	_, err := renderer.Render(target, route, make([]*unstructured.Unstructured, len(refs)))
+	return err
+}
+
+// TestTheDocumentedRightsAreEnoughForEveryRoute: what a renderer may read and write, the rules of the example allow.
+func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
+	var role rbacv1.ClusterRole
+	for document := range strings.SplitSeq(read(t, "docs/examples/rights.yaml"), "\n---\n") {
+		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	routers := operator.Routers()
+	for _, provider := range routers.Names() {
+		renderer, _ := routers.For(provider)
+		c := &flaggerv1.Canary{}
+		c.Name, c.Namespace = "cart", "shop"
+		for _, ref := range renderer.Refs(traffic.TargetOf(c, provider, "app")) {
+			plural, _ := meta.UnsafeGuessKindToResource(ref.GVK)
+			verbs := []string{"get", "list", "watch", "patch"}
+			if ref.Owned {
+				verbs = append(verbs, "create")
+			}
+			if ref.Namespace == "" {
+				verbs = append(verbs, "delete")
+			}
+			for _, verb := range verbs {
+				if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+					return slices.Contains(rule.APIGroups, ref.GVK.Group) && slices.Contains(rule.Resources, plural.Resource) && slices.Contains(rule.Verbs, verb)
+				}) {
+					t.Errorf("%s: docs/examples/rights.yaml does not allow %s of %s", provider, verb, plural.GroupResource())
+				}
 			}
 		}
 	}
@@ -150,7 +210,7 @@ func anchors(t *testing.T, page string) []string {
 
 // TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
 func TestDocsShowWhatProvidersCanDo(t *testing.T) {
-	table := traffic.FeatureTable((&operator.Flags{}).Routers())
+	table := traffic.FeatureTable(operator.Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
 	}

@@ -86,7 +86,7 @@ func StoryLength(string) time.Duration { return time.Minute }
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), newOracle(w, drain)
-	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kubernetesProvider)
+	k.routers, k.settings = operator.Routers(), settingsOf(kubernetesProvider)
 	k.outside = newOutside(k)
 	k.people = &people{Canaries: k}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
@@ -467,7 +467,7 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	case 2:
 		a.Metrics = append(a.Metrics, flaggerv1.CanaryMetric{Name: "unheard-of"})
 	case 3:
-		spec.Provider = "linkerd" // a provider that there is no router for
+		spec.Provider = "unheard-of" // a provider that there is no router for
 	default:
 		spec.TargetRef.Kind = "DaemonSet"
 	}
