@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 	"time"
@@ -36,6 +37,33 @@ type Provider interface {
 	Online(ctx context.Context) error
 }
 
+// Finder is a provider whose answers may be more than one number: conditions of an analysis judge lists and documents.
+type Finder interface {
+	Provider
+	// Find returns the whole answer. Its errors are those of Measure.
+	Find(ctx context.Context, q Query) (Result, error)
+}
+
+// Result is an answer as a whole.
+type Result struct {
+	// Value is a float64, a []float64, or what a JSON document holds: text, truth, lists, maps, and nil.
+	Value any
+	// Metadata is what the service tells about its answer, by names that the API of analyses promises. Nil without any.
+	Metadata map[string]string
+}
+
+// Slow is a provider whose answers take longer than a call may: one call begins the work, later ones ask for it. The
+// ticket is all that has to be kept in between, and shows no credential.
+type Slow interface {
+	// Begin gives the work out.
+	Begin(ctx context.Context, q Query) (ticket string, err error)
+	// Resume asks for the outcome; ErrUnfinished while there is none yet.
+	Resume(ctx context.Context, ticket string) (Result, error)
+}
+
+// ErrUnfinished says that the service is still at work.
+var ErrUnfinished = errors.New("not finished yet")
+
 // ErrNoData says that the query was answered and has no value: nothing matches it, or the value is NaN.
 var ErrNoData = errors.New("no values found")
 
@@ -47,6 +75,12 @@ type StatusError struct {
 	// Class is the service's own word for what is wrong, from a list that the provider knows; empty without one.
 	Class     string
 	transient bool
+}
+
+// NewStatusError is the error for an answer that a library read: status and class as in StatusError, transient if it
+// speaks of the service's state and not of the question.
+func NewStatusError(answer outbound.Response, class string, transient bool) *StatusError {
+	return &StatusError{Code: answer.Code, Status: answer.Status(), Class: class, transient: transient || answer.Transient()}
 }
 
 func (e *StatusError) Error() string {
@@ -80,8 +114,8 @@ func OutcomeOf(err error) release.Outcome {
 }
 
 const (
-	// maxAnswer bounds the answer of a provider: a million series of a careless query, not a file.
-	maxAnswer = 4 << 20
+	// MaxAnswer bounds the answer of a provider: a million series of a careless query, not a file.
+	MaxAnswer = 4 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
 )
@@ -90,7 +124,7 @@ const (
 // timeout. classify, which may be nil, finds the service's word for what is wrong in the body of an answer that is not
 // 2xx; what it returns is shown to people, so it must come from a list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
-	r.Limit = maxAnswer
+	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
 		r.Timeout = DefaultTimeout
 	}
@@ -99,15 +133,39 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	case err != nil:
 		return nil, fmt.Errorf("ask %s: %w", server(r.URL), err)
 	case !answer.OK():
-		status := &StatusError{Code: answer.Code, Status: answer.Status(), transient: answer.Transient()}
+		class := ""
 		if classify != nil {
-			status.Class = classify(answer.Body)
+			class = classify(answer.Body)
 		}
-		return nil, status
+		return nil, NewStatusError(answer, class, false)
 	case answer.Truncated:
-		return nil, fmt.Errorf("the answer is longer than %d MiB: ask for less", maxAnswer>>20)
+		return nil, ErrTooLong
 	default:
 		return answer.Body, nil
+	}
+}
+
+// ErrTooLong is the error for an answer that is not read to its end.
+var ErrTooLong = fmt.Errorf("the answer is longer than %d MiB: ask for less", MaxAnswer>>20)
+
+// CallError is what stopped a call that a library made, and nil if the call had an answer. The text of the library's
+// own error may have what was sent.
+func CallError(err error) error {
+	gone, unreachable := errors.AsType[*outbound.UnreachableError](err)
+	refused, closed := errors.AsType[*outbound.RefusedError](err)
+	switch {
+	case unreachable:
+		return gone
+	case closed:
+		return refused
+	case errors.Is(err, outbound.ErrTooLong):
+		return ErrTooLong
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	default:
+		return nil
 	}
 }
 
@@ -124,6 +182,14 @@ func server(address string) string {
 // which may be a page that only the controller can read.
 func Unexpected(service string) error {
 	return fmt.Errorf("the answer is not what the API of %s gives: correct the address of the provider", service)
+}
+
+// Number is a value that an API gives as a number, which may not be one.
+func Number(v float64) (float64, error) {
+	if math.IsNaN(v) {
+		return 0, ErrNoData
+	}
+	return v, nil
 }
 
 // Missing is the error for credentials that lack keys; none of the keys is shown with its value.

@@ -41,7 +41,7 @@ func TestRegistryKnowsItsTypes(t *testing.T) {
 	if diff := cmp.Diff([]string{"graphite", "prometheus"}, registry.Types()); diff != "" {
 		t.Error(diff)
 	}
-	_, err := registry.New(flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "x"}, nil)
+	_, err := registry.New("shop", flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "x"}, nil)
 	if !errors.Is(err, metric.ErrProviderUnknown) || !strings.Contains(err.Error(), "cloudwatch") || !strings.Contains(err.Error(), "graphite, prometheus") {
 		t.Errorf("got %v", err)
 	}

@@ -14,10 +14,14 @@ import (
 
 // Config is what one MetricTemplate says about its provider.
 type Config struct {
+	// Namespace of the MetricTemplate, for providers whose queries name namespaces.
+	Namespace string
 	// Address is the URL of the service as given; empty without one.
 	Address string
 	// Header is sent with each query, by providers that read it. It belongs to whoever made the Config.
 	Header http.Header
+	// Region of the service, for providers that have regions.
+	Region string
 	// SkipVerify asks without verifying certificates.
 	SkipVerify bool
 	// Credentials are the keys of the Secret. Nil: the template names none, which is not the same as an empty one.
@@ -54,15 +58,18 @@ func NewRegistry(client *outbound.Client, factories ...Factory) *Registry {
 	return r
 }
 
-// New makes the provider that a MetricTemplate asks for. credentials are the data of the Secret that it names; they are
-// not kept where it names none. Making one is cheap and calls nobody.
-func (r *Registry) New(spec flaggerv1.MetricTemplateProvider, credentials map[string][]byte) (Provider, error) {
+// New makes the provider that a MetricTemplate of a namespace asks for. credentials are the data of the Secret that it
+// names; they are not kept where it names none. Making one is cheap and calls nobody.
+func (r *Registry) New(namespace string, spec flaggerv1.MetricTemplateProvider, credentials map[string][]byte) (Provider, error) {
 	factory, ok := r.factories[spec.Type]
 	if !ok {
 		return nil, fmt.Errorf("provider.type %s: %w by this version of Serin: use one of %s",
 			spec.Type, ErrProviderUnknown, strings.Join(r.Types(), ", "))
 	}
-	config := Config{Address: spec.Address, Header: http.Header(spec.Headers).Clone(), SkipVerify: spec.InsecureSkipVerify}
+	config := Config{
+		Namespace: namespace, Address: spec.Address, Header: http.Header(spec.Headers).Clone(), Region: spec.Region,
+		SkipVerify: spec.InsecureSkipVerify,
+	}
 	if spec.SecretRef != nil {
 		config.Credentials = make(map[string]outbound.Secret, len(credentials))
 		for key, value := range credentials {

@@ -75,11 +75,16 @@ func (e *UnreachableError) Error() string { return e.cause.Error() }
 // Unwrap is what stood in the way.
 func (e *UnreachableError) Unwrap() error { return e.cause }
 
+// Unreachable is the error for who cannot be asked, for that reason; its text is shown.
+func Unreachable(cause error) *UnreachableError { return &UnreachableError{cause: cause} }
+
 // Client makes calls under one policy. It is safe for concurrent use, and there is one for the whole process, so that
 // connections are shared.
 type Client struct {
 	policy              Policy
 	verifying, trusting *http.Client
+	// only is the one server of a client of NewFor.
+	only *url.URL
 }
 
 // New is a client under the policy.
@@ -182,6 +187,9 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) {
 	target, err := ParseURL(r.URL)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkOnly(target); err != nil {
 		return nil, err
 	}
 	if err := c.policy.checkName(target.Hostname()); err != nil {

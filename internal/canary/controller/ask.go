@@ -167,9 +167,9 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 
 func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
 	if c.Spec.MetricsServer != "" {
-		return a.Metrics.New(flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
+		return a.Metrics.New(c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
 	}
-	return a.Trusted.New(flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
+	return a.Trusted.New(c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
 }
 
 // template resolves a metric template. The Secret is read in the template's own namespace, never in one that the Canary
@@ -193,7 +193,7 @@ func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.
 	if text != "" {
 		return outcome(release.Broken, text)
 	}
-	provider, err := a.Metrics.New(*template.Spec.Provider.DeepCopy(), credentials)
+	provider, err := a.Metrics.New(key.Namespace, *template.Spec.Provider.DeepCopy(), credentials)
 	if err != nil {
 		return outcome(release.Broken, metric.ProviderRefused(key.Name, key.Namespace, template.Spec.Provider.Type, err))
 	}

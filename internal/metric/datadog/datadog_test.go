@@ -53,7 +53,7 @@ func TestRequests(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "datadog", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "dd"}}
-	provider, err := metric.NewRegistry(client, datadog.Factory()).New(spec, map[string][]byte{
+	provider, err := metric.NewRegistry(client, datadog.Factory()).New("shop", spec, map[string][]byte{
 		"datadog_api_key": []byte("a"), "datadog_application_key": []byte("b"),
 	})
 	if err != nil {

@@ -37,7 +37,7 @@ func TestRequests(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "dynatrace", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "dt"}}
-	provider, err := metric.NewRegistry(client, dynatrace.Factory()).New(spec, map[string][]byte{"dynatrace_token": []byte("t")})
+	provider, err := metric.NewRegistry(client, dynatrace.Factory()).New("shop", spec, map[string][]byte{"dynatrace_token": []byte("t")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestARequestIsAsRecorded(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, graphite.Factory()).New(flaggerv1.MetricTemplateProvider{Type: "graphite", Address: server.URL}, nil)
+	provider, err := metric.NewRegistry(client, graphite.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "graphite", Address: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,8 @@ func parse(body []byte) (float64, error) {
 			if names = row; slices.Contains(names, "error") {
 				return 0, errors.New("InfluxDB could not run the query to its end: correct the query")
 			}
+		case body[rows.InputOffset()-1] != '\n': // the end of the record may be missing, and with it digits
+			return 0, metric.Unexpected("InfluxDB")
 		default:
 			return value(types, names, row)
 		}

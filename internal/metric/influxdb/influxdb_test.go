@@ -23,6 +23,7 @@ func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
 		Factory:     influxdb.Factory(),
 		Credentials: map[string][]byte{"token": []byte("tok3n-value"), "org": []byte("0rg-value")},
+		Open:        true,
 		Query:       `from(bucket: "errors") |> range(start: -1m)`,
 		Value:       table("double", "1.5"),
 		NoData:      []string{"", "\r\n", "#datatype,string,long,double\r\n,result,table,_value\r\n", table("double", ""), table("double", "NaN")},
@@ -50,7 +51,7 @@ func TestARequestAsksForTypes(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, influxdb.Factory()).New(flaggerv1.MetricTemplateProvider{Type: "influxdb", Address: server.URL}, nil)
+	provider, err := metric.NewRegistry(client, influxdb.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "influxdb", Address: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,10 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +28,19 @@ import (
 // Subject is one provider under test.
 type Subject struct {
 	Factory metric.Factory
+	// Cluster, instead of Factory, makes that of a provider that asks the API server, at the address and through the
+	// client that it is given. Such a provider needs no address.
+	Cluster func(metric.Cluster) metric.Factory
 	// Credentials are all it can be given; none of their values may be a part of ordinary texts.
 	Credentials map[string][]byte
+	// At adds credentials that name the server. May be nil.
+	At func(address string) map[string][]byte
+	// Region goes into the spec.
+	Region string
+	// Aside answers requests that are not the question, such as those for a token, and says whether it did. May be nil.
+	Aside func(w http.ResponseWriter, r *http.Request) bool
+	// Open says that answers of this API have no mark at their end: the value may be had before.
+	Open bool
 	// Headers go into the spec.
 	Headers map[string][]string
 	// Query is a text that the provider accepts.
@@ -48,12 +61,16 @@ var Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // Interval of every query.
 const Interval = time.Minute
 
+// Namespace of every template.
+const Namespace = "shop"
+
 // Run holds a provider against the contract.
 func Run(t *testing.T, s Subject) {
 	s.testValue(t)
 	s.testNoData(t)
 	s.testStatus(t)
 	s.testBodies(t)
+	s.testCutAnswers(t)
 	s.testSilence(t)
 	s.testRedirect(t)
 	s.testPolicy(t)
@@ -107,9 +124,17 @@ func (s Subject) testStatus(t *testing.T) {
 		429: release.Unreachable, 500: release.Unreachable, 502: release.Unreachable, 503: release.Unreachable, 504: release.Unreachable,
 	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
-			provider := s.against(t, s.echo(code))
+			var calls atomic.Int32
+			provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+				calls.Add(1)
+				w.Header().Set("Retry-After", "3600") // who asks again, and when, is not the provider's to decide
+				s.echo(code)(w, r)
+			})
 			_, err := s.measure(t, provider)
 			s.check(t, err, want)
+			if n := calls.Load(); n != 1 {
+				t.Errorf("one measurement made %d calls", n)
+			}
 			if online := provider.Online(t.Context()); online == nil {
 				t.Error("counts as online")
 			} else {
@@ -153,6 +178,30 @@ func (s Subject) testBodies(t *testing.T) {
 	})
 }
 
+// testCutAnswers: what ends too early is no value, least of all the first digits of one.
+func (s Subject) testCutAnswers(t *testing.T) {
+	t.Run("connection that ends in the answer", func(t *testing.T) {
+		for _, length := range []int{0, len(s.Value) / 2, len(s.Value) - 1} {
+			_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
+				_, _ = w.Write([]byte(s.Value[:length]))
+			}))
+			s.check(t, err, release.Unreachable)
+		}
+	})
+	t.Run("half an answer", func(t *testing.T) {
+		var length atomic.Int32
+		provider := s.against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s.Value[:length.Load()])) })
+		for n := range strings.TrimSpace(s.Value) {
+			length.Store(int32(n))
+			value, err := s.measure(t, provider)
+			if err == nil && !(s.Open && value == 1.5) {
+				t.Errorf("%d bytes of the answer are the value %v", n, value)
+			}
+		}
+	})
+}
+
 func gzipped(t *testing.T, body []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -177,6 +226,19 @@ func (s Subject) testSilence(t *testing.T) {
 		_, err := provider.Measure(ctx, s.query())
 		s.check(t, err, release.Unreachable)
 	})
+	t.Run("an answer that never ends", func(t *testing.T) {
+		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Length", strconv.Itoa(len(s.Value)))
+			_, _ = w.Write([]byte(s.Value[:len(s.Value)-1]))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := provider.Measure(ctx, s.query())
+		s.check(t, err, release.Unreachable)
+	})
 	t.Run("nobody there", func(t *testing.T) {
 		server := httptest.NewServer(http.NotFoundHandler())
 		server.Close()
@@ -190,10 +252,12 @@ func (s Subject) testRedirect(t *testing.T) {
 		called := make(chan struct{}, 8)
 		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called <- struct{}{} }))
 		t.Cleanup(other.Close)
-		_, err := s.measure(t, s.against(t, func(w http.ResponseWriter, r *http.Request) {
+		provider := s.against(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
-		}))
+		})
+		_, err := s.measure(t, provider)
 		s.check(t, err, release.Broken)
+		s.check(t, provider.Online(t.Context()), release.Broken)
 		if len(called) > 0 {
 			t.Error("the other host was called, with the credentials in the headers")
 		}
@@ -211,6 +275,9 @@ func (s Subject) testPolicy(t *testing.T) {
 }
 
 func (s Subject) testConfiguration(t *testing.T) {
+	if s.Cluster != nil {
+		return // neither address nor credentials come from a template
+	}
 	t.Run("bad address", func(t *testing.T) {
 		for _, address := range []string{"metrics", "file:///etc/passwd", "http://", "http://u:" + page} {
 			_, err := s.make(address, s.Credentials, outbound.New(outbound.Policy{}))
@@ -240,18 +307,26 @@ func (s Subject) measure(t *testing.T, provider metric.Provider) (float64, error
 }
 
 func (s Subject) make(address string, credentials map[string][]byte, client *outbound.Client) (metric.Provider, error) {
+	if s.Cluster != nil {
+		factory := s.Cluster(metric.Cluster{Address: address, Own: client, Anonymous: client})
+		return metric.NewRegistry(client, factory).New(Namespace, flaggerv1.MetricTemplateProvider{Type: factory.Type}, nil)
+	}
 	spec := flaggerv1.MetricTemplateProvider{
-		Type: s.Factory.Type, Address: address, Headers: s.Headers,
+		Type: s.Factory.Type, Address: address, Headers: s.Headers, Region: s.Region,
 		SecretRef: &flaggerv1.SecretReference{Name: "credentials"},
 	}
-	return metric.NewRegistry(client, s.Factory).New(spec, credentials)
+	return metric.NewRegistry(client, s.Factory).New(Namespace, spec, credentials)
 }
 
 func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric.Provider {
 	t.Helper()
 	client := outbound.New(policy)
 	t.Cleanup(client.Close)
-	provider, err := s.make(address, maps.Clone(s.Credentials), client)
+	credentials := maps.Clone(s.Credentials)
+	if s.At != nil {
+		maps.Copy(credentials, s.At(address))
+	}
+	provider, err := s.make(address, credentials, client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +335,11 @@ func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric
 
 func (s Subject) against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Helper()
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Aside == nil || !s.Aside(w, r) {
+			handler(w, r)
+		}
+	}))
 	t.Cleanup(server.Close)
 	return s.at(t, server.URL, outbound.Policy{AllowLoopback: true})
 }
