@@ -37,11 +37,6 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
-	"github.com/serin-dev/serin/internal/metric/datadog"
-	"github.com/serin-dev/serin/internal/metric/dynatrace"
-	"github.com/serin-dev/serin/internal/metric/graphite"
-	"github.com/serin-dev/serin/internal/metric/influxdb"
-	"github.com/serin-dev/serin/internal/metric/newrelic"
 	"github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -291,9 +286,13 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 		Options: f.Workload(),
 	}
 	hooks := hook.New(named, clk)
+	own, err := ownCluster(mgr.GetConfig(), f.NoCrossNamespaceRefs)
+	if err != nil {
+		return err
+	}
 	asker := &controller.Asker{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
-		Metrics: providers(named), Trusted: providers(trusted),
+		Metrics: providers(named, own, clk), Trusted: metric.NewRegistry(trusted, prometheus.Factory()),
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
 	queue := &controller.Queue{}
@@ -350,10 +349,6 @@ func (f *Flags) provider(logger logr.Logger) string {
 		logger.Info("Took an unknown mesh provider for istio", "provider", f.MeshProvider)
 	}
 	return name
-}
-
-func providers(c *outbound.Client) *metric.Registry {
-	return metric.NewRegistry(c, prometheus.Factory(), graphite.Factory(), newrelic.Factory(), datadog.Factory(), dynatrace.Factory(), influxdb.Factory())
 }
 
 // notifier is the one of the process: Microsoft Teams if it is configured, else Slack, else nobody.

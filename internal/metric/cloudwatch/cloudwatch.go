@@ -1,0 +1,182 @@
+// Package cloudwatch asks Amazon CloudWatch for metric data.
+//
+// It knows that API and how a process in the cloud comes by its credentials. It must know nothing of where queries come
+// from, and no other provider.
+package cloudwatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "cloudwatch"
+
+const (
+	keyID      = "aws_access_key_id"
+	keySecret  = "aws_secret_access_key"
+	keySession = "aws_session_token"
+)
+
+// Factory makes providers of this type. The region is needed. Without a Secret they have the credentials that the
+// process has in the cloud; with one, its aws_access_key_id, aws_secret_access_key and, optionally, aws_session_token.
+// Only these may go to an address that the template names.
+func Factory() metric.Factory {
+	ambient := &ambient{}
+	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+		return newProvider(client, c, ambient)
+	}}
+}
+
+type provider struct{ api *cloudwatch.Client }
+
+// regions are names such as eu-west-1: they become a part of a host name.
+var regions = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}$`)
+
+func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (metric.Provider, error) {
+	if !regions.MatchString(c.Region) {
+		return nil, errors.New("provider.region is not the name of a region such as eu-west-1: set it")
+	}
+	options := cloudwatch.Options{
+		Region:      c.Region,
+		Credentials: ambient.in(c.Region),
+		HTTPClient:  client.HTTP(metric.MaxAnswer, metric.DefaultTimeout),
+		Retryer:     aws.NopRetryer{}, // who asks again, and when, is decided where the answer is judged
+	}
+	if c.Credentials != nil {
+		id, secret := c.Credentials[keyID], c.Credentials[keySecret]
+		if id == "" || secret == "" {
+			return nil, metric.Missing(Type, keyID, keySecret)
+		}
+		options.Credentials = credentials.NewStaticCredentialsProvider(id.Reveal(), secret.Reveal(), c.Credentials[keySession].Reveal())
+	}
+	if c.Address == "" {
+		return &provider{api: cloudwatch.New(options)}, nil
+	}
+	address, err := outbound.ParseURL(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	if c.Credentials == nil {
+		return nil, errors.New("an address needs credentials of its own: the controller's go to Amazon only. Give a secret, or remove the address")
+	}
+	options.BaseEndpoint = new((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
+	return &provider{api: cloudwatch.New(options)}, nil
+}
+
+// lookback is how many intervals are asked for: metrics of the cloud come late, and at their own pace.
+const lookback = 10
+
+// maxPoints bounds the answer, of which the newest point counts.
+const maxPoints = 20
+
+// Measure is the newest value of the first result.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	results, err := p.ask(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	if len(results) == 0 || len(results[0].Values) == 0 {
+		return 0, metric.ErrNoData
+	}
+	return metric.Number(results[0].Values[0])
+}
+
+// Find is the list of all results, as documents with the names of the API.
+func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+	results, err := p.ask(ctx, q)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	list := make([]any, len(results))
+	for i, r := range results {
+		list[i] = map[string]any{
+			"Id": aws.ToString(r.Id), "Label": aws.ToString(r.Label), "StatusCode": string(r.StatusCode),
+			"Timestamps": r.Timestamps, "Values": r.Values,
+		}
+	}
+	return metric.Result{Value: list}, nil
+}
+
+// Online asks for nothing, which the service refuses in a way of its own once it has taken the credentials.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.get(ctx, []types.MetricDataQuery{}, time.Unix(0, 0), time.Unix(60, 0))
+	if status, ok := errors.AsType[*metric.StatusError](err); ok && slices.Contains(refusals, status.Class) {
+		return nil
+	}
+	return err
+}
+
+func (p *provider) ask(ctx context.Context, q metric.Query) ([]types.MetricDataResult, error) {
+	var queries []types.MetricDataQuery
+	if json.Unmarshal([]byte(q.Text), &queries) != nil || len(queries) == 0 {
+		return nil, errors.New("the query is not a list of metric data queries in JSON: correct it")
+	}
+	return p.get(ctx, queries, q.Now.Add(-lookback*q.Interval), q.Now)
+}
+
+func (p *provider) get(ctx context.Context, queries []types.MetricDataQuery, from, to time.Time) ([]types.MetricDataResult, error) {
+	answer, err := p.api.GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
+		MetricDataQueries: queries, StartTime: &from, EndTime: &to, MaxDatapoints: aws.Int32(maxPoints),
+		ScanBy: types.ScanByTimestampDescending,
+	})
+	if err != nil {
+		return nil, readable(err)
+	}
+	if len(answer.MetricDataResults) == 0 {
+		return nil, nil
+	}
+	switch answer.MetricDataResults[0].StatusCode {
+	case types.StatusCodeInternalError:
+		return nil, metric.NewStatusError(outbound.Response{Code: 500}, "InternalError", true)
+	case types.StatusCodeForbidden:
+		return nil, metric.NewStatusError(outbound.Response{Code: 403}, "Forbidden", false)
+	default: // Complete, and PartialData, whose newest point is there
+		return answer.MetricDataResults, nil
+	}
+}
+
+var (
+	// refusals are the words of the API for a question that it does not understand.
+	refusals = []string{"ValidationError", "ValidationException", "MissingParameter", "MissingRequiredParameterException", "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination", "InvalidParameterCombinationException"}
+	// delays are those for a state that passes.
+	delays = []string{"Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalServiceFault", "InternalServiceError", "InternalFailure"}
+	// denials are those for credentials that are not good enough.
+	denials = []string{"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken", "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException"}
+)
+
+// readable is the error of the library as the contract wants it. The library's text has what the service said, and may
+// have what it sent.
+func readable(err error) error {
+	if _, ok := errors.AsType[*ambientError](err); ok {
+		return outbound.Unreachable(errNoCredentials)
+	}
+	if stopped := metric.CallError(err); stopped != nil {
+		return fmt.Errorf("ask CloudWatch: %w", stopped)
+	}
+	answer, ok := errors.AsType[*awshttp.ResponseError](err)
+	if !ok || answer.HTTPStatusCode() < 300 {
+		return metric.Unexpected("CloudWatch")
+	}
+	class := ""
+	if said, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(slices.Concat(refusals, delays, denials), said.ErrorCode()) {
+		class = said.ErrorCode()
+	}
+	return metric.NewStatusError(outbound.Response{Code: answer.HTTPStatusCode()}, class, slices.Contains(delays, class))
+}

@@ -1,0 +1,150 @@
+// Package externalmetrics asks the external metrics API of Kubernetes, which adapters of many services serve.
+//
+// It knows that API and the form of its queries. It must know nothing of where queries come from, and no other
+// provider.
+package externalmetrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "externalmetrics"
+
+const root = "apis/external.metrics.k8s.io/v1beta1"
+
+// defaultNamespace is that of a query that names none.
+const defaultNamespace = "default"
+
+// Factory makes providers of this type. Without an address they ask the API server of the cluster, with the controller's
+// rights or, where the credentials have a token, with those of the token. With an address they ask there, with the token
+// or nothing: what the controller may do is for its own API server only.
+func Factory(cluster metric.Cluster) metric.Factory {
+	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+		return newProvider(cluster, client, c)
+	}}
+}
+
+type provider struct {
+	cluster    metric.Cluster
+	template   string
+	client     *outbound.Client
+	root       *url.URL
+	header     http.Header
+	skipVerify bool
+}
+
+func newProvider(cluster metric.Cluster, client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	p := &provider{cluster: cluster, template: c.Namespace, client: cluster.Own, header: http.Header{"Accept": {"application/json"}}, skipVerify: c.SkipVerify}
+	if c.Credentials != nil {
+		token := c.Credentials["token"]
+		if token == "" {
+			return nil, metric.Missing(Type, "token")
+		}
+		p.client = cluster.Anonymous
+		p.header.Set("Authorization", "Bearer "+token.Reveal())
+	}
+	address := cluster.Address
+	if c.Address != "" {
+		address, p.client = c.Address, client
+	}
+	server, err := outbound.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	p.root = server.JoinPath(root)
+	return p, nil
+}
+
+// Measure is the first of the values that match.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	namespace, name, selector, err := read(q.Text)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.cluster.Check(p.template, namespace); err != nil {
+		return 0, err
+	}
+	body, err := p.ask(ctx, namespace, name, selector)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks for a metric that need not exist.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.ask(ctx, "kube-system", "dummy-metric", "")
+	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Code == http.StatusNotFound && status.Class == "NotFound" {
+		return nil // the API is there, and has no such metric
+	}
+	return err
+}
+
+func (p *provider) ask(ctx context.Context, namespace, name, selector string) ([]byte, error) {
+	address := p.root.JoinPath("namespaces", namespace, name)
+	if selector != "" {
+		address.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
+	}
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, metric.Reason)
+}
+
+// names are those that a path can hold as one part.
+var names = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9_.:|]*[a-zA-Z0-9])?$`)
+
+// read takes a query apart: [<namespace>/]<metric>[?labelSelector=<urlencoded>].
+func read(query string) (namespace, name, selector string, err error) {
+	path, parameters, _ := strings.Cut(strings.TrimSpace(query), "?")
+	namespace, name, named := strings.Cut(path, "/")
+	if !named {
+		namespace, name = defaultNamespace, path
+	}
+	values, err := url.ParseQuery(parameters)
+	switch {
+	case err != nil:
+		return "", "", "", errors.New("the part of the query behind ? cannot be read: write it like labelSelector=app%3Dcart")
+	case len(validation.IsDNS1123Label(namespace)) > 0 || !names.MatchString(name):
+		return "", "", "", errors.New("the query is not the name of a metric: write it like namespace/metric?labelSelector=app%3Dcart")
+	default:
+		return namespace, name, values.Get("labelSelector"), nil
+	}
+}
+
+// quantities are those that can be read in short time: the library would write 1e999999999 out.
+var quantities = regexp.MustCompile(`^[+-]?[0-9.]{1,40}([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$`)
+
+func parse(body []byte) (float64, error) {
+	var list struct {
+		Kind  string `json:"kind"`
+		Items []struct {
+			Value string `json:"value"`
+		} `json:"items"`
+	}
+	if json.Unmarshal(body, &list) != nil || list.Kind != "ExternalMetricValueList" {
+		return 0, metric.Unexpected("external metrics")
+	}
+	if len(list.Items) == 0 {
+		return 0, metric.ErrNoData
+	}
+	text := list.Items[0].Value
+	if !quantities.MatchString(text) {
+		return 0, metric.Unexpected("external metrics")
+	}
+	value, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, metric.Unexpected("external metrics")
+	}
+	return value.AsApproximateFloat64(), nil
+}

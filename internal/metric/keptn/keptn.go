@@ -1,0 +1,236 @@
+// Package keptn reads KeptnMetrics and has Keptn run Analyses, through the API server.
+//
+// It knows these resources and the form of its queries. It must know nothing of where queries come from, and no other
+// provider.
+package keptn
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "keptn"
+
+const (
+	group   = "metrics.keptn.sh"
+	version = group + "/v1beta1"
+)
+
+const (
+	pollInterval = time.Second
+	pollTimeout  = 10 * time.Second
+)
+
+// Factory makes providers of this type. They need nothing but the controller's rights for the resources.
+func Factory(cluster metric.Cluster, clk clock.Clock) metric.Factory {
+	return metric.Factory{Type: Type, New: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
+		server, err := outbound.ParseURL(cluster.Address)
+		if err != nil {
+			return nil, err
+		}
+		return &provider{cluster: cluster, clock: clk, template: c.Namespace, api: server.JoinPath("apis")}, nil
+	}}
+}
+
+type provider struct {
+	cluster  metric.Cluster
+	clock    clock.Clock
+	template string
+	api      *url.URL
+}
+
+// Measure is the value of a KeptnMetric, or of an Analysis 1 if it passed and 0 if not.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	asked, err := read(q.Text)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.cluster.Check(p.template, asked.namespace); err != nil {
+		return 0, err
+	}
+	if asked.analysis {
+		return p.analyse(ctx, asked, q.Now)
+	}
+	body, err := p.call(ctx, http.MethodGet, p.path("keptnmetrics", asked.namespace, asked.name), nil)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks whether the API server has the resources. What they need is with each of them.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.call(ctx, http.MethodGet, p.api.JoinPath(version), nil)
+	return err
+}
+
+func (p *provider) path(resource string, parts ...string) *url.URL {
+	return p.api.JoinPath(append([]string{version, "namespaces", parts[0], resource}, parts[1:]...)...)
+}
+
+func (p *provider) call(ctx context.Context, method string, address *url.URL, body []byte) ([]byte, error) {
+	header := http.Header{"Accept": {"application/json"}}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	return metric.Fetch(ctx, p.cluster.Own, outbound.Request{Method: method, URL: address.String(), Header: header, Body: body}, metric.Reason)
+}
+
+// question is a query, taken apart.
+type question struct {
+	analysis        bool
+	namespace, name string
+	timeframe       string
+	args            map[string]string
+}
+
+var errForm = errors.New("the query is neither keptnmetric/<namespace>/<name> nor analysis/<namespace>/<name>[/<duration>[/<key>=<value>;...]]: correct it")
+
+// read takes a query apart. Arguments keep their case, all else is lower case in Kubernetes.
+func read(query string) (question, error) {
+	parts := strings.SplitN(strings.TrimSpace(query), "/", 5)
+	if len(parts) < 3 {
+		return question{}, errForm
+	}
+	q := question{namespace: strings.ToLower(parts[1]), name: strings.ToLower(parts[2]), timeframe: "1m"}
+	switch strings.ToLower(parts[0]) {
+	case "keptnmetric", "keptnmetrics":
+		if len(parts) > 3 {
+			return question{}, errForm
+		}
+	case "analysis", "analyses":
+		q.analysis = true
+	default:
+		return question{}, errForm
+	}
+	if len(validation.IsDNS1123Label(q.namespace)) > 0 || len(validation.IsDNS1123Subdomain(q.name)) > 0 {
+		return question{}, errForm
+	}
+	if len(parts) > 3 {
+		q.timeframe = strings.ToLower(parts[3])
+		if _, err := time.ParseDuration(q.timeframe); err != nil {
+			return question{}, errForm
+		}
+	}
+	if len(parts) > 4 {
+		q.args = map[string]string{}
+		for pair := range strings.SplitSeq(parts[4], ";") {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return question{}, errForm
+			}
+			q.args[key] = value
+		}
+	}
+	return q, nil
+}
+
+func parse(body []byte) (float64, error) {
+	var object struct {
+		Kind   string `json:"kind"`
+		Status struct {
+			Value string `json:"value"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(body, &object) != nil || object.Kind != "KeptnMetric" {
+		return 0, metric.Unexpected("Keptn")
+	}
+	if object.Status.Value == "" { // not measured yet
+		return 0, metric.ErrNoData
+	}
+	value, err := strconv.ParseFloat(object.Status.Value, 64)
+	if err != nil {
+		return 0, metric.Unexpected("Keptn")
+	}
+	return metric.Number(value)
+}
+
+// analyse makes an Analysis, waits for its outcome and removes it, also when nobody waits any more.
+func (p *provider) analyse(ctx context.Context, asked question, now time.Time) (float64, error) {
+	name := analysisName(asked, p.template, now)
+	made, err := json.Marshal(analysis(asked, name))
+	if err != nil {
+		return 0, err
+	}
+	if _, err := p.call(ctx, http.MethodPost, p.path("analyses", asked.namespace), made); err != nil {
+		return 0, err
+	}
+	address := p.path("analyses", asked.namespace, name)
+	defer func() {
+		// Who asked may have gone; what was made for him must go too.
+		_, _ = p.call(context.WithoutCancel(ctx), http.MethodDelete, address, nil)
+	}()
+	for deadline := p.clock.Now().Add(pollTimeout); ; {
+		body, err := p.call(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return 0, err
+		}
+		passed, over, err := outcome(body)
+		switch {
+		case err != nil:
+			return 0, err
+		case over && passed:
+			return 1, nil
+		case over:
+			return 0, nil
+		case !p.clock.Now().Add(pollInterval).Before(deadline):
+			return 0, outbound.Unreachable(errors.New("the Analysis has no outcome within " + pollTimeout.String()))
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-p.clock.After(pollInterval):
+		}
+	}
+}
+
+// analysisName is the name of an Analysis for one moment. It is derived from what is asked, and so can be told from
+// all others.
+func analysisName(asked question, template string, now time.Time) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{template, asked.namespace, asked.name, now.Format(time.RFC3339Nano)}, "/")))
+	const suffix = 6
+	return asked.name[:min(len(asked.name), validation.DNS1123SubdomainMaxLength-suffix-1)] + "-" + hex.EncodeToString(sum[:])[:suffix]
+}
+
+func analysis(asked question, name string) any {
+	type object = map[string]any
+	spec := object{"timeframe": object{"recent": asked.timeframe}, "analysisDefinition": object{"name": asked.name, "namespace": asked.namespace}}
+	if len(asked.args) > 0 {
+		spec["args"] = asked.args
+	}
+	return object{
+		"apiVersion": version, "kind": "Analysis",
+		"metadata": object{"name": name, "namespace": asked.namespace, "labels": object{"app.kubernetes.io/managed-by": "serin"}},
+		"spec":     spec,
+	}
+}
+
+// outcome says whether an Analysis passed, once it is over. The field for it is missing if it did not.
+func outcome(body []byte) (passed, over bool, err error) {
+	var object struct {
+		Kind   string `json:"kind"`
+		Status struct {
+			State string `json:"state"`
+			Pass  bool   `json:"pass"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(body, &object) != nil || object.Kind != "Analysis" {
+		return false, false, metric.Unexpected("Keptn")
+	}
+	return object.Status.Pass, object.Status.State == "Completed", nil
+}

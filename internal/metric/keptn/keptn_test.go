@@ -1,0 +1,224 @@
+package keptn
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func keptnMetric(status string) string {
+	return `{"apiVersion":"metrics.keptn.sh/v1beta1","kind":"KeptnMetric","metadata":{"name":"errors","namespace":"shop"},"spec":{"fetchIntervalSeconds":5},"status":` + status + `}`
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Cluster: func(c metric.Cluster) metric.Factory { return Factory(c, clock.RealClock{}) },
+		Query:   "keptnmetric/shop/errors",
+		Value:   keptnMetric(`{"value":"1.5","lastUpdated":"2026-01-02T03:04:00Z"}`),
+		NoData:  []string{keptnMetric(`{}`), keptnMetric(`{"value":""}`), keptnMetric(`{"value":"NaN"}`), keptnMetric(`null`)},
+		Wrong:   []string{keptnMetric(`{"value":"one"}`), keptnMetric(`{"value":1.5}`), `{"kind":"Analysis","status":{"value":"1.5"}}`},
+	})
+}
+
+// keptn is the API server with Keptn behind it: an Analysis is over when it was looked at so many times.
+type keptn struct {
+	*httptest.Server
+	mu      sync.Mutex
+	calls   []string
+	made    map[string]any
+	looks   int
+	after   int
+	pass    bool
+	looked  chan struct{}
+	refuses int
+}
+
+func (k *keptn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, r.Method+" "+r.URL.Path)
+	switch r.Method {
+	case http.MethodPost:
+		if k.refuses > 0 {
+			w.WriteHeader(k.refuses)
+			_, _ = w.Write([]byte(`{"kind":"Status","reason":"Forbidden","message":"cannot create secret things"}`))
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(body, &k.made)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write(body)
+	case http.MethodGet:
+		k.looks++
+		status := `{"state":"Progressing"}`
+		if k.looks > k.after {
+			status = `{"state":"Completed"}`
+			if k.pass {
+				status = `{"state":"Completed","pass":true,"raw":"{}"}`
+			}
+		}
+		_, _ = w.Write([]byte(`{"kind":"Analysis","status":` + status + `}`))
+		select {
+		case k.looked <- struct{}{}:
+		default:
+		}
+	default:
+		_, _ = w.Write([]byte(`{}`))
+	}
+}
+
+func start(t *testing.T, k *keptn, clk clock.Clock) metric.Provider {
+	t.Helper()
+	k.Server = httptest.NewServer(k)
+	k.looked = make(chan struct{}, 64)
+	t.Cleanup(k.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	factory := Factory(metric.Cluster{Address: k.URL, Own: client}, clk)
+	provider, err := metric.NewRegistry(nil, factory).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+// instant waits for nothing, and its time goes by as if it did.
+type instant struct{ *clocktesting.FakeClock }
+
+func (c instant) After(d time.Duration) <-chan time.Time {
+	c.Step(d)
+	done := make(chan time.Time, 1)
+	done <- c.Now()
+	return done
+}
+
+func TestAnAnalysisIsMadeWaitedForAndRemoved(t *testing.T) {
+	for _, pass := range []bool{true, false} {
+		k := &keptn{after: 3, pass: pass}
+		provider := start(t, k, instant{clocktesting.NewFakeClock(metrictest.Now)})
+		query := metric.Query{Text: "Analysis/shop/errors/5m/app=Cart;env=prod", Now: metrictest.Now}
+		value, err := provider.Measure(t.Context(), query)
+		if err != nil || (value == 1) != pass || (value == 0) == pass {
+			t.Errorf("%v, %v", value, err)
+		}
+		name := analysisName(question{namespace: "shop", name: "errors"}, "shop", metrictest.Now)
+		want := map[string]any{
+			"apiVersion": "metrics.keptn.sh/v1beta1", "kind": "Analysis",
+			"metadata": map[string]any{"name": name, "namespace": "shop", "labels": map[string]any{"app.kubernetes.io/managed-by": "serin"}},
+			"spec": map[string]any{
+				"timeframe": map[string]any{"recent": "5m"}, "args": map[string]any{"app": "Cart", "env": "prod"},
+				"analysisDefinition": map[string]any{"name": "errors", "namespace": "shop"},
+			},
+		}
+		if diff := cmp.Diff(want, k.made); diff != "" {
+			t.Errorf("made (-want +got):\n%s", diff)
+		}
+		const at = "/apis/metrics.keptn.sh/v1beta1/namespaces/shop/analyses"
+		calls := []string{"POST " + at}
+		for range 4 {
+			calls = append(calls, "GET "+at+"/"+name)
+		}
+		if diff := cmp.Diff(append(calls, "DELETE "+at+"/"+name), k.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestAnAnalysisWithoutOutcomeIsAnOutage(t *testing.T) {
+	k := &keptn{after: 1000}
+	_, err := start(t, k, instant{clocktesting.NewFakeClock(metrictest.Now)}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
+	if metric.OutcomeOf(err) != release.Unreachable || k.looks != 10 || !strings.HasPrefix(k.calls[len(k.calls)-1], "DELETE ") {
+		t.Errorf("%v after %d looks and %v", err, k.looks, k.calls[len(k.calls)-1])
+	}
+}
+
+func TestAnAnalysisIsRemovedWhenNobodyWaitsAnyMore(t *testing.T) {
+	k := &keptn{after: 1000}
+	provider := start(t, k, clocktesting.NewFakeClock(metrictest.Now)) // its time stands still
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-k.looked
+		cancel()
+	}()
+	_, err := provider.Measure(ctx, metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
+	if metric.OutcomeOf(err) != release.Unreachable || !strings.HasPrefix(k.calls[len(k.calls)-1], "DELETE ") {
+		t.Errorf("%v after %v", err, k.calls)
+	}
+}
+
+func TestAnAnalysisThatMayNotBeMade(t *testing.T) {
+	k := &keptn{refuses: http.StatusForbidden}
+	_, err := start(t, k, clock.RealClock{}).Measure(t.Context(), metric.Query{Text: "analysis/shop/errors", Now: metrictest.Now})
+	if metric.OutcomeOf(err) != release.Broken || err.Error() != "error response: Status 403 Forbidden: Forbidden" || len(k.calls) != 1 {
+		t.Errorf("%v after %v", err, k.calls)
+	}
+}
+
+func TestQueries(t *testing.T) {
+	for query, want := range map[string]*question{
+		"keptnmetric/shop/errors":         {namespace: "shop", name: "errors", timeframe: "1m"},
+		" KeptnMetrics/Shop/Errors\n":     {namespace: "shop", name: "errors", timeframe: "1m"},
+		"analysis/shop/errors":            {analysis: true, namespace: "shop", name: "errors", timeframe: "1m"},
+		"analyses/shop/errors/10M":        {analysis: true, namespace: "shop", name: "errors", timeframe: "10m"},
+		"analysis/shop/errors/1m/a=b;c=/": {analysis: true, namespace: "shop", name: "errors", timeframe: "1m", args: map[string]string{"a": "b", "c": "/"}},
+		"":                                nil,
+		"keptnmetric":                     nil,
+		"keptnmetric/errors":              nil,
+		"keptnmetric/shop/errors/1m":      nil,
+		"secret/shop/errors":              nil,
+		"keptnmetric/../errors":           nil,
+		"keptnmetric/shop/..":             nil,
+		"keptnmetric/shop/a?b":            nil,
+		"analysis/shop/errors/soon":       nil,
+		"analysis/shop/errors/1m/a":       nil,
+		"analysis/shop/errors/1m/=b":      nil,
+	} {
+		got, err := read(query)
+		if want == nil {
+			if err == nil {
+				t.Errorf("%q is accepted: %+v", query, got)
+			}
+			continue
+		}
+		if diff := cmp.Diff(*want, got, cmp.AllowUnexported(question{})); diff != "" || err != nil {
+			t.Errorf("%q: %v (-want +got):\n%s", query, err, diff)
+		}
+	}
+}
+
+func TestNamesOfAnalysesAreNoLongerThanNamesMayBe(t *testing.T) {
+	name := analysisName(question{namespace: "shop", name: strings.Repeat("a", 253)}, "shop", metrictest.Now)
+	if len(name) != 253 {
+		t.Errorf("%d characters", len(name))
+	}
+}
+
+func TestOneNamespace(t *testing.T) {
+	factory := Factory(metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}, clock.RealClock{})
+	provider, err := metric.NewRegistry(nil, factory).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for query, allowed := range map[string]bool{"keptnmetric/shop/errors": true, "keptnmetric/bank/errors": false, "analysis/bank/errors": false} {
+		_, err := provider.Measure(t.Context(), metric.Query{Text: query})
+		if blocked := err != nil && strings.Contains(err.Error(), "cross-namespace"); blocked == allowed {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// Package splunk runs SignalFlow programs in Splunk Observability Cloud.
+//
+// It knows that API and nothing of where queries come from, and no other provider.
+package splunk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "splunk"
+
+const keyToken = "sf_token_key"
+
+// A program may have to read a lot before it answers.
+const timeout = 15 * time.Second
+
+// Factory makes providers of this type. The credentials have sf_token_key; the address is needed, that of the API or
+// of its stream.
+func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+
+type provider struct {
+	client         *outbound.Client
+	execute, alive *url.URL
+	header         http.Header
+}
+
+func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	api, stream, err := addresses(c.Address)
+	if err != nil {
+		return nil, err
+	}
+	token := c.Credentials[keyToken]
+	if token == "" {
+		return nil, metric.Missing(Type, keyToken)
+	}
+	return &provider{
+		client: client, execute: stream.JoinPath("v2/signalflow/execute"), alive: api.JoinPath("v2/metric"),
+		header: http.Header{"X-Sf-Token": {token.Reveal()}, "Content-Type": {"text/plain"}, "Accept": {"text/event-stream"}},
+	}, nil
+}
+
+// addresses are those of the API and of the stream, which differ in the first part of their names alone. Templates may
+// name either, and the stream by the scheme of web sockets. Any other name is both, such as that of a proxy.
+func addresses(given string) (api, stream *url.URL, err error) {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(given), "://")
+	switch scheme {
+	case "wss":
+		given = "https://" + rest
+	case "ws":
+		given = "http://" + rest
+	}
+	address, err := outbound.ParseURL(given)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The path of the stream is a part of some addresses already.
+	address.Path, address.RawPath, address.RawQuery = strings.TrimSuffix(strings.TrimSuffix(address.Path, "/"), "/v2/signalflow"), "", ""
+	one, other := *address, *address
+	if rest, ok := strings.CutPrefix(address.Host, "stream."); ok {
+		one.Host = "api." + rest
+	}
+	if rest, ok := strings.CutPrefix(address.Host, "api."); ok {
+		other.Host = "stream." + rest
+	}
+	return &one, &other, nil
+}
+
+// lookback is how many intervals a program runs over.
+const lookback = 10
+
+// Measure is the newest value of the only time series that the program publishes.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	address := *p.execute
+	address.RawQuery = url.Values{
+		"start":     {strconv.FormatInt(q.Now.Add(-lookback*q.Interval).UnixMilli(), 10)},
+		"stop":      {strconv.FormatInt(q.Now.UnixMilli(), 10)},
+		"immediate": {"true"},
+	}.Encode()
+	program := strings.TrimSpace(q.Text)
+	if program == "" {
+		return 0, errors.New("the query is empty: write a SignalFlow program that publishes one time series")
+	}
+	body, err := metric.Fetch(ctx, p.client, outbound.Request{
+		Method: http.MethodPost, URL: address.String(), Header: p.header, Body: []byte(program), Timeout: timeout,
+	}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks for the name of one metric.
+func (p *provider) Online(ctx context.Context) error {
+	address := *p.alive
+	address.RawQuery = url.Values{"limit": {"1"}}.Encode()
+	_, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+	return err
+}
+
+var (
+	errAborted  = errors.New("SignalFlow could not run the program to its end: correct the query")
+	errMultiple = errors.New("query returned multiple values: aggregate to one time series, for example with sum() or mean()")
+)
+
+// run is what a stream told so far.
+type run struct {
+	series string
+	value  float64
+	found  bool
+	over   bool
+}
+
+// parse reads a stream of server-sent events, in which data points come in the order of time.
+func parse(body []byte) (float64, error) {
+	so := &run{}
+	for event := range bytes.SplitSeq(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")), []byte("\n\n")) {
+		kind, data := fields(event)
+		if len(data) == 0 {
+			continue
+		}
+		if err := so.hear(kind, data); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case !so.over: // the rest is missing, and the newest value with it
+		return 0, metric.Unexpected("SignalFlow")
+	case !so.found:
+		return 0, metric.ErrNoData
+	default:
+		return so.value, nil
+	}
+}
+
+// fields are the kind and the data of an event. Data may come in several lines.
+func fields(event []byte) (kind string, data []byte) {
+	for line := range bytes.SplitSeq(event, []byte("\n")) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		switch string(name) {
+		case "event":
+			kind = string(bytes.TrimSpace(value))
+		case "data":
+			data = append(append(data, value...), '\n')
+		}
+	}
+	return kind, bytes.TrimSpace(data)
+}
+
+func (so *run) hear(kind string, data []byte) error {
+	switch kind {
+	case "control-message":
+		var control struct {
+			Event string `json:"event"`
+		}
+		if json.Unmarshal(data, &control) != nil {
+			return metric.Unexpected("SignalFlow")
+		}
+		if control.Event == "CHANNEL_ABORT" {
+			return errAborted
+		}
+		so.over = so.over || control.Event == "END_OF_CHANNEL"
+		return nil
+	case "error":
+		return errAborted
+	case "data":
+		return so.take(data)
+	default: // metadata, and news about the computation
+		return nil
+	}
+}
+
+func (so *run) take(data []byte) error {
+	var points struct {
+		Data []struct {
+			Series string   `json:"tsId"`
+			Value  *float64 `json:"value"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(data, &points) != nil {
+		return metric.Unexpected("SignalFlow")
+	}
+	for _, point := range points.Data {
+		switch {
+		case point.Value == nil || math.IsNaN(*point.Value):
+			continue
+		case so.found && so.series != point.Series:
+			return errMultiple
+		}
+		so.series, so.value, so.found = point.Series, *point.Value, true
+	}
+	return nil
+}

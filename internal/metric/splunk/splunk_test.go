@@ -1,0 +1,97 @@
+package splunk
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+const (
+	begin = "event: control-message\ndata: {\ndata:   \"event\" : \"STREAM_START\",\ndata:   \"timestampMs\" : 1767323045000\ndata: }\n\n" +
+		"event: metadata\ndata: {\ndata:   \"properties\" : { \"sf_metric\" : \"errors\" },\ndata:   \"tsId\" : \"AAAAAC\"\ndata: }\n\n"
+	end = "event: control-message\ndata: {\ndata:   \"event\" : \"END_OF_CHANNEL\",\ndata:   \"timestampMs\" : 1767323045000\ndata: }\n\n"
+)
+
+// data is one moment of a stream.
+func data(points string) string {
+	return "event: data\ndata: {\ndata:   \"data\" : [ " + points + " ],\ndata:   \"logicalTimestampMs\" : 1767323040000,\ndata:   \"maxDelayMs\" : 1000\ndata: }\n\n"
+}
+
+func point(series, value string) string {
+	return `{ "tsId" : "` + series + `", "value" : ` + value + ` }`
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory:     Factory(),
+		Credentials: map[string][]byte{"sf_token_key": []byte("t0ken-value")},
+		Query:       "data('errors').mean().publish()",
+		Open:        true, // of an event that ends the stream
+		Value:       begin + data(point("AAAAAC", "9")) + data(point("AAAAAC", "1.5")) + data("") + data(point("AAAAAC", "null")) + end,
+		NoData:      []string{begin + end, begin + data("") + end, begin + data(point("AAAAAC", "null")) + end, strings.ReplaceAll(begin+end, "\n", "\r\n")},
+		Wrong: []string{
+			begin + data(point("AAAAAC", "1.5")),
+			begin + data(point("AAAAAC", "1.5")) + "event: control-message\ndata: {\"event\":\"CHANNEL_ABORT\",\"abortInfo\":{}}\n\n" + end,
+			begin + "event: error\ndata: {\"error\":400,\"message\":\"x\"}\n\n" + end,
+			begin + data(point("AAAAAC", "1.5")+","+point("AAAAAD", "1")) + end,
+			begin + data(point("AAAAAC", "1.5")) + data(point("AAAAAD", "1")) + end,
+			begin + data(point("AAAAAC", `"1.5"`)) + end,
+			"event: data\ndata: [1]\n\n" + end,
+			"event: control-message\ndata: [1]\n\n" + end,
+		},
+		Authorised: func(r *http.Request) bool { return r.Header.Get("X-SF-Token") == "t0ken-value" },
+	})
+}
+
+func TestRequests(t *testing.T) {
+	var seen string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen = r.Method + " " + r.URL.String() + " " + string(body)
+		_, _ = w.Write([]byte(end))
+	}))
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	spec := flaggerv1.MetricTemplateProvider{Type: Type, Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
+	provider, err := metric.NewRegistry(client, Factory()).New("shop", spec, map[string][]byte{keyToken: []byte("t")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = provider.Measure(t.Context(), metric.Query{Text: "data('errors').publish()\n", Interval: time.Minute, Now: time.Unix(10_000, 0)})
+	if want := "POST /v2/signalflow/execute?immediate=true&start=9400000&stop=10000000 data('errors').publish()"; seen != want {
+		t.Errorf("asked %s, want %s", seen, want)
+	}
+	if err := provider.Online(t.Context()); err != nil || seen != "GET /v2/metric?limit=1 " {
+		t.Errorf("online: %v after %s", err, seen)
+	}
+	if _, err := provider.Measure(t.Context(), metric.Query{Text: " \n"}); metric.OutcomeOf(err) != release.Broken {
+		t.Errorf("an empty program: %v", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for given, want := range map[string][2]string{
+		"https://api.us1.signalfx.com":                  {"https://api.us1.signalfx.com", "https://stream.us1.signalfx.com"},
+		"https://api.us1.signalfx.com/":                 {"https://api.us1.signalfx.com", "https://stream.us1.signalfx.com"},
+		"wss://stream.us1.signalfx.com":                 {"https://api.us1.signalfx.com", "https://stream.us1.signalfx.com"},
+		"wss://stream.us1.signalfx.com/v2/signalflow":   {"https://api.us1.signalfx.com", "https://stream.us1.signalfx.com"},
+		"https://stream.us1.signalfx.com/v2/signalflow": {"https://api.us1.signalfx.com", "https://stream.us1.signalfx.com"},
+		"https://proxy.example/splunk":                  {"https://proxy.example/splunk", "https://proxy.example/splunk"},
+		"ws://proxy.example":                            {"http://proxy.example", "http://proxy.example"},
+	} {
+		api, stream, err := addresses(given)
+		if err != nil || api.String() != want[0] || stream.String() != want[1] {
+			t.Errorf("%s: %s and %s, %v; want %v", given, api, stream, err, want)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+// Package stackdriver asks Google Cloud Monitoring, in its query language MQL.
+//
+// It knows that API and how a process in the cloud comes by its credentials. It must know nothing of where queries come
+// from, and no other provider.
+package stackdriver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Type is the provider's name in a MetricTemplate.
+const Type = "stackdriver"
+
+const (
+	publicAddress = "https://monitoring.googleapis.com"
+	scope         = "https://www.googleapis.com/auth/monitoring.read"
+	keyProject    = "project"
+	keyAccount    = "serviceAccountKey"
+)
+
+// Factory makes providers of this type. The credentials have the project and, optionally, the JSON key of a service
+// account as serviceAccountKey; without that, or without a Secret, what the process has in the cloud counts. Only a key
+// of the Secret may be used at an address that the template names.
+func Factory() metric.Factory {
+	ambient := &ambient{}
+	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+		return newProvider(client, c, ambient)
+	}}
+}
+
+type provider struct {
+	client  *outbound.Client
+	address *url.URL
+	// project is empty if the process knows it.
+	project string
+	// key is nil if the process has the credentials.
+	key     oauth2.TokenSource
+	ambient *ambient
+}
+
+// projects are names and numbers of projects, some of which belong to a domain.
+var projects = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
+
+func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (metric.Provider, error) {
+	p := &provider{client: client, ambient: ambient}
+	if c.Credentials != nil {
+		p.project = c.Credentials[keyProject].Reveal()
+		if p.project == "" {
+			return nil, metric.Missing(Type, keyProject)
+		}
+		if !projects.MatchString(p.project) {
+			return nil, errors.New("project is not the name of a project: correct it in the secret")
+		}
+	}
+	if key := c.Credentials[keyAccount]; key != "" {
+		// A signed statement is the token: nobody is asked for one, at an address that a key could name.
+		source, err := google.JWTAccessTokenSourceWithScope([]byte(key.Reveal()), scope)
+		if err != nil {
+			return nil, errors.New("serviceAccountKey is not the JSON key of a service account: correct it in the secret")
+		}
+		p.key = source
+	}
+	if c.Address != "" && p.key == nil {
+		return nil, errors.New("an address needs credentials of its own: the controller's go to Google only. Give a serviceAccountKey, or remove the address")
+	}
+	if c.Address == "" {
+		c.Address = publicAddress
+	}
+	var err error
+	p.address, err = outbound.ParseURL(c.Address)
+	return p, err
+}
+
+// Measure is the first value of the newest point of the first time series.
+func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	query := strings.TrimSpace(q.Text)
+	if query == "" {
+		return 0, errors.New("the query is empty: write one in MQL")
+	}
+	body, err := p.ask(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	return parse(body)
+}
+
+// Online asks for nothing, which the service refuses in a way of its own once it has taken the credentials.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.ask(ctx, "")
+	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Class == "INVALID_ARGUMENT" {
+		return nil
+	}
+	return err
+}
+
+func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
+	token, project, err := p.credentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(map[string]any{"query": query, "pageSize": 1})
+	if err != nil {
+		return nil, err
+	}
+	return metric.Fetch(ctx, p.client, outbound.Request{
+		Method: http.MethodPost, URL: p.address.JoinPath("v3/projects", project, "timeSeries:query").String(), Body: body,
+		Header: http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token.Reveal()}},
+	}, classify)
+}
+
+func (p *provider) credentials(ctx context.Context) (token outbound.Secret, project string, err error) {
+	if p.key == nil {
+		token, project, err = p.ambient.token(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		if p.project != "" {
+			project = p.project
+		}
+		if project == "" {
+			return "", "", errors.New("the project is not known: give a secret with the key project")
+		}
+		return token, project, nil
+	}
+	signed, err := p.key.Token()
+	if err != nil {
+		return "", "", errors.New("the service account's key cannot sign: correct it in the secret")
+	}
+	return outbound.Secret(signed.AccessToken), p.project, nil
+}
+
+// statuses are the words of the API for what went wrong; the sentence beside them is not repeated.
+var statuses = []string{"CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"}
+
+func classify(body []byte) string {
+	var answer struct {
+		Error struct {
+			Status string `json:"status"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || !slices.Contains(statuses, answer.Error.Status) {
+		return ""
+	}
+	return answer.Error.Status
+}
+
+var errPartial = errors.New("the query could not be run to its end: correct it")
+
+func parse(body []byte) (float64, error) {
+	var answer *struct {
+		Data []struct {
+			Points []struct {
+				Values []typed `json:"values"`
+			} `json:"pointData"`
+		} `json:"timeSeriesData"`
+		PartialErrors []json.RawMessage `json:"partialErrors"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer == nil {
+		return 0, metric.Unexpected("Cloud Monitoring")
+	}
+	switch {
+	case len(answer.Data) == 0 && len(answer.PartialErrors) > 0:
+		return 0, errPartial
+	case len(answer.Data) == 0 || len(answer.Data[0].Points) == 0 || len(answer.Data[0].Points[0].Values) == 0:
+		return 0, metric.ErrNoData
+	default:
+		return answer.Data[0].Points[0].Values[0].number()
+	}
+}
+
+// typed is a value of one of several types.
+type typed struct {
+	Double json.RawMessage `json:"doubleValue"`
+	Int    json.RawMessage `json:"int64Value"`
+	Bool   *bool           `json:"boolValue"`
+}
+
+// number reads numbers that may be written as text: whole ones always are, and fractions if they are none.
+func (v typed) number() (float64, error) {
+	switch {
+	case v.Bool != nil && *v.Bool:
+		return 1, nil
+	case v.Bool != nil:
+		return 0, nil
+	case v.Double == nil && v.Int == nil:
+		return 0, errors.New("the first column is not a number: make it one in the query, for example with the table operation val()")
+	}
+	text := string(v.Double)
+	if v.Double == nil {
+		text = string(v.Int)
+	}
+	value, err := strconv.ParseFloat(strings.Trim(text, `"`), 64)
+	if err != nil {
+		return 0, metric.Unexpected("Cloud Monitoring")
+	}
+	return metric.Number(value)
+}

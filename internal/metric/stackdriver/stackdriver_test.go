@@ -1,0 +1,221 @@
+package stackdriver
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// account is a service account of its own for the tests, with the key as Google gives it.
+var account = sync.OnceValues(func() (*rsa.PrivateKey, []byte) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	text, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "other", "private_key_id": "k1", "client_email": "serin@shop.iam.gserviceaccount.com",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})),
+		"token_uri":   "http://169.254.169.254/token",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return key, text
+})
+
+func credentials() map[string][]byte {
+	_, text := account()
+	return map[string][]byte{"project": []byte("shop-17"), "serviceAccountKey": text}
+}
+
+// signed says that a request has a token that the account made.
+func signed(r *http.Request) bool {
+	key, _ := account()
+	parts := strings.Split(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), ".")
+	if len(parts) != 3 {
+		return false
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil {
+		return false
+	}
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	return err == nil && rsa.VerifyPKCS1v15(&key.PublicKey, crypto.SHA256, sum[:], signature) == nil &&
+		strings.Contains(string(claims), `"iss":"serin@shop.iam.gserviceaccount.com"`) &&
+		strings.Contains(string(claims), `"scope":"https://www.googleapis.com/auth/monitoring.read"`)
+}
+
+func series(points string) string {
+	return `{"timeSeriesDescriptor":{"labelDescriptors":[{"key":"resource.project_id"}],"pointDescriptors":[{"key":"value.errors","valueType":"DOUBLE","metricKind":"GAUGE"}]},` +
+		`"timeSeriesData":[{"labelValues":[{"stringValue":"shop-17"}],"pointData":[` + points + `]}]}`
+}
+
+func point(value string) string {
+	return `{"values":[` + value + `],"timeInterval":{"startTime":"2026-01-02T03:03:05Z","endTime":"2026-01-02T03:04:05Z"}}`
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory: Factory(), Credentials: credentials(), Query: "fetch k8s_container::errors | within 1m",
+		Value: series(point(`{"doubleValue":1.5}`) + "," + point(`{"doubleValue":9}`)),
+		NoData: []string{
+			"{}", `{"timeSeriesDescriptor":{}}`, `{"timeSeriesData":[]}`, `{"timeSeriesData":[{}]}`, series(""), series(point("")),
+			series(point(`{"doubleValue":"NaN"}`)),
+		},
+		Wrong: []string{
+			`{"partialErrors":[{"code":13}]}`, series(point(`{"stringValue":"1.5"}`)), series(point(`{"doubleValue":"one"}`)), series(point(`{"doubleValue":{}}`)),
+			series(point(`{}`)), series(point(`{"distributionValue":{"mean":1.5}}`)),
+		},
+		Authorised: signed,
+	})
+}
+
+func TestNumbersOfEachType(t *testing.T) {
+	for value, want := range map[string]float64{
+		`{"doubleValue":0}`: 0, `{"int64Value":"42"}`: 42, `{"int64Value":7}`: 7, `{"boolValue":true}`: 1, `{"boolValue":false}`: 0,
+	} {
+		if got, err := parse([]byte(series(point(value)))); err != nil || got != want {
+			t.Errorf("%s: %v, %v", value, got, err)
+		}
+	}
+}
+
+func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	spec := flaggerv1.MetricTemplateProvider{Type: Type, Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
+	provider, err := metric.NewRegistry(client, Factory()).New("shop", spec, credentials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+func TestARequestIsWhatCloudMonitoringExpects(t *testing.T) {
+	var seen string
+	provider := against(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen = r.Method + " " + r.URL.Path + " " + string(body)
+		_, _ = w.Write([]byte(series(point(`{"doubleValue":1}`))))
+	})
+	if _, err := provider.Measure(t.Context(), metric.Query{Text: "fetch a\n| within 1m\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := `POST /v3/projects/shop-17/timeSeries:query {"pageSize":1,"query":"fetch a\n| within 1m"}`; seen != want {
+		t.Errorf("asked %s, want %s", seen, want)
+	}
+}
+
+func TestWhatTheServiceSaysIsSorted(t *testing.T) {
+	for _, c := range []struct {
+		code         int
+		status, text string
+		outcome      release.Outcome
+		online       bool
+	}{
+		{400, "INVALID_ARGUMENT", "error response: Status 400 Bad Request: INVALID_ARGUMENT", release.Broken, true},
+		{401, "UNAUTHENTICATED", "error response: Status 401 Unauthorized: UNAUTHENTICATED", release.Broken, false},
+		{403, "secret words", "error response: Status 403 Forbidden", release.Broken, false},
+		{429, "RESOURCE_EXHAUSTED", "error response: Status 429 Too Many Requests: RESOURCE_EXHAUSTED", release.Unreachable, false},
+		{503, "UNAVAILABLE", "error response: Status 503 Service Unavailable: UNAVAILABLE", release.Unreachable, false},
+	} {
+		provider := against(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.code)
+			_, _ = w.Write([]byte(`{"error":{"code":1,"message":"secret words","status":"` + c.status + `"}}`))
+		})
+		_, err := provider.Measure(t.Context(), metric.Query{Text: "fetch a"})
+		if err == nil || err.Error() != c.text || metric.OutcomeOf(err) != c.outcome {
+			t.Errorf("%s: %v is %s", c.status, err, metric.OutcomeOf(err))
+		}
+		if online := provider.Online(t.Context()); (online == nil) != c.online {
+			t.Errorf("%s: online says %v", c.status, online)
+		}
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	_, key := account()
+	for name, c := range map[string]struct {
+		address string
+		secret  map[string][]byte
+		good    bool
+	}{
+		"nothing":                     {"", nil, true},
+		"project":                     {"", map[string][]byte{"project": []byte("shop-17")}, true},
+		"project of a domain":         {"", map[string][]byte{"project": []byte("example.com:shop-17")}, true},
+		"project that is a path":      {"", map[string][]byte{"project": []byte("../shop")}, false},
+		"key without project":         {"", map[string][]byte{"serviceAccountKey": key}, false},
+		"key that is none":            {"", map[string][]byte{"project": []byte("p"), "serviceAccountKey": []byte("hunter2")}, false},
+		"key that names a command":    {"", map[string][]byte{"project": []byte("p"), "serviceAccountKey": []byte(`{"type":"external_account","credential_source":{"executable":{"command":"/bin/sh"}}}`)}, false},
+		"address without credentials": {"https://evil.example", nil, false},
+		"address without a key":       {"https://evil.example", map[string][]byte{"project": []byte("shop-17")}, false},
+	} {
+		spec := flaggerv1.MetricTemplateProvider{Type: Type, Address: c.address}
+		if c.secret != nil {
+			spec.SecretRef = &flaggerv1.SecretReference{Name: "s"}
+		}
+		_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), Factory()).New("shop", spec, c.secret)
+		if (err == nil) != c.good || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
+	var fetched atomic.Int32
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Metadata-Flavor", "Google")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/token"):
+			fetched.Add(1)
+			_, _ = w.Write([]byte(`{"access_token":"n0de-token","expires_in":3600,"token_type":"Bearer"}`))
+		case strings.HasSuffix(r.URL.Path, "/project-id"):
+			_, _ = w.Write([]byte("shop-17"))
+		}
+	}))
+	t.Cleanup(node.Close)
+	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(node.URL, "http://"))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
+	t.Setenv("HOME", t.TempDir())
+	own := &ambient{}
+	for range 3 {
+		token, project, err := own.token(t.Context())
+		if err != nil || token.Reveal() != "n0de-token" || project != "shop-17" {
+			t.Fatalf("%v of %s, %v", token, project, err)
+		}
+	}
+	if n := fetched.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+}
+
+func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "hunter2"))
+	_, _, err := (&ambient{}).token(t.Context())
+	if metric.OutcomeOf(err) != release.Unreachable || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v is %s", err, metric.OutcomeOf(err))
+	}
+}

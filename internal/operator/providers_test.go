@@ -1,0 +1,61 @@
+package operator
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/config/crd"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
+	var seen string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = r.URL.Path + " " + r.Header.Get("Authorization")
+	}))
+	t.Cleanup(server.Close)
+	own, err := ownCluster(&rest.Config{Host: server.URL + "/clusters/a", BearerToken: "of-the-controller"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !own.OneNamespace {
+		t.Error("other namespaces may be asked about")
+	}
+	for client, want := range map[*outbound.Client]string{own.Own: "/clusters/a Bearer of-the-controller", own.Anonymous: "/clusters/a "} {
+		if _, err := client.Do(t.Context(), outbound.Request{URL: own.Address, Limit: 1, Timeout: time.Minute}); err != nil || seen != want {
+			t.Errorf("%v; seen %q, want %q", err, seen, want)
+		}
+	}
+}
+
+func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
+	text, err := fs.ReadFile(crd.Files(), "flagger.app_metrictemplates.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &definition); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	properties := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	for _, value := range properties["spec"].Properties["provider"].Properties["type"].Enum {
+		want = append(want, strings.Trim(string(value.Raw), `"`))
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, providers(nil, metric.Cluster{}, clock.RealClock{}).Types()); diff != "" || len(want) == 0 {
+		t.Errorf("types (-definition +served):\n%s", diff)
+	}
+}
