@@ -22,7 +22,7 @@ func primaryReady(s Snapshot) release.Gate {
 	switch {
 	case primary.Found && primary.Ready:
 		return release.Passes("primary-ready", pods(primary))
-	case primary.Found && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.orphaned()):
+	case s.primaryLost():
 		g := release.Passes("primary-ready", "lifted so that a fix can ship: "+message)
 		g.Events = []release.Event{{
 			Type: release.Warning, Message: message + ": the new revision goes on without it", Standing: true,
@@ -32,6 +32,12 @@ func primaryReady(s Snapshot) release.Gate {
 	default:
 		return release.WaitsFor("primary-ready", release.ByCluster, message)
 	}
+}
+
+// primaryLost is true of a primary that protects nobody, so that a fix is urgent.
+func (s *Snapshot) primaryLost() bool {
+	primary := s.Workload.Primary
+	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.orphaned())
 }
 
 func (s *Snapshot) primaryMessage() string {

@@ -305,6 +305,7 @@ func (e *edit) applied() {
 	w := e.s.Workload
 	e.status.LastAppliedSpec, e.status.TrackedConfigs = w.Target.PeerHash, w.PeerConfigs
 	e.serin.Revision, e.serin.Configs = w.Target.Revision, w.Configs
+	e.leaveLine()
 }
 
 // pinned is the revision that was last taken up. A status that another controller wrote, or that lost our part, holds
@@ -377,6 +378,9 @@ func rest(s Snapshot) Decision {
 		return wakeBy(hold(s, nil, standing(s)...), from)
 	}
 	if revision == s.pinned() && !retry {
+		if s.serin().Queue != nil {
+			return s.edit().effect(standing(s)...).leaveLine().done(nil) // the user went back to what failed before
+		}
 		return resting(s)
 	}
 	if revision == s.promoted() {
@@ -430,9 +434,9 @@ func begin(s Snapshot) Decision {
 		return start(s, gates)
 	case first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook):
 		e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseWaiting).await()
-		return e.refused(first).tell(s.waitingEvents(gates)...).done(gates)
+		return e.stepAside().refused(first).tell(s.waitingEvents(gates)...).done(gates)
 	default:
-		return hold(s, gates, standing(s)...)
+		return inLine(s, gates, standing(s)...)
 	}
 }
 
@@ -471,9 +475,9 @@ func waiting(s Snapshot) Decision {
 		return start(s, gates)
 	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
 		// It was asked and refused: one that is only to be asked again has told nothing new.
-		return s.edit().effect(effects...).refused(first).tell(s.waitingEvents(starts)...).done(gates)
+		return s.edit().effect(effects...).stepAside().refused(first).tell(s.waitingEvents(starts)...).done(gates)
 	default:
-		return wakeBy(hold(s, gates, effects...), s.polledAgain("waiting"))
+		return wakeBy(inLine(s, gates, effects...), s.polledAgain("waiting"))
 	}
 }
 
@@ -482,6 +486,9 @@ func (s *Snapshot) startGates() []gate {
 	conditions := []gate{primaryReady, routeReadable}
 	if s.commanded("promote") {
 		return conditions
+	}
+	if s.Turn != nil {
+		conditions = append(conditions, turn)
 	}
 	for _, hook := range s.Plan.hooks(flaggerv1.ConfirmRolloutHook) {
 		conditions = append(conditions, approves(hook, s.Status.Phase, s.Workload.Target.Revision, s.askFrom(),

@@ -591,6 +591,9 @@ func worlds() *rapid.Generator[*world] {
 		if rare("missing") {
 			w.missing = []string{"no template"}
 		}
+		if rare("limited") {
+			w.turn = &release.Turn{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, Moving: 3, Limit: 3}
+		}
 		if rapid.Bool().Draw(t, "routed") {
 			w.routes[w.plan().Provider] = &canary.Route{
 				Found: true, Canary: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "live"), Mirrored: rare("mirrored"),
@@ -681,6 +684,9 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 		LastTraffic: somewhenMicro(t, "last-traffic"),
 		Intent:      rapid.SampledFrom([]string{"", "", "", "rollback", "cancel", "skip", "completed", "skipped", "failed", "unheard-of"}).Draw(t, "intent"),
 		Held:        rapid.SampledFrom([]string{"", "confirm-rollout/hook0"}).Draw(t, "held"),
+	}
+	if since := somewhenMicro(t, "queued"); since != nil && rapid.IntRange(0, 3).Draw(t, "queue") == 0 {
+		status.Serin.Queue = &flaggerv1.QueuePlace{Since: *since, Aside: rapid.Bool().Draw(t, "aside")}
 	}
 	if start := somewhenMicro(t, "window"); start != nil {
 		status.Serin.Window = &flaggerv1.AnalysisWindow{Start: *start, Unconfirmed: rapid.IntRange(0, 9).Draw(t, "unconfirmed") == 0}

@@ -273,6 +273,9 @@ func (s *story) status() string {
 	}
 	if w.status.Serin != nil {
 		line("serin", fmt.Sprintf("revision=%s promoted=%s", w.status.Serin.Revision, w.status.Serin.Promoted))
+		if queue := w.status.Serin.Queue; queue != nil {
+			line("queue", fmt.Sprintf("since=%s aside=%v", queue.Since.UTC().Format(time.TimeOnly), queue.Aside))
+		}
 	}
 	line("target", workloadText(w.target))
 	line("primary", workloadText(w.primary))
@@ -469,6 +472,18 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		w.deleting = true
 	case "obstacle":
 		w.obstacle = strings.Join(arg.Vals, ",")
+	case "turn": // 2/3 waiting, open, or nothing for no limit
+		switch to := value(arg); to {
+		case "nothing":
+			w.turn = nil
+		case "open":
+			w.turn = &release.Turn{Open: true, Moving: 4, Limit: 5}
+		default:
+			w.turn = &release.Turn{Moving: 5, Limit: 5}
+			if _, err := fmt.Sscanf(to, "%d/%d", &w.turn.Position, &w.turn.Waiting); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+		}
 	case "missing":
 		w.missing = nil
 		if value(arg) != "nothing" {

@@ -26,6 +26,8 @@ type Snapshot struct {
 	Workload Workload
 	Route    Route
 	Answers  release.Answers
+	// Turn is whether this release may start beside those that move; nil where their number is not limited.
+	Turn *release.Turn
 	// Pruned is true where the stored definition of the resource drops status.serin.
 	Pruned bool
 }

@@ -18,6 +18,7 @@ import (
 // world is a cluster with one Canary in it, just true enough to see what its decisions lead to. Its shell does what the
 // real one does: effects in order up to the first that fails, then the status, then questions.
 type world struct {
+	turn     *release.Turn // nil: no limit
 	spec     flaggerv1.CanarySpec
 	settings canary.Settings
 	now      time.Time
@@ -166,7 +167,7 @@ func (w *world) snapshot() canary.Snapshot {
 	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Missing: w.missing, Command: w.command,
+		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Missing: w.missing, Command: w.command, Turn: w.turn,
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
 			Same:    w.primary.found && w.target.content == w.primary.content,

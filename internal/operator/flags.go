@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -44,6 +45,8 @@ type Flags struct {
 	MinAnalysisInterval time.Duration
 	// DrainDelay is how long pods that lost their traffic keep running.
 	DrainDelay time.Duration
+	// MaxMoving and MaxMovingPerNamespace bound how many releases move at once; 0: no bound.
+	MaxMoving, MaxMovingPerNamespace int
 	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
 	AllowLoopbackHooks bool
 	// ProfilingAddress serves profiles; it must be a loopback address. Empty: none.
@@ -86,6 +89,8 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.Version, "version", false, "print the version and exit")
 	set.DurationVar(&f.MinAnalysisInterval, "min-analysis-interval", 10*time.Second, "floor of spec.analysis.interval")
 	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
+	set.IntVar(&f.MaxMoving, "max-moving", 0, "releases that may move at once; the others wait for their turn; 0: no limit")
+	set.IntVar(&f.MaxMovingPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace that may move at once; 0: no limit")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
 }
@@ -109,6 +114,10 @@ func (f *Flags) Validate() error {
 		return fmt.Errorf("-drain-delay is %s: a delay cannot be negative", f.DrainDelay)
 	case f.MinAnalysisInterval < 0:
 		return fmt.Errorf("-min-analysis-interval is %s: an interval cannot be negative", f.MinAnalysisInterval)
+	case f.MaxMoving < 0:
+		return fmt.Errorf("-max-moving is %d: give the number of releases that may move at once, or 0 for no limit", f.MaxMoving)
+	case f.MaxMovingPerNamespace < 0:
+		return fmt.Errorf("-max-moving-per-namespace is %d: give the number of releases of a namespace that may move at once, or 0 for no limit", f.MaxMovingPerNamespace)
 	case f.Kubeconfig != "" && missing(f.Kubeconfig):
 		return fmt.Errorf("-kubeconfig names %s, which cannot be read: correct the path", f.Kubeconfig)
 	default:
@@ -138,6 +147,11 @@ func Normalise(set *pflag.FlagSet, args []string) []string {
 		out = append(out, arg)
 	}
 	return out
+}
+
+// Limits bound how many releases move at once.
+func (f *Flags) Limits() release.Limits {
+	return release.Limits{Cluster: f.MaxMoving, Namespace: f.MaxMovingPerNamespace}
 }
 
 // Workload are the settings of what holds pods.

@@ -326,7 +326,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
-			Applier: applier, Settings: settings, MetricTypes: asker.Metrics.Types(), Indexed: true,
+			Applier: applier, Settings: settings, Limits: f.Limits(), MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,

@@ -137,6 +137,9 @@ type canaryStatus struct {
 		Window *struct {
 			Start metav1.MicroTime `json:"start"`
 		} `json:"window"`
+		Queue *struct {
+			Aside bool `json:"aside"`
+		} `json:"queue"`
 		Gates []gate `json:"gates"`
 	} `json:"serin"`
 }

@@ -59,11 +59,23 @@ type SerinStatus struct {
 	// Command is the last command of a person that was carried out, as verb@run.
 	// +optional
 	Command string `json:"command,omitempty"`
+	// Queue is the place of a revision whose release waits for others to end.
+	// +optional
+	Queue *QueuePlace `json:"queue,omitempty"`
 	// Gates are the conditions that were looked at last, at most 20.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Gates []GateStatus `json:"gates,omitempty"`
+}
+
+// QueuePlace is a place among the releases that wait because only so many may move at once.
+type QueuePlace struct {
+	// Since when it waits; those that wait longer go first.
+	Since metav1.MicroTime `json:"since"`
+	// Aside is true while something else holds it as well: it keeps its place, and those behind go ahead.
+	// +optional
+	Aside bool `json:"aside,omitempty"`
 }
 
 // AnalysisWindow is one observation of one weight or iteration. It is identified by its start.

@@ -17,6 +17,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -39,6 +40,10 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
 	Indexed bool
+	// Limits bound how many releases move at once.
+	Limits release.Limits
+	// line is that of the process; nil for a look that starts nothing.
+	line *line
 	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
 	EndpointsUnread string
 }
@@ -123,7 +128,11 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err := o.route(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, o.missing(ctx, s)
+	if err := o.missing(ctx, s); err != nil {
+		return nil, err
+	}
+	s.snapshot.Turn, err = o.turn(ctx, s)
+	return s, err
 }
 
 // things are the objects whose change may move this Canary, found or not. Configuration and routes are added when they

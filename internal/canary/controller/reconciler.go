@@ -59,6 +59,7 @@ type Reconciler struct {
 
 // New makes a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
+	parts.line = newLine()
 	return &Reconciler{Parts: parts, dependents: newDependents(), memory: newMemory()}
 }
 
@@ -116,6 +117,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
+	started := ""
+	if !canary.PlaceOf(object).Moves && canary.PlaceOf(s.object).Moves {
+		started = s.object.ResourceVersion
+	}
+	r.line.settle(key, started, canary.WaitsForTurn(decision))
 	r.memory.succeeded(key, lostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
@@ -287,6 +293,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Deployments.Forget(key)
 	r.dependents.forget(key)
 	r.Reporter.Forget(key)
+	r.line.forget(key)
 	if target := r.memory.forget(key); target != "" {
 		r.Metrics.Forget(key.Namespace, key.Name, target)
 	}

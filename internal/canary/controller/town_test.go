@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -32,6 +33,7 @@ import (
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
@@ -57,6 +59,11 @@ type town struct {
 
 // newTown begins to release the Canaries among the objects.
 func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *town {
+	t.Helper()
+	return newTownWith(t, policy, release.Limits{}, objects...)
+}
+
+func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, objects ...client.Object) *town {
 	t.Helper()
 	s := scheme(t)
 	w := &town{
@@ -86,8 +93,8 @@ func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *to
 		Observer: Observer{
 			Client: w.client, Deployments: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
 			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.Types(),
-			EndpointsUnread: "a town has no endpoints",
-			Settings:        canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
+			EndpointsUnread: "a town has no endpoints", Limits: limits,
+			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},
 		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(context.Context, []traffic.Ref) error { return nil },
 	})
@@ -100,10 +107,17 @@ func newTown(t *testing.T, policy outbound.Policy, objects ...client.Object) *to
 		t.Fatal(err)
 	}
 	running.Go(func() {
+		last := map[types.NamespacedName]client.Object{}
 		for change := range changes.ResultChan() {
-			if c, ok := change.Object.(*flaggerv1.Canary); ok {
-				w.look(client.ObjectKeyFromObject(c))
+			c, ok := change.Object.(*flaggerv1.Canary)
+			if !ok {
+				continue
 			}
+			key := client.ObjectKeyFromObject(c)
+			for _, request := range w.reconciler.Touched(ctx, schema.GroupKind{}, last[key], c) {
+				w.look(request.NamespacedName)
+			}
+			last[key] = c
 		}
 	})
 	for range 2 {

@@ -139,7 +139,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		return r.concerned(ctx, object)
+		return append(r.concerned(ctx, object), r.called(ctx, before, after)...)
 	case *discoveryv1.EndpointSlice:
 		if published(before) == published(after) {
 			return nil

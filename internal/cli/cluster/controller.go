@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -62,6 +64,27 @@ func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) 
 		}
 	}
 	return settings, options
+}
+
+// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for.
+func (f flags) limits(object *flaggerv1.Canary) release.Limits {
+	if f.known || object.Status.Serin == nil {
+		return f.Limits()
+	}
+	i := slices.IndexFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Name == "turn" })
+	if i < 0 {
+		return f.Limits()
+	}
+	gate := object.Status.Serin.Gates[i]
+	limit, err := strconv.Atoi(gate.Limit)
+	switch {
+	case err != nil:
+		return f.Limits()
+	case strings.HasSuffix(gate.Message, "in this namespace"):
+		return release.Limits{Namespace: limit}
+	default:
+		return release.Limits{Cluster: limit}
+	}
 }
 
 // observedBelow is true when a window was observed for the interval that the Canary asks for, although the floor would

@@ -69,7 +69,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	for {
 		observer := controller.Observer{
 			Client: reading, Deployments: &workload.Deployments{Client: reading, Reader: reading, Options: options},
-			Routers: s.Routers, Applier: &traffic.Applier{Client: reading}, Settings: settings,
+			Routers: s.Routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object),
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()

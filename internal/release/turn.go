@@ -1,0 +1,140 @@
+package release
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits bound how many releases move at once. Zero: no bound.
+type Limits struct {
+	Cluster, Namespace int
+}
+
+// Any is true where something is bounded.
+func (l Limits) Any() bool { return l.Cluster > 0 || l.Namespace > 0 }
+
+// Place is one release, as far as others wait for it or it waits for others.
+type Place struct {
+	// Kind, Namespace and Name tell releases apart.
+	Kind, Namespace, Name string
+	// Moves is true of a release under way, from its start until it is at rest again.
+	Moves bool
+	// Waits is true of one that could start but for its turn.
+	Waits bool
+	// Priority comes first, the higher one before the lower; then who waits longer, since Since.
+	Priority int
+	Since    time.Time
+}
+
+func (p Place) same(other Place) bool {
+	return p.Kind == other.Kind && p.Namespace == other.Namespace && p.Name == other.Name
+}
+
+// before orders the line. Names decide where all else is equal, so that the order is total.
+func before(a, b Place) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind),
+	)
+}
+
+// Turn is whether it is a release's turn to start.
+type Turn struct {
+	Open bool
+	// Position among Waiting, from 1; both 0 when Open.
+	Position, Waiting int
+	// Moving are under way, and Limit may be, in the namespace of the release if Namespaced, else in the cluster.
+	Moving, Limit int
+	Namespaced    bool
+}
+
+// String is what a gate says.
+func (t Turn) String() string {
+	where := "in the cluster"
+	if t.Namespaced {
+		where = "in this namespace"
+	}
+	moving := fmt.Sprintf("%d of at most %d releases move %s", t.Moving, t.Limit, where)
+	if t.Open {
+		return moving
+	}
+	return fmt.Sprintf("%s of %d waiting: %s", ordinal(t.Position), t.Waiting, moving)
+}
+
+func ordinal(n int) string {
+	suffix := "th"
+	switch tens := n / 10 % 10; {
+	case tens == 1:
+	case n%10 == 1:
+		suffix = "st"
+	case n%10 == 2:
+		suffix = "nd"
+	case n%10 == 3:
+		suffix = "rd"
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// Turn says whether it is the turn of a release that could start. Places are those of all releases; what they say of this
+// one does not count, since it is older.
+//
+// Limits are for starts: a release under way is never held, and more may move than a limit that was lowered. A release
+// that its namespace's limit holds does not hold those of other namespaces behind it.
+func (l Limits) Turn(places []Place, of Place) Turn {
+	of.Moves, of.Waits = false, true
+	others := slices.DeleteFunc(slices.Clone(places), of.same)
+	moving, here := 0, 0
+	for _, p := range others {
+		if p.Moves {
+			moving++
+			if p.Namespace == of.Namespace {
+				here++
+			}
+		}
+	}
+	turn := Turn{Moving: moving, Limit: l.Cluster}
+	if l.Namespace > 0 && (l.Cluster == 0 || here >= l.Namespace || l.Cluster-moving > l.Namespace-here) {
+		turn = Turn{Moving: here, Limit: l.Namespace, Namespaced: true} // the tighter one is the one to tell
+	}
+	starting := l.Next(append(others, of))
+	if turn.Open = slices.ContainsFunc(starting, of.same); turn.Open {
+		return turn
+	}
+	for _, p := range others {
+		if !p.Waits || p.Moves || turn.Namespaced && p.Namespace != of.Namespace {
+			continue
+		}
+		turn.Waiting++
+		if before(p, of) < 0 {
+			turn.Position++
+		}
+	}
+	turn.Position, turn.Waiting = turn.Position+1, turn.Waiting+1
+	return turn
+}
+
+// Next are the releases that may start now, in order.
+func (l Limits) Next(places []Place) []Place {
+	moving, here := 0, map[string]int{}
+	var line []Place
+	for _, p := range places {
+		switch {
+		case p.Moves:
+			moving++
+			here[p.Namespace]++
+		case p.Waits:
+			line = append(line, p)
+		}
+	}
+	slices.SortFunc(line, before)
+	return slices.DeleteFunc(line, func(p Place) bool {
+		if l.Cluster > 0 && moving >= l.Cluster || l.Namespace > 0 && here[p.Namespace] >= l.Namespace {
+			return true
+		}
+		moving++
+		here[p.Namespace]++
+		return false
+	})
+}

@@ -1,0 +1,103 @@
+package release_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func TestTurn(t *testing.T) {
+	moves := func(namespace, name string) release.Place {
+		return release.Place{Namespace: namespace, Name: name, Moves: true}
+	}
+	waits := func(namespace, name string, priority, minute int) release.Place {
+		return release.Place{Namespace: namespace, Name: name, Waits: true, Priority: priority, Since: noon.Add(time.Duration(minute) * time.Minute)}
+	}
+	cart := waits("shop", "cart", 0, 5)
+	for _, c := range []struct {
+		name   string
+		limits release.Limits
+		places []release.Place
+		want   string
+		open   bool
+	}{
+		{"alone", release.Limits{Cluster: 1}, nil, "0 of at most 1 releases move in the cluster", true},
+		{"a place of its own is older", release.Limits{Cluster: 1}, []release.Place{moves("shop", "cart")}, "0 of at most 1 releases move in the cluster", true},
+		{"full", release.Limits{Cluster: 1}, []release.Place{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases move in the cluster", false},
+		{"a limit that was lowered", release.Limits{Cluster: 1}, []release.Place{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases move in the cluster", false},
+		{
+			"behind who waits longer and who is more urgent", release.Limits{Cluster: 1},
+			[]release.Place{moves("a", "x"), waits("a", "y", 0, 1), waits("a", "z", 7, 9), waits("a", "late", 0, 9), waits("a", "low", -1, 1)},
+			"3rd of 5 waiting: 1 of at most 1 releases move in the cluster", false,
+		},
+		{"one is free, and another one's", release.Limits{Cluster: 2}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "2nd of 2 waiting: 1 of at most 2 releases move in the cluster", false},
+		{"two are free", release.Limits{Cluster: 3}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 3 releases move in the cluster", true},
+		{"the same moment: by name", release.Limits{Cluster: 1}, []release.Place{waits("shop", "b", 0, 5)}, "2nd of 2 waiting: 0 of at most 1 releases move in the cluster", false},
+		{"its namespace is full", release.Limits{Cluster: 9, Namespace: 1}, []release.Place{moves("shop", "x"), waits("a", "y", 0, 1)}, "1st of 1 waiting: 1 of at most 1 releases move in this namespace", false},
+		{"another namespace is full, and holds nobody else", release.Limits{Cluster: 2, Namespace: 1}, []release.Place{moves("a", "x"), waits("a", "y", 0, 1)}, "1 of at most 2 releases move in the cluster", true},
+	} {
+		got := c.limits.Turn(c.places, cart)
+		if got.String() != c.want || got.Open != c.open {
+			t.Errorf("%s: got %v, %q, want %v, %q", c.name, got.Open, got, c.open, c.want)
+		}
+	}
+}
+
+// Whatever the line looks like: nobody starts beyond a limit, nobody is held while there is room, and nobody is overtaken
+// but where the limit of his namespace holds him.
+func TestTheLineIsFair(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := release.Limits{Cluster: rapid.IntRange(0, 5).Draw(t, "cluster"), Namespace: rapid.IntRange(0, 3).Draw(t, "namespace")}
+		var places []release.Place
+		for i := range rapid.IntRange(0, 12).Draw(t, "releases") {
+			places = append(places, release.Place{
+				Namespace: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "in"), Name: fmt.Sprint(i),
+				Moves: rapid.Bool().Draw(t, "moves"), Waits: rapid.Bool().Draw(t, "waits"),
+				Priority: rapid.IntRange(0, 2).Draw(t, "priority"), Since: noon.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "since")) * time.Minute),
+			})
+		}
+		all, here := 0, map[string]int{}
+		for _, p := range places {
+			if p.Moves {
+				all++
+				here[p.Namespace]++
+			}
+		}
+		starts := map[string]bool{}
+		for _, p := range limits.Next(places) {
+			if p.Moves || !p.Waits {
+				t.Fatalf("%v starts, and does not wait", p)
+			}
+			starts[p.Name] = true
+			all++
+			here[p.Namespace]++
+			if limits.Cluster > 0 && all > limits.Cluster || limits.Namespace > 0 && here[p.Namespace] > limits.Namespace {
+				t.Fatalf("%v starts beyond the limits", p)
+			}
+		}
+		for _, p := range places {
+			if p.Moves || !p.Waits {
+				continue
+			}
+			if got := limits.Turn(places, p); got.Open != starts[p.Name] {
+				t.Fatalf("%v: its turn is %v, and it is among those that start: %v", p, got, starts[p.Name])
+			} else if !got.Open && (got.Position < 1 || got.Position > got.Waiting || got.Limit == 0) {
+				t.Fatalf("%v: %+v", p, got)
+			}
+			full := limits.Namespace > 0 && here[p.Namespace] >= limits.Namespace
+			if !starts[p.Name] && !full && (limits.Cluster == 0 || all < limits.Cluster) {
+				t.Fatalf("%v is held, and there is room", p)
+			}
+			for _, other := range places {
+				overtaken := starts[other.Name] && !starts[p.Name] && !full && other.Priority < p.Priority
+				if overtaken {
+					t.Fatalf("%v starts before %v", other, p)
+				}
+			}
+		}
+	})
+}

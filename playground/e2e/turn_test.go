@@ -1,0 +1,81 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReleasesWaitForTheirTurn lets one release move at a time. Two wait, the more urgent one goes first although it came
+// later, and places survive a Serin that is killed.
+func TestReleasesWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "turn", "-max-moving", "1", "-drain-delay", "0s")
+	hooks := listen(t)
+	hooks.answer("/confirm-promotion", says(http.StatusForbidden))
+	names := []string{"first", "patient", "urgent"}
+	manifests := ""
+	for _, name := range names {
+		analysis := ""
+		if name == "first" {
+			analysis = webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")
+		}
+		manifests += deployment(t, name, 1) + "---\n" + cheap(name, analysis)
+	}
+	begun := s.follow("")
+	s.apply(strings.ReplaceAll(manifests, "metadata: {name: urgent}\nspec:\n  provider", "metadata: {name: urgent, annotations: {serin.dev/priority: \"5\"}}\nspec:\n  provider"))
+	for _, name := range names {
+		begun.of(name).reaches("Initialized")
+	}
+
+	begun = s.follow("")
+	s.ship("first", "v2")
+	begun.of("first").reaches("WaitingPromotion")
+	for _, name := range names[1:] {
+		s.ship(name, "v2")
+		begun.of(name).until("waits for its turn", queued)
+	}
+	wants := func(name, text string) {
+		t.Helper()
+		out, _ := exec.CommandContext(t.Context(), serin, "why", name, "-n", s.namespace, "--kubeconfig", shared.Kubeconfig, "--controller-flags", "-max-moving=1").CombinedOutput()
+		if !strings.Contains(string(out), text) {
+			t.Errorf("serin why %s does not say %q:\n%s", name, text, out)
+		}
+	}
+	wants("patient", "2nd of 2 waiting: 1 of at most 1 releases move in the cluster")
+	wants("urgent", "1st of 2 waiting: 1 of at most 1 releases move in the cluster")
+
+	s.restart("patient", queued)
+	hooks.answer("/confirm-promotion", says(http.StatusOK))
+	for _, name := range []string{"first", "urgent", "patient"} {
+		begun.of(name).ends("Succeeded")
+	}
+	all, _ := s.canaries.from(begun.mark)
+	moving := map[string]bool{}
+	var order []string
+	for _, state := range all {
+		moves := !slices.Contains([]string{"Initialized", "Succeeded"}, state.object.Status.Phase)
+		if moves && !moving[state.name] {
+			order = append(order, state.name)
+		}
+		moving[state.name] = moves
+		if moves && len(order) > 1 && moving[order[len(order)-2]] {
+			t.Errorf("%s moves while %s does", state.name, order[len(order)-2])
+		}
+	}
+	if !slices.Equal(order, []string{"first", "urgent", "patient"}) {
+		t.Errorf("they moved in the order %v", order)
+	}
+}
+
+func queued(c canary) error {
+	if c.Status.Serin.Queue == nil || c.Status.Phase != "Initialized" {
+		return errors.New("has no place in the line")
+	}
+	return nil
+}
