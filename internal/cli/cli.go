@@ -1,6 +1,7 @@
-// Package cli has the commands that a person types: get, watch, why, crds, version.
+// Package cli has the commands that a person types: get, watch, why, promote, abort, retry, pause, resume, crds, version.
 //
-// They look at a cluster with the rights of that person and change nothing. The package must not know how a release
+// They act with the rights of that person. Those that look change nothing; the others change one field or one annotation
+// of a Canary, and the controller does the rest. The package must not know how a release
 // decides or how a screen is drawn: cluster reads, explain says what it means, view draws.
 package cli
 
@@ -26,7 +27,15 @@ import (
 
 // Commands are all commands of this package, to be added to a root. Their errors carry their exit code; see ExitCode.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand()}
+	return commands(connect)
+}
+
+func commands(connect connector) []*cobra.Command {
+	all := []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand()}
+	for _, o := range orders {
+		all = append(all, orderCommand(connect, o))
+	}
+	return all
 }
 
 // Run executes a root command that silences its errors, and gives the exit code. What went wrong is told on stderr.

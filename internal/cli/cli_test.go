@@ -88,7 +88,7 @@ func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData
 		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
 	}
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand())
+	root.AddCommand(commands(connect)...)
 	var out, notes bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&notes)

@@ -22,9 +22,6 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Annotation by which people command a release: <verb>@<run>.
-const commandAnnotation = "serin.dev/command"
-
 // finalizer is the one that the API documents.
 const finalizer = "finalizer.flagger.app"
 
@@ -99,7 +96,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[commandAnnotation], Pruned: pruned,
+		Command: object.Annotations[canary.CommandAnnotation], Pruned: pruned,
 	}
 	s.things = o.things(object)
 	if err := o.rival(ctx, s); err != nil {

@@ -1,6 +1,7 @@
-// Package cluster looks at releases with the rights of the person who asks: once, or for as long as they watch.
+// Package cluster looks at releases with the rights of the person who asks, once or for as long as they watch, and
+// carries their orders to the controller.
 //
-// It reads and never writes, and asks no webhook and no metrics provider. It must not know terminals, and it explains
+// It writes nothing but orders, and asks no webhook and no metrics provider. It must not know terminals, and it explains
 // nothing: package explain does.
 package cluster
 

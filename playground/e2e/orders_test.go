@@ -1,0 +1,47 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestPeopleSteerAReleaseByCommands takes a release back, tries it again, pauses it, and lets it through a gate that
+// nobody opens.
+func TestPeopleSteerAReleaseByCommands(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "orders", "-drain-delay", "0s")
+	hooks := listen(t)
+	hooks.answer("/confirm-promotion", says(http.StatusForbidden))
+	order := func(verb, want string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), serin, verb, "cart", "-n", s.namespace, "--kubeconfig", shared.Kubeconfig).CombinedOutput()
+		if !strings.Contains(string(out), want) {
+			t.Fatalf("serin %s cart: %v\n%s", verb, err, out)
+		}
+	}
+	r := s.follow("cart")
+	s.apply(deployment(t, "cart", 1) + "---\n" + cheap("cart", webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")))
+	r.reaches("Initialized")
+	order("abort", "no release is under way")
+
+	r = s.follow("cart")
+	s.ship("cart", "v2")
+	r.reaches("WaitingPromotion")
+	order("abort", "canary.flagger.app/cart is to be taken back")
+	r.ends("Failed")
+	s.serves("cart-primary", 1)
+
+	order("retry", "canary.flagger.app/cart is to be released again")
+	r.reaches("WaitingPromotion")
+	order("pause", "canary.flagger.app/cart is paused")
+	order("promote", "canary.flagger.app/cart is to be promoted")
+	if c := read[canary](t, s.get(canaries, "cart")); c.Status.Phase != "WaitingPromotion" {
+		t.Errorf("a paused release moved on: %s", c)
+	}
+	order("resume", "canary.flagger.app/cart goes on")
+	r.ends("Succeeded")
+}
