@@ -54,7 +54,7 @@ func toldOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) told 
 func annotationsOf(c *flaggerv1.Canary) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(c.Annotations)) {
-		if key != commandAnnotation {
+		if key != canary.CommandAnnotation {
 			fmt.Fprintf(&b, "%s=%q ", key, c.Annotations[key])
 		}
 	}
