@@ -26,13 +26,13 @@ for tool in unshare ip openssl; do
 done
 
 # The routers that Serin has, and the targets that it can release.
-routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|kuma|appmesh|appmesh:v1beta2'
+routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|kuma|appmesh|appmesh:v1beta2'
 others=(bad-daemonset-strategy core-service-target daemonset keda)
 few=(
 	appmesh-v1beta2-ab kuma-weighted linkerd-weighted
-	gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
+	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
 	istio-step-weights istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
-	kubernetes-blue-green-rollback metric-fail-rollback
+	kubernetes-blue-green-rollback metric-fail-rollback nginx-weighted skipper-weighted traefik-rollback
 )
 
 cases=()

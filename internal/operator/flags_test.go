@@ -12,6 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/contour"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
 )
 
 // Every flag of Flagger's operator, as its users write it: one dash, with = or a blank.
@@ -106,6 +109,18 @@ func TestValidateSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestRoutersAreSetUpByFlags(t *testing.T) {
+	routers := (&Flags{IngressAnnotationsPrefix: "ingress.example.com", IngressClass: "edge"}).Routers()
+	for name, want := range map[string]traffic.Renderer{
+		"nginx":   nginx.New("ingress.example.com"),
+		"contour": contour.New("edge"),
+	} {
+		if got, ok := routers.For(name); !ok || got != want {
+			t.Errorf("the renderer of %s is %v, want %v", name, got, want)
 		}
 	}
 }

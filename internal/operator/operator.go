@@ -44,12 +44,6 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/appmesh"
-	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
-	"github.com/serin-dev/serin/internal/traffic/istio"
-	"github.com/serin-dev/serin/internal/traffic/kubernetes"
-	"github.com/serin-dev/serin/internal/traffic/kuma"
-	"github.com/serin-dev/serin/internal/traffic/smi"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -72,24 +66,6 @@ func Scheme() *runtime.Scheme {
 		}
 	}
 	return scheme
-}
-
-// Routers are the providers of traffic that this binary has.
-func Routers() *traffic.Registry {
-	return traffic.NewRegistry(map[string]traffic.Renderer{
-		"appmesh":            appmesh.New(appmesh.V1Beta1),
-		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
-		"kubernetes":         kubernetes.New(),
-		"kuma":               kuma.New(),
-		"gatewayapi:v1":      gatewayapi.New("v1"),
-		"gatewayapi:v1beta1": gatewayapi.New("v1beta1"),
-		"istio":              istio.New(),
-		"linkerd":            smi.New(smi.V1Alpha1),
-		"osm":                smi.New(smi.V1Alpha2),
-		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
-		"smi:v1alpha2":       smi.New(smi.V1Alpha2),
-		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
-	})
 }
 
 // Run is the controller, until ctx is done.
@@ -325,7 +301,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: mgr.GetClient(), Deployments: deployments, Routers: Routers(),
+			Client: mgr.GetClient(), Deployments: deployments, Routers: f.Routers(),
 			Applier: applier, Settings: settings, Limits: f.Limits(), MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread,
 		},

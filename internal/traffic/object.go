@@ -56,6 +56,9 @@ func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructu
 		return nil, Refuse(ErrForeign, "%s is controlled by %s: delete it, or choose another name in spec.service.name", ref, holder)
 	case made(t, existing):
 		return obj, nil
+	case ref.Derived:
+		return nil, Refuse(ErrForeign, "%s was not made for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
+			ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.key())
 	default:
 		return obj, keepOriginal(t, ref, obj)
 	}
@@ -190,6 +193,8 @@ func (o Ours) GivenBack(t Target, ref Ref, existing *unstructured.Unstructured) 
 		return existing.DeepCopy(), nil
 	case made(t, existing):
 		return nil, nil
+	case ref.Derived:
+		return existing.DeepCopy(), nil
 	}
 	obj := existing.DeepCopy()
 	if before, err := originalOf(obj); err == nil {
@@ -272,6 +277,16 @@ func SetApexMetadata(t Target, obj *unstructured.Unstructured) {
 	obj.SetAnnotations(merged(obj.GetAnnotations(), annotations))
 }
 
+// SetGuards puts on an object that has no metadata of the apex the annotations that keep GitOps tools from putting back
+// what a release changes.
+func SetGuards(obj *unstructured.Unstructured) {
+	obj.SetAnnotations(merged(obj.GetAnnotations(), guards()))
+}
+
+func guards() map[string]string {
+	return map[string]string{fluxReconcile: disabled, fluxDrift: disabled}
+}
+
 func apexMetadata(t Target) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	if apex := t.Canary.Spec.Service.Apex; apex != nil {
@@ -281,9 +296,7 @@ func apexMetadata(t Target) (labels, annotations map[string]string) {
 			labels[t.SelectorLabel] = t.Apex
 		}
 	}
-	annotations[fluxReconcile] = disabled
-	annotations[fluxDrift] = disabled
-	return labels, annotations
+	return labels, merged(annotations, guards())
 }
 
 func merged(into, from map[string]string) map[string]string {

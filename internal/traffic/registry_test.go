@@ -9,28 +9,19 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
-	"github.com/serin-dev/serin/internal/traffic/kuma"
 	"github.com/serin-dev/serin/internal/traffic/smi"
 )
 
 func registry() *traffic.Registry {
 	return traffic.NewRegistry(map[string]traffic.Renderer{
-		"appmesh":            appmesh.New(appmesh.V1Beta1),
-		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
 		"kubernetes":         kubernetes.New(),
-		"kuma":               kuma.New(),
 		"istio":              istio.New(),
 		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
 		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
-		"linkerd":            smi.New(smi.V1Alpha1),
-		"osm":                smi.New(smi.V1Alpha2),
 		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
-		"smi:v1alpha2":       smi.New(smi.V1Alpha2),
-		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
 	})
 }
 

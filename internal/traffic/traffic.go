@@ -57,8 +57,12 @@ type Ref struct {
 	GVK schema.GroupVersionKind
 	// Namespace is empty for kinds that have none.
 	Namespace, Name string
-	// Owned objects are made for the release. The others are the user's: they are never created, and never deleted.
+	// Owned objects are made for the release. The others are the user's, and only read: they are never created, never
+	// changed, and never deleted.
 	Owned bool
+	// Derived is true where the name is made of others, so that no user chose it for the route: an object of that name
+	// that was not made for the release is a stranger's, and is not taken over.
+	Derived bool
 	// Joins is true of an object by which a mesh knows pods: it must be there before they are made. No traffic follows it.
 	Joins bool
 }

@@ -3,6 +3,8 @@ package workload
 import (
 	"maps"
 	"strings"
+
+	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // Annotations that are read or written here.
@@ -26,37 +28,17 @@ var guards = map[string]string{
 	"helm.toolkit.fluxcd.io/driftDetection": "disabled",
 }
 
-// fluxKey is true for keys by which Flux knows its own objects.
-func fluxKey(key string) bool { return strings.Contains(key, "toolkit.fluxcd.io") }
-
-// toolKey is true for keys by which a tool knows its own objects, or keeps its own account of one object: carried to a
-// copy they would make the tool adopt, prune or misread the copy.
-func toolKey(key string) bool {
-	if fluxKey(key) || key == lastAppliedAnnotation || key == idAnnotation {
-		return true
-	}
-	for _, prefix := range []string{
-		"argocd.argoproj.io/", "meta.helm.sh/", "kapp.k14s.io/", "config.k8s.io/", "objectset.rio.cattle.io/",
-		"deployment.kubernetes.io/", "flagger.app/", "flagger.kubernetes.io/", "serin.dev/",
-	} {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 // copiedAnnotations are the annotations that a copy takes from its source: all that belong to no tool. The rule is the
 // same at creation and at promotion.
 func copiedAnnotations(source map[string]string) map[string]string {
-	return without(source, toolKey)
+	return without(source, toolkeys.Is)
 }
 
 // copiedLabels are the labels that a copy takes from its source: those with a prefix that was asked for. Labels select;
 // carried over unasked they would make the copy a member of sets it does not belong to.
 func (o Options) copiedLabels(source map[string]string) map[string]string {
 	return without(source, func(key string) bool {
-		if toolKey(key) {
+		if toolkeys.Is(key) {
 			return true
 		}
 		for _, prefix := range o.IncludePrefixes {

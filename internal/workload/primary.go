@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // pair is how a target and its primary are told apart.
@@ -58,13 +59,13 @@ func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id 
 	}
 	delete(metadata, "creationTimestamp")
 
-	labels := without(texts(metadata["labels"]), fluxKey)
+	labels := without(texts(metadata["labels"]), toolkeys.Flux)
 	labels[p.label] = p.primaryValue()
 	metadata["labels"] = values(labels)
 
-	foreign := toolKey
+	foreign := toolkeys.Is
 	if by == peerRules {
-		foreign = func(key string) bool { return fluxKey(key) || key == idAnnotation }
+		foreign = func(key string) bool { return toolkeys.Flux(key) || key == idAnnotation }
 	}
 	annotations := without(texts(metadata["annotations"]), foreign)
 	if id != "" {

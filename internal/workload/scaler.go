@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // EnsureScaler makes the primary's autoscaler, a copy of the target's, when there is none; with update it brings an
@@ -107,7 +108,7 @@ func newScaler(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstruct
 // updatedScaler is the primary's autoscaler with what the source says now. Only what is written is compared, later on.
 func updatedScaler(c *flaggerv1.Canary, scaler, source *unstructured.Unstructured) *unstructured.Unstructured {
 	updated := scaler.DeepCopy()
-	updated.SetLabels(orNil(without(source.GetLabels(), toolKey)))
+	updated.SetLabels(orNil(without(source.GetLabels(), toolkeys.Is)))
 	spec, ok := updated.Object["spec"].(map[string]any)
 	if !ok {
 		spec = map[string]any{}

@@ -158,6 +158,24 @@ func (b *Builder) IstioCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(module, "kubernetes"), err
 }
 
+// RouteCRDs returns the files with resource definitions of the other providers of traffic that have some. Most come out of
+// modules; those that are in none are written for Serin's own tests.
+func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
+	traefik, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "traefik"), "github.com/traefik/traefik/v3")
+	if err != nil {
+		return nil, err
+	}
+	providers := filepath.Join(b.Repository(), "internal", "traffic")
+	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
+	if err != nil {
+		return nil, err
+	}
+	return []string{
+		filepath.Join(traefik, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"),
+		filepath.Join(contour, "examples", "contour", "01-crds.yaml"),
+	}, nil
+}
+
 // moduleFolder is where Go keeps a module, in the version that the module in a folder asks for.
 func moduleFolder(ctx context.Context, folder, module string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)

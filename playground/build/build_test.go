@@ -84,3 +84,20 @@ func TestGatewayDefinitionsAreFound(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestDefinitionsOfProvidersAreFound(t *testing.T) {
+	t.Setenv(build.CacheVariable, t.TempDir())
+	b, err := build.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := b.RouteCRDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -79,7 +79,10 @@ func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.Serin(ctx); err != nil {
 		return err
 	}
-	_, err := b.IstioCRDs(ctx)
+	if _, err := b.IstioCRDs(ctx); err != nil {
+		return err
+	}
+	_, err := b.RouteCRDs(ctx)
 	return err
 }
 
@@ -95,8 +98,12 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{filepath.Join(repository, "config", "crd"), istio} {
-		if err := shared.ApplyFolder(ctx, folder); err != nil {
+	routes, err := options.Builder.RouteCRDs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), istio}, routes...) {
+		if err := shared.ApplyFolder(ctx, place); err != nil {
 			return err
 		}
 	}

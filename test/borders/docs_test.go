@@ -91,7 +91,7 @@ func TestTheREADMEShowsWhatTheCommandDraws(t *testing.T) {
 
 // TestExamplesCanWork: every field of the examples is one of the API, and what they plan leads to a release.
 func TestExamplesCanWork(t *testing.T) {
-	routers := operator.Routers()
+	routers := (&operator.Flags{}).Routers()
 	for text, name := range examples(t) {
 		for document := range strings.SplitSeq(text, "\n---\n") {
 			var kind metav1.TypeMeta
@@ -149,7 +149,7 @@ func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
 			}
 		}
 	}
-	routers := operator.Routers()
+	routers := (&operator.Flags{}).Routers()
 	for _, provider := range routers.Names() {
 		renderer, _ := routers.For(provider)
 		c := &flaggerv1.Canary{}
@@ -210,7 +210,7 @@ func anchors(t *testing.T, page string) []string {
 
 // TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
 func TestDocsShowWhatProvidersCanDo(t *testing.T) {
-	table := traffic.FeatureTable(operator.Routers())
+	table := traffic.FeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
 	}

@@ -23,7 +23,6 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/cluster"
-	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -59,7 +58,7 @@ func NewWorld(t testing.TB, manifests string) *World {
 		builder = builder.WithObjects(object(t, scheme, document))
 	}
 	w := &World{t: t, Admin: builder.Build(), forbidden: map[string]bool{}}
-	w.Session = &cluster.Session{Clock: clock.RealClock{}, Routers: operator.Routers(), Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
+	w.Session = &cluster.Session{Clock: clock.RealClock{}, Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := w.refusal(scheme, obj, key.Name); err != nil {
 				return err

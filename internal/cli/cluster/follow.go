@@ -280,6 +280,7 @@ func dropOldest(events map[string]explain.Event) {
 // affected marks the Canaries that an object belongs to: the two workloads by their names, routes by their own.
 func (f *follower) affected(object client.Object) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
+	routers := f.flags.Routers()
 	for key, canary := range f.objects {
 		target := canary.Spec.TargetRef.Name
 		switch kind {
@@ -288,7 +289,7 @@ func (f *follower) affected(object client.Object) {
 				f.dirty[key] = true
 			}
 		default:
-			for _, ref := range f.routes(canary, f.seen[key].Snapshot.Plan.Provider) {
+			for _, ref := range routes(routers, canary, f.seen[key].Snapshot.Plan.Provider) {
 				if ref.GVK.Kind == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName() {
 					f.dirty[key] = true
 				}
@@ -314,11 +315,12 @@ func (f *follower) look(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	routers := f.flags.Routers()
 	for i, key := range keys {
 		f.seen[key] = seen[i]
 		delete(f.dirty, key)
-		for _, ref := range f.routes(seen[i].Object, seen[i].Snapshot.Plan.Provider) {
-			f.stream(ctx, ref.GVK.Kind+"s"+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
+		for _, ref := range routes(routers, seen[i].Object, seen[i].Snapshot.Plan.Provider) {
+			f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
 		}
 	}
 	return nil

@@ -62,6 +62,7 @@ func (s *Session) Look(ctx context.Context, sel Selection) ([]explain.Seen, expl
 func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags) (explain.Seen, error) {
 	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
 	settings, options := flags.of(object)
+	routers := flags.Routers()
 	asked := object.DeepCopy()
 	asked.ManagedFields = nil
 	out := explain.Seen{Object: object}
@@ -69,7 +70,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	for {
 		observer := controller.Observer{
 			Client: reading, Deployments: &workload.Deployments{Client: reading, Reader: reading, Options: options},
-			Routers: s.Routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object),
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object),
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()
@@ -85,7 +86,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 			asked.Spec.AutoscalerRef = nil
 			continue
 		default:
-			settings.Features = s.features(object)
+			settings.Features = features(routers, object)
 			out.Snapshot = fromStatus(object, settings, now)
 			out.WorkloadAssumed, out.RouteAssumed = true, true
 		}
@@ -97,7 +98,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	if !out.WorkloadAssumed && (denied["ConfigMap"] || denied["Secret"]) {
 		sameConfiguration(snapshot)
 	}
-	if snapshot.Plan.Routed && !out.RouteAssumed && s.routeDenied(object, snapshot.Plan.Provider, denied) {
+	if snapshot.Plan.Routed && !out.RouteAssumed && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
 		out.RouteAssumed = true
 	}
@@ -106,21 +107,21 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 }
 
 // features are what the router of a plan declares, which needs no cluster.
-func (s *Session) features(object *flaggerv1.Canary) func(string) canary.Features {
-	return func(provider string) canary.Features { return controller.Features(s.Routers, object, provider) }
+func features(routers *traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
+	return func(provider string) canary.Features { return controller.Features(routers, object, provider) }
 }
 
 // routes are the objects that carry the traffic of a Canary.
-func (s *Session) routes(object *flaggerv1.Canary, provider string) []traffic.Ref {
-	renderer, ok := s.Routers.For(provider)
+func routes(routers *traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
+	renderer, ok := routers.For(provider)
 	if !ok || provider == canary.ProviderKubernetes {
 		return nil
 	}
 	return renderer.Refs(traffic.TargetOf(object, provider, ""))
 }
 
-func (s *Session) routeDenied(object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
-	return slices.ContainsFunc(s.routes(object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
+func routeDenied(routers *traffic.Registry, object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
+	return slices.ContainsFunc(routes(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
 }
 
 // fromStatus is the snapshot of a world as the status implies it.
@@ -289,9 +290,14 @@ func (l *lenient) sentences() []string {
 	return out
 }
 
+// plural is several objects of a kind, as people say it.
 func plural(kind string) string {
-	if kind == flaggerv1.CanaryKind {
-		return "Canaries"
+	switch {
+	case strings.HasSuffix(kind, "s"):
+		return kind + "es"
+	case strings.HasSuffix(kind, "y"):
+		return strings.TrimSuffix(kind, "y") + "ies"
+	default:
+		return kind + "s"
 	}
-	return kind + "s"
 }

@@ -26,7 +26,6 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // What a caller may want to tell apart.
@@ -42,8 +41,6 @@ type Session struct {
 	// Client reads live, with the person's rights.
 	Client client.WithWatch
 	Clock  clock.WithTicker
-	// Routers are the providers whose routes can be read.
-	Routers *traffic.Registry
 	// ControllerFlags are the arguments that the controller was started with, where the person gives them because the
 	// cluster does not tell. Nil: found out, else the defaults.
 	ControllerFlags []string
@@ -80,7 +77,7 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	if err != nil {
 		return nil, explained("connect to "+config.Host, err)
 	}
-	return &Session{Client: c, Clock: clk, Routers: operator.Routers()}, nil
+	return &Session{Client: c, Clock: clk}, nil
 }
 
 // Selection says which releases are looked at.

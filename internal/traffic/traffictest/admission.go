@@ -1,14 +1,16 @@
 package traffictest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -30,7 +33,9 @@ type Admission struct {
 	kinds map[schema.GroupVersionKind]kind
 }
 
+// kind is told by its definition, or by its Go type where it is built into the API server.
 type kind struct {
+	built      func() any
 	structural *structural.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
@@ -42,41 +47,71 @@ const celPerCall = 1000000
 // NewAdmission reads definitions from files of a Go module, which the module cache holds for the build anyway.
 func NewAdmission(t *testing.T, module string, files ...string) *Admission {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- a test
-	if err != nil {
-		t.Fatalf("find module %s: %v", module, err)
-	}
-	paths := make([]string, len(files))
-	for i, file := range files {
-		paths[i] = filepath.Join(strings.TrimSpace(string(dir)), file)
-	}
-	return LocalAdmission(t, paths...)
+	return fromModule(t, "", module, files)
 }
 
-// LocalAdmission reads definitions from files beside the test: of providers that no Go module has them of.
+// NewAdmissionOf reads definitions from files of a Go module that Serin does not link: those in the folder definitions.
+func NewAdmissionOf(t *testing.T, module string, files ...string) *Admission {
+	t.Helper()
+	return fromModule(t, "../traffictest/definitions", module, files) // from the folder of a provider
+}
+
+// LocalAdmission reads definitions from files that are the test's own, for kinds whose own are in no Go module.
 func LocalAdmission(t *testing.T, files ...string) *Admission {
 	t.Helper()
 	a := &Admission{kinds: map[schema.GroupVersionKind]kind{}}
 	for _, file := range files {
-		f, err := os.Open(file) // #nosec G304 -- a test
-		if err != nil {
-			t.Fatalf("read definitions: %v", err)
-		}
-		decoder := yaml.NewYAMLOrJSONDecoder(f, 4096)
-		for {
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := decoder.Decode(crd); err != nil {
-				break // the end
-			}
-			if err := a.add(crd); err != nil {
-				t.Fatalf("definition %s: %v", crd.Name, err)
-			}
-		}
-		if err := f.Close(); err != nil {
-			t.Fatalf("read definitions: %v", err)
-		}
+		a.read(t, file)
 	}
 	return a
+}
+
+// NewBuiltIn is the admission of a kind that API servers have without a definition, by its Go type.
+func NewBuiltIn(gvk schema.GroupVersionKind, built func() any) *Admission {
+	return &Admission{kinds: map[schema.GroupVersionKind]kind{gvk: {built: built}}}
+}
+
+// fromModule reads from the module in the version that the go.mod of a folder asks for.
+func fromModule(t *testing.T, folder, module string, files []string) *Admission {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module) // #nosec G204 -- a test
+	command.Dir = folder
+	out, err := command.Output()
+	var found struct{ Dir string }
+	if err == nil {
+		err = json.Unmarshal(out, &found)
+	}
+	if err != nil {
+		t.Fatalf("find module %s: %v: %s", module, err, out)
+	}
+	a := &Admission{kinds: map[schema.GroupVersionKind]kind{}}
+	for _, file := range files {
+		a.read(t, filepath.Join(found.Dir, file))
+	}
+	return a
+}
+
+func (a *Admission) read(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file) // #nosec G304 -- a test
+	if err != nil {
+		t.Fatalf("read definitions: %v", err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := decoder.Decode(crd); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("read definitions in %s: %v", file, err)
+		}
+		if crd.Name == "" {
+			continue // nothing between two separators
+		}
+		if err := a.add(crd); err != nil {
+			t.Fatalf("definition %s: %v", crd.Name, err)
+		}
+	}
 }
 
 func (a *Admission) add(crd *apiextensionsv1.CustomResourceDefinition) error {
@@ -105,6 +140,9 @@ func (a *Admission) Complete(obj *unstructured.Unstructured) error {
 	if !ok {
 		return fmt.Errorf("kind %s is not defined", obj.GroupVersionKind())
 	}
+	if k.built != nil {
+		return runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(obj.Object, k.built(), true)
+	}
 	unknown := pruning.PruneWithOptions(obj.Object, k.structural, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	if len(unknown) > 0 {
 		return fmt.Errorf("unknown fields %v", unknown)
@@ -116,6 +154,9 @@ func (a *Admission) Complete(obj *unstructured.Unstructured) error {
 // Validate says why a complete object is refused: schema, and the rules across fields, which take their time.
 func (a *Admission) Validate(ctx context.Context, obj *unstructured.Unstructured) error {
 	k := a.kinds[obj.GroupVersionKind()]
+	if k.built != nil {
+		return nil // what can be said of it, Complete said
+	}
 	faults := validation.ValidateCustomResource(field.NewPath(""), obj.Object, k.schema)
 	more, _ := k.rules.Validate(ctx, field.NewPath(""), k.structural, obj.Object, nil, math.MaxInt64)
 	faults = append(faults, more...)

@@ -7,6 +7,7 @@ package traffictest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,10 @@ type Options struct {
 	Provider string
 	// Canary makes a Canary of the common draw one that the provider accepts; nil leaves it as it is.
 	Canary func(*rapid.T, *flaggerv1.Canary)
+	// Route makes a route of the common draw one that the provider accepts; nil leaves it as it is.
+	Route func(*rapid.T, *release.Route)
+	// Given makes what the user has to make before a release, aligned with the references; nil where that is nothing.
+	Given func(traffic.Target) []*unstructured.Unstructured
 	// Admission stands for the API server with the definitions of the provider; nil where a provider has no objects.
 	Admission *Admission
 }
@@ -34,8 +39,8 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("what was rendered reads back", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			route := routes(t, rd, target, "route")
-			seen, err := rd.Read(target, must(rd.Render(target, route, absent(rd, target)))(t))
+			route := o.route(t, rd, target, "route")
+			seen, err := rd.Read(target, must(rd.Render(target, route, o.absent(rd, target)))(t))
 			if err != nil {
 				t.Fatalf("read back %s: %v", route, err)
 			}
@@ -58,8 +63,11 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 		}
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			route := routes(t, rd, target, "route")
-			for _, obj := range o.store(t, rd, target, route, absent(rd, target)) {
+			route := o.route(t, rd, target, "route")
+			for _, obj := range o.store(t, rd, target, route, o.absent(rd, target)) {
+				if obj == nil {
+					continue
+				}
 				if err := o.Admission.Validate(t.Context(), obj); err != nil {
 					t.Fatalf("%s %s of %s is refused: %v", obj.GetKind(), obj.GetName(), route, err)
 				}
@@ -73,7 +81,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 			if len(rd.Refs(target)) == 0 {
 				return
 			}
-			seen, err := rd.Read(target, absent(rd, target))
+			seen, err := rd.Read(target, o.absent(rd, target))
 			if err != nil || seen.Found {
 				t.Fatalf("read nothing: found %v, error %v", seen.Found, err)
 			}
@@ -83,8 +91,8 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("rendering twice changes nothing", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
-			stored := o.store(t, rd, target, first, absent(rd, target))
+			first, second := o.route(t, rd, target, "first"), o.route(t, rd, target, "second")
+			stored := o.store(t, rd, target, first, o.absent(rd, target))
 			stored = o.store(t, rd, target, second, stored)
 			again := must(rd.Render(target, second, stored))(t)
 			if diff := difference(stored, again); diff != "" {
@@ -96,9 +104,9 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("the way to a route leaves no trace", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
-			direct := o.store(t, rd, target, second, absent(rd, target))
-			around := o.store(t, rd, target, second, o.store(t, rd, target, first, absent(rd, target)))
+			first, second := o.route(t, rd, target, "first"), o.route(t, rd, target, "second")
+			direct := o.store(t, rd, target, second, o.absent(rd, target))
+			around := o.store(t, rd, target, second, o.store(t, rd, target, first, o.absent(rd, target)))
 			if diff := difference(direct, around); diff != "" {
 				t.Fatalf("%s by way of %s (-direct +around):\n%s", second, first, diff)
 			}
@@ -108,7 +116,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("the input is untouched", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			first, second := routes(t, rd, target, "first"), routes(t, rd, target, "second")
+			first, second := o.route(t, rd, target, "first"), o.route(t, rd, target, "second")
 			existing := o.adoptable(t, rd, target, first)
 			canary, before := target.Canary.DeepCopy(), copies(existing)
 			must(rd.Render(target, second, existing))(t)
@@ -124,15 +132,37 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 		})
 	})
 
+	t.Run("what is the user's is only read", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			given := o.absent(rd, target)
+			rendered := o.store(t, rd, target, o.route(t, rd, target, "route"), given)
+			restored, err := rd.Restore(target, rendered)
+			if err != nil {
+				t.Fatalf("restore: %v", err)
+			}
+			for i, ref := range rd.Refs(target) {
+				if diff := cmp.Diff(given[i], rendered[i]) + cmp.Diff(given[i], restored[i]); diff != "" && !ref.Owned {
+					t.Fatalf("changed %s (-given +got):\n%s", ref, diff)
+				}
+			}
+		})
+	})
+
 	t.Run("unknown fields survive", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			existing := o.store(t, rd, target, routes(t, rd, target, "first"), absent(rd, target))
+			existing := o.store(t, rd, target, o.route(t, rd, target, "first"), o.absent(rd, target))
 			for _, obj := range existing {
-				addUnknown(obj)
+				if obj != nil {
+					addUnknown(obj)
+				}
 			}
-			rendered := must(rd.Render(target, routes(t, rd, target, "second"), existing))(t)
-			for _, obj := range rendered {
+			rendered := must(rd.Render(target, o.route(t, rd, target, "second"), existing))(t)
+			for i, obj := range rendered {
+				if obj == nil || existing[i] == nil {
+					continue // taken away, or made anew
+				}
 				for _, path := range unknown {
 					if value, _, _ := unstructured.NestedString(obj.Object, path...); value != "kept" {
 						t.Fatalf("%s %s lost %v", obj.GetKind(), obj.GetName(), path)
@@ -145,13 +175,21 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("an object of somebody else is refused", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			route := routes(t, rd, target, "route")
-			existing := o.store(t, rd, target, route, absent(rd, target))
-			if len(existing) == 0 {
+			route := o.route(t, rd, target, "route")
+			existing := o.store(t, rd, target, route, o.absent(rd, target))
+			refs := rd.Refs(target)
+			made := slices.DeleteFunc(slices.Clone(existing), func(obj *unstructured.Unstructured) bool {
+				return obj == nil || !refs[slices.Index(existing, obj)].Owned
+			})
+			if len(made) == 0 {
 				return
 			}
-			theirs := existing[rapid.IntRange(0, len(existing)-1).Draw(t, "object")]
-			owner := rapid.SampledFrom(strangers).Draw(t, "stranger")
+			theirs := rapid.SampledFrom(made).Draw(t, "object")
+			owners := strangers
+			if refs[slices.Index(existing, theirs)].Derived {
+				owners = append(slices.Clone(owners), stranger{name: "nobody"})
+			}
+			owner := rapid.SampledFrom(owners).Draw(t, "stranger")
 			theirs.SetOwnerReferences(owner.references)
 			theirs.SetAnnotations(owner.annotations)
 			if got, err := rd.Render(target, route, existing); !errors.Is(err, traffic.ErrForeign) {
@@ -173,17 +211,19 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("restore gives the user's own back", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			users := o.adoptable(t, rd, target, routes(t, rd, target, "before"))
+			users := o.adoptable(t, rd, target, o.route(t, rd, target, "before"))
 			stored := users
 			for i := range rapid.IntRange(1, 3).Draw(t, "changes") {
-				stored = o.store(t, rd, target, routes(t, rd, target, fmt.Sprint("route ", i)), stored)
+				stored = o.store(t, rd, target, o.route(t, rd, target, fmt.Sprint("route ", i)), stored)
 			}
 			restored, err := rd.Restore(target, stored)
 			if err != nil {
 				t.Fatalf("restore: %v", err)
 			}
-			if diff := difference(users, restored); diff != "" {
-				t.Fatalf("restored (-user's +got):\n%s", diff)
+			for i, ref := range rd.Refs(target) {
+				if diff := cmp.Diff(users[i], restored[i]); diff != "" && !ref.Derived {
+					t.Fatalf("restored %s (-user's +got):\n%s", ref, diff)
+				}
 			}
 		})
 	})
@@ -191,7 +231,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 	t.Run("restore leaves what was made for the release", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			stored := o.store(t, rd, target, routes(t, rd, target, "route"), absent(rd, target))
+			stored := o.store(t, rd, target, o.route(t, rd, target, "route"), o.absent(rd, target))
 			restored, err := rd.Restore(target, stored)
 			if err != nil {
 				t.Fatalf("restore: %v", err)
@@ -219,7 +259,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 				demanding.Canary = target.Canary.DeepCopy()
 				route := release.Route{}
 				x.demand(demanding.Canary, &route)
-				if got, err := rd.Render(demanding, route, absent(rd, demanding)); !errors.Is(err, traffic.ErrUnsupported) {
+				if got, err := rd.Render(demanding, route, o.absent(rd, demanding)); !errors.Is(err, traffic.ErrUnsupported) {
 					t.Fatalf("%s: got %v, error %v, want ErrUnsupported", x.name, got, err)
 				}
 			}
@@ -230,7 +270,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
 			for _, weight := range []int{-1, 101} {
-				if _, err := rd.Render(target, release.Route{Canary: weight}, absent(rd, target)); err == nil {
+				if _, err := rd.Render(target, release.Route{Canary: weight}, o.absent(rd, target)); err == nil {
 					t.Fatalf("accepted a weight of %d", weight)
 				}
 			}
@@ -248,11 +288,23 @@ func (o Options) target(t *rapid.T) traffic.Target {
 	return traffic.TargetOf(c, o.Provider, rapid.SampledFrom([]string{"", "app"}).Draw(t, "selector label"))
 }
 
+// route draws what the renderer declares to be able to make, in a form that the provider accepts.
+func (o Options) route(t *rapid.T, rd traffic.Renderer, target traffic.Target, label string) release.Route {
+	r := routes(t, rd, target, label)
+	if o.Route != nil {
+		o.Route(t, &r)
+	}
+	return r
+}
+
 // store renders over what exists, and stands for the applier and the API server.
 func (o Options) store(t *rapid.T, rd traffic.Renderer, target traffic.Target, route release.Route, existing []*unstructured.Unstructured) []*unstructured.Unstructured {
 	rendered := must(rd.Render(target, route, existing))(t)
 	out := copies(rendered)
 	for i, obj := range out {
+		if obj == nil {
+			continue
+		}
 		if existing[i] == nil {
 			attribute(target.Canary, obj)
 		}
@@ -266,11 +318,18 @@ func (o Options) store(t *rapid.T, rd traffic.Renderer, target traffic.Target, r
 	return out
 }
 
-// adoptable are objects of the names that the release needs and that a user made. What they look like is taken from
-// another release, for want of a user.
+// adoptable are objects of the names that the release needs and that a user made, where a release would take them over.
+// What they look like is taken from another release, for want of a user.
 func (o Options) adoptable(t *rapid.T, rd traffic.Renderer, target traffic.Target, route release.Route) []*unstructured.Unstructured {
-	out := o.store(t, rd, target, route, absent(rd, target))
-	for _, obj := range out {
+	out := o.store(t, rd, target, route, o.absent(rd, target))
+	for i, ref := range rd.Refs(target) {
+		if ref.Derived {
+			out[i] = nil
+		}
+		obj := out[i]
+		if obj == nil || !ref.Owned {
+			continue
+		}
 		obj.SetOwnerReferences(nil)
 		obj.SetAnnotations(rapid.SampledFrom([]map[string]string{
 			nil, {"note": "mine"}, {"kustomize.toolkit.fluxcd.io/reconcile": "enabled"},
@@ -284,7 +343,11 @@ func (o Options) adoptable(t *rapid.T, rd traffic.Renderer, target traffic.Targe
 	return out
 }
 
-func absent(rd traffic.Renderer, target traffic.Target) []*unstructured.Unstructured {
+// absent is what exists before a release: nothing but what the user has to make.
+func (o Options) absent(rd traffic.Renderer, target traffic.Target) []*unstructured.Unstructured {
+	if o.Given != nil {
+		return o.Given(target)
+	}
 	return make([]*unstructured.Unstructured, len(rd.Refs(target)))
 }
 

@@ -28,7 +28,7 @@ type Difference struct {
 
 // Recorded holds a renderer to what Flagger was seen to write: for each recorded version of an object, the route that
 // the version says and the Canary of the case give the same version again. Cases are those in the folders that use the
-// provider; a folder that is not there has none. It returns the number of versions that were compared.
+// provider, and their names are those of their namespaces; a folder that is not there has none. It returns the number of versions that were compared.
 func Recorded(t *testing.T, rd traffic.Renderer, provider string, folders []string, differences []Difference) int {
 	compared := 0
 	var unused []Difference
@@ -120,7 +120,8 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		if err != nil {
 			t.Fatal(err)
 		}
-		existing := make([]*unstructured.Unstructured, len(refs))
+		given := r.given(t, refs)
+		existing := slices.Clone(given)
 		existing[i] = &unstructured.Unstructured{Object: seen.(map[string]any)}
 		observed, err := r.renderer.Read(target, existing)
 		if err != nil {
@@ -129,7 +130,7 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		route := observed.Route
 		route.Matches = traffic.Matches(canary)
 		route.Sticky = traffic.Sticky(canary, cookiesIn(t, version))
-		rendered, err := r.renderer.Render(target, route, make([]*unstructured.Unstructured, len(refs)))
+		rendered, err := r.renderer.Render(target, route, given)
 		if err != nil {
 			t.Fatalf("render %s: %v", object, err)
 		}
@@ -139,6 +140,33 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		out = append(out, rendered[i].Object)
 	}
 	return out, len(out) > 0
+}
+
+// given are the objects of the user that the route needs, as the case makes them.
+func (r recording) given(t *testing.T, refs []traffic.Ref) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(refs))
+	inputs, err := filepath.Glob(filepath.Join(r.dir, "input", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range inputs {
+		for _, document := range documents(t, input) {
+			obj := &unstructured.Unstructured{}
+			text, err := yaml.YAMLToJSON([]byte(document))
+			if err == nil {
+				err = obj.UnmarshalJSON(text)
+			}
+			if err != nil {
+				continue // nothing but a comment
+			}
+			if i := slices.IndexFunc(refs, func(ref traffic.Ref) bool {
+				return !ref.Owned && ref.GVK == obj.GroupVersionKind() && ref.Name == obj.GetName()
+			}); i >= 0 {
+				out[i] = obj
+			}
+		}
+	}
+	return out
 }
 
 // states are the Canary as it was applied, and after each patch of the case.
@@ -243,13 +271,17 @@ func withoutEmpty(v any) any {
 	return v
 }
 
-func canariesIn(t *testing.T, file string) []*flaggerv1.Canary {
+func documents(t *testing.T, file string) []string {
 	text, err := os.ReadFile(file) // #nosec G304 -- a test
 	if err != nil {
 		t.Fatal(err)
 	}
+	return strings.Split(string(text), "\n---")
+}
+
+func canariesIn(t *testing.T, file string) []*flaggerv1.Canary {
 	var out []*flaggerv1.Canary
-	for document := range strings.SplitSeq(string(text), "\n---") {
+	for _, document := range documents(t, file) {
 		c := &flaggerv1.Canary{}
 		if err := yaml.Unmarshal([]byte(document), c); err != nil || c.Kind != flaggerv1.CanaryKind {
 			continue // another kind

@@ -86,7 +86,7 @@ func StoryLength(string) time.Duration { return time.Minute }
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), newOracle(w, drain)
-	k.routers, k.settings = operator.Routers(), settingsOf(kubernetesProvider)
+	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kubernetesProvider)
 	k.outside = newOutside(k)
 	k.people = &people{Canaries: k}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})

@@ -1,0 +1,37 @@
+package operator
+
+import (
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/appmesh"
+	"github.com/serin-dev/serin/internal/traffic/contour"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/kubernetes"
+	"github.com/serin-dev/serin/internal/traffic/kuma"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
+	"github.com/serin-dev/serin/internal/traffic/skipper"
+	"github.com/serin-dev/serin/internal/traffic/smi"
+	"github.com/serin-dev/serin/internal/traffic/traefik"
+)
+
+// Routers are the providers of traffic that this binary has, as the flags set them up.
+func (f *Flags) Routers() *traffic.Registry {
+	return traffic.NewRegistry(map[string]traffic.Renderer{
+		"appmesh":            appmesh.New(appmesh.V1Beta1),
+		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
+		"contour":            contour.New(f.IngressClass),
+		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
+		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
+		"istio":              istio.New(),
+		"kubernetes":         kubernetes.New(),
+		"kuma":               kuma.New(),
+		"linkerd":            smi.New(smi.V1Alpha1),
+		"nginx":              nginx.New(f.IngressAnnotationsPrefix),
+		"osm":                smi.New(smi.V1Alpha2),
+		"skipper":            skipper.New(),
+		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
+		"smi:v1alpha2":       smi.New(smi.V1Alpha2),
+		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
+		"traefik":            traefik.New(),
+	})
+}

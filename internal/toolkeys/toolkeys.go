@@ -1,0 +1,30 @@
+// Package toolkeys knows by which labels and annotations tools keep account of one object, so that copies of objects are
+// made without them.
+//
+// It must not know what is copied, or why.
+package toolkeys
+
+import "strings"
+
+// prefixes of keys that are a tool's own. It is never changed.
+var prefixes = []string{
+	"argocd.argoproj.io/", "meta.helm.sh/", "kapp.k14s.io/", "config.k8s.io/", "objectset.rio.cattle.io/",
+	"deployment.kubernetes.io/", "flagger.app/", "flagger.kubernetes.io/", "serin.dev/",
+}
+
+// Flux is true for keys by which Flux knows its own objects.
+func Flux(key string) bool { return strings.Contains(key, "toolkit.fluxcd.io") }
+
+// Is is true for keys by which a tool knows its own objects, or keeps its own account of one object: carried to a copy
+// they would make the tool adopt, prune or misread the copy.
+func Is(key string) bool {
+	if Flux(key) || key == "kubectl.kubernetes.io/last-applied-configuration" || key == "flagger-id" {
+		return true
+	}
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

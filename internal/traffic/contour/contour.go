@@ -1,0 +1,106 @@
+// Package contour carries traffic by an HTTPProxy without a host, which the user's root HTTPProxy includes.
+//
+// It must not know other providers, clients, or why a weight is what it is.
+package contour
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+var httpProxyKind = schema.GroupVersionKind{Group: "projectcontour.io", Version: "v1", Kind: "HTTPProxy"}
+
+// Renderer makes an HTTPProxy named as the apex.
+type Renderer struct {
+	class string
+}
+
+// New makes the renderer of the provider contour. The class is that of the Contour which shall read the HTTPProxy; empty
+// leaves it to whoever made or includes it.
+func New(class string) Renderer { return Renderer{class: class} }
+
+// Features are weights, and matches by header.
+func (Renderer) Features(traffic.Target) traffic.Features {
+	return traffic.Features{Weights: true, Matches: true}
+}
+
+// Refs is the HTTPProxy.
+func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+	return []traffic.Ref{{GVK: httpProxyKind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
+}
+
+// Render makes the HTTPProxy.
+func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if err := r.Features(t).Check(t, route); err != nil {
+		return nil, err
+	}
+	obj, err := traffic.Desired(t, r.Refs(t)[0], existing[0])
+	if err != nil {
+		return nil, err
+	}
+	traffic.SetApexMetadata(t, obj)
+
+	spec := traffic.Spec(obj)
+	was := traffic.Maps(spec["routes"])
+	routes := renderRoutes(t, route)
+	for _, rendered := range routes {
+		was = carry(t, rendered, was)
+	}
+	want := map[string]any{"routes": traffic.List(routes)}
+	if r.class != "" {
+		want["ingressClassName"] = r.class
+	}
+	traffic.Own(spec, want, r.specKeys()...)
+	return []*unstructured.Unstructured{obj}, nil
+}
+
+// specKeys are what of the spec is ours. Hosts, includes and all else may be written by others.
+func (r Renderer) specKeys() []string {
+	if r.class == "" {
+		return []string{"routes"}
+	}
+	return []string{"routes", "ingressClassName"}
+}
+
+// Restore gives back the routes of an adopted HTTPProxy.
+func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specKeys()...)
+	return []*unstructured.Unstructured{obj}, err
+}
+
+// carry keeps in a route what somebody added to the first of its role, and gives the rest of what was.
+func carry(t traffic.Target, rendered map[string]any, was []map[string]any) []map[string]any {
+	i := slices.IndexFunc(was, func(old map[string]any) bool { return role(t, old) == role(t, rendered) })
+	if i < 0 {
+		return was
+	}
+	traffic.Carry(rendered, was[i], routeKeys...)
+	for _, service := range traffic.Maps(rendered["services"]) {
+		for _, before := range traffic.Maps(was[i]["services"]) {
+			if service["name"] == before["name"] {
+				traffic.Carry(service, before, serviceKeys...)
+			}
+		}
+	}
+	return slices.Delete(slices.Clone(was), i, i+1)
+}
+
+// role tells the routes of a release from each other and from those of others, whose role is empty.
+func role(t traffic.Target, route map[string]any) string {
+	ours := slices.ContainsFunc(traffic.Maps(route["services"]), func(service map[string]any) bool {
+		return service["name"] == t.Primary || service["name"] == t.CanaryService
+	})
+	switch {
+	case !ours:
+		return ""
+	case slices.ContainsFunc(traffic.Maps(route["conditions"]), func(c map[string]any) bool { return c["header"] != nil }):
+		return "matched"
+	default:
+		return "rest"
+	}
+}

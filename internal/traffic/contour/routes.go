@@ -1,0 +1,132 @@
+package contour
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// What of a route and of its services is ours.
+var (
+	routeKeys   = []string{"conditions", "services", "timeoutPolicy", "retryPolicy"}
+	serviceKeys = []string{"name", "port", "weight", "requestHeadersPolicy"}
+)
+
+// idleTimeout is what Contour uses where nothing is said. It is said beside a timeout so that the one does not change
+// what the other is.
+const idleTimeout = "5m"
+
+// renderRoutes makes a route for each match before the one for all other requests.
+func renderRoutes(t traffic.Target, r release.Route) []map[string]any {
+	if len(r.Matches) == 0 {
+		return []map[string]any{route(t, nil, r.Canary)}
+	}
+	var out []map[string]any
+	for _, m := range r.Matches {
+		out = append(out, route(t, m.Headers, r.Canary))
+	}
+	return append(out, route(t, nil, 0))
+}
+
+func route(t traffic.Target, headers map[string]release.StringMatch, canary int) map[string]any {
+	out := map[string]any{
+		"conditions": conditions(t, headers),
+		"services":   []any{service(t, t.Primary, release.Total-canary), service(t, t.CanaryService, canary)},
+	}
+	s := t.Canary.Spec.Service
+	if s.Timeout != "" {
+		out["timeoutPolicy"] = map[string]any{"response": s.Timeout, "idle": idleTimeout}
+	}
+	if s.Retries != nil {
+		policy := map[string]any{"count": int64(s.Retries.Attempts)}
+		if s.Retries.PerTryTimeout != "" {
+			policy["perTryTimeout"] = s.Retries.PerTryTimeout
+		}
+		if on := words(s.Retries.RetryOn); len(on) > 0 {
+			policy["retryOn"] = on
+		}
+		out["retryPolicy"] = policy
+	}
+	return out
+}
+
+func words(list string) []any {
+	var out []any
+	for word := range strings.SplitSeq(list, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+// conditions are a prefix, of which Contour takes one, and one condition for each header, sorted by name.
+func conditions(t traffic.Target, headers map[string]release.StringMatch) []any {
+	prefix := "/"
+	if matches := t.Canary.Spec.Service.Match; len(matches) > 0 && matches[0].URI != nil && matches[0].URI.Prefix != "" {
+		prefix = matches[0].URI.Prefix
+	}
+	out := []any{map[string]any{"prefix": prefix}}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		header := map[string]any{"name": name}
+		switch m := headers[name]; {
+		case m.Exact != "":
+			header["exact"] = m.Exact
+		case m.Prefix != "":
+			header["contains"] = m.Prefix // Contour knows neither beginnings nor ends
+		case m.Suffix != "":
+			header["contains"] = m.Suffix
+		default:
+			header["regex"] = m.Regex
+		}
+		out = append(out, map[string]any{"header": header})
+	}
+	return out
+}
+
+func service(t traffic.Target, name string, weight int) map[string]any {
+	port := t.Canary.Spec.Service.Port
+	return map[string]any{
+		"name": name, "port": int64(port), "weight": int64(weight),
+		// Where Linkerd carries the request on, it has to go to the side that was chosen here.
+		"requestHeadersPolicy": map[string]any{"set": []any{map[string]any{
+			"name": "l5d-dst-override", "value": fmt.Sprintf("%s.%s.svc.cluster.local:%d", name, t.Namespace, port),
+		}}},
+	}
+}
+
+// Read takes the weights from the first route that names the canary: in an A/B test that is one for requests that match.
+// Contour reports whether an HTTPProxy is valid, and not what its Envoys serve.
+func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	if existing[0] == nil {
+		return out, nil
+	}
+	ref := r.Refs(t)[0]
+	routes, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object, "spec", "routes")
+	for _, route := range traffic.Maps(routes) {
+		if role(t, route) == "" {
+			continue
+		}
+		weights := map[any]int{}
+		for _, service := range traffic.Maps(route["services"]) {
+			weight, err := traffic.Number(service["weight"])
+			if err != nil || weight < 0 {
+				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", ref, service["name"], service["weight"])
+			}
+			weights[service["name"]] = int(weight)
+		}
+		if weights[t.Primary]+weights[t.CanaryService] == 0 {
+			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
+		}
+		out.Found, out.Route.Canary = true, traffic.Share(weights[t.Primary], weights[t.CanaryService])
+		return out, nil
+	}
+	return out, nil
+}

@@ -1,0 +1,149 @@
+// Package skipper carries traffic by a second Ingress for Skipper, which wins over the user's Ingress while the canary
+// gets requests, and shares them between both sides.
+//
+// It must not know other providers, clients, or why a weight is what it is.
+package skipper
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// The annotations that Skipper reads.
+const (
+	domain     = "zalando.org/"
+	weights    = domain + "backend-weights"
+	predicate  = domain + "skipper-predicate"
+	always     = "Weight(100)" // beats the routes of the user's Ingress, which have no weight
+	never      = "False()"     // leaves all to them
+	connective = " && "
+)
+
+// Renderer makes an Ingress named as the user's, with the suffix -canary.
+type Renderer struct{}
+
+// New makes the renderer of the provider skipper.
+func New() Renderer { return Renderer{} }
+
+// Features are weights alone.
+func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
+
+// Refs are the user's Ingress, which is only read, and the canary's.
+func (Renderer) Refs(t traffic.Target) []traffic.Ref { return traffic.IngressRefs(t) }
+
+// Render makes the canary's Ingress: the user's, with both sides in place of the apex.
+func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if err := r.Features(t).Check(t, route); err != nil {
+		return nil, err
+	}
+	obj, err := traffic.IngressCopy(t, existing, func(key string) bool { return strings.HasPrefix(key, domain) })
+	if err != nil {
+		return nil, err
+	}
+	if !toBoth(t, obj) {
+		return nil, traffic.NoIngressBackend(t)
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[weights], err = shared(t, route, annotations[weights]); err != nil {
+		return nil, err
+	}
+	annotations[predicate] = guarded(route, annotations[predicate])
+	obj.SetAnnotations(annotations)
+	return []*unstructured.Unstructured{
+		traffic.UsersIngress: existing[traffic.UsersIngress], traffic.CanaryIngress: obj,
+	}, nil
+}
+
+// toBoth leads the paths of the apex to the primary, adds the same paths to the canary, and says whether there are any.
+func toBoth(t traffic.Target, ingress *unstructured.Unstructured) bool {
+	found := false
+	for _, rule := range traffic.Maps(traffic.Spec(ingress)["rules"]) {
+		http, _ := rule["http"].(map[string]any)
+		paths, _ := http["paths"].([]any)
+		for _, path := range traffic.Maps(paths) {
+			service := traffic.IngressBackend(path)
+			if service["name"] != t.Apex {
+				continue
+			}
+			service["name"], found = t.Primary, true
+			added := runtime.DeepCopyJSON(path)
+			traffic.IngressBackend(added)["name"] = t.CanaryService
+			paths = append(paths, added)
+		}
+		if http != nil {
+			http["paths"] = paths
+		}
+	}
+	return found
+}
+
+// shared are the weights of the backends of one path. Those that the user gives to others stay.
+func shared(t traffic.Target, route release.Route, users string) (string, error) {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(users), &all); users != "" && (err != nil || all == nil) {
+		return "", traffic.Refuse(traffic.ErrInvalid, "Ingress %s.%s has an annotation %s that is no JSON object of numbers: correct it",
+			t.Canary.Spec.IngressRef.Name, t.Namespace, weights)
+	}
+	for name, weight := range map[string]int{t.CanaryService: route.Canary, t.Primary: release.Total - route.Canary} {
+		text, err := json.Marshal(weight)
+		if err != nil {
+			return "", fmt.Errorf("write the weight of %s: %w", name, err)
+		}
+		all[name] = text
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("write the annotation %s: %w", weights, err)
+	}
+	return string(text), nil
+}
+
+// guarded is the user's predicate, after the one that says whether the routes of this Ingress hold at all.
+func guarded(route release.Route, users string) string {
+	guard := always
+	if route.Canary == 0 {
+		guard = never
+	}
+	if users == "" {
+		return guard
+	}
+	return guard + connective + users
+}
+
+// Read takes the weights from the canary's Ingress, where its routes hold. One without weights that can be read shares
+// nothing out, and is no route of the release. Skipper does not report what it serves.
+func (Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	if len(existing) == 0 || existing[traffic.CanaryIngress] == nil {
+		return out, nil
+	}
+	annotations := existing[traffic.CanaryIngress].GetAnnotations()
+	var numbers map[string]float64
+	if err := json.Unmarshal([]byte(annotations[weights]), &numbers); err != nil {
+		return out, nil //nolint:nilerr // what cannot be read is written anew
+	}
+	canary, named := numbers[t.CanaryService]
+	primary, both := numbers[t.Primary]
+	if out.Found = named && both; !out.Found {
+		return out, nil
+	}
+	if !strings.HasPrefix(annotations[predicate], never) {
+		out.Route.Canary = traffic.Share(int(primary), int(canary))
+	}
+	return out, nil
+}
+
+// Restore has nothing to give back: the user's Ingress was never changed.
+func (Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	return traffic.RestoreIngress(t, existing)
+}

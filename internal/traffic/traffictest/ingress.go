@@ -1,0 +1,50 @@
+package traffictest
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// IngressAdmission is that of the API server for Ingresses.
+func IngressAdmission() *Admission {
+	return NewBuiltIn(traffic.IngressKind, func() any { return &networkingv1.Ingress{} })
+}
+
+// IngressRef names the Ingress of GivenIngress.
+func IngressRef(_ *rapid.T, c *flaggerv1.Canary) {
+	c.Spec.IngressRef = &flaggerv1.IngressReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Name: "shop"}
+}
+
+// GivenIngress is an Ingress of a user: a path to the apex on two hosts, another path, and what tools wrote on it.
+func GivenIngress(t traffic.Target) []*unstructured.Unstructured {
+	path := func(path, service string) any {
+		return map[string]any{"path": path, "pathType": "Prefix", "backend": map[string]any{
+			"service": map[string]any{"name": service, "port": map[string]any{"number": int64(80)}},
+		}}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"ingressClassName": "public",
+			"tls":              []any{map[string]any{"hosts": []any{"shop.example.com"}, "secretName": "shop"}},
+			"rules": []any{
+				map[string]any{"host": "shop.example.com", "http": map[string]any{"paths": []any{path("/cart", t.Apex), path("/other", "other")}}},
+				map[string]any{"host": "empty.example.com"},
+				map[string]any{"host": "www.example.com", "http": map[string]any{"paths": []any{path("/", t.Apex)}}},
+			},
+		},
+	}}
+	obj.SetGroupVersionKind(traffic.IngressKind)
+	obj.SetNamespace(t.Namespace)
+	obj.SetName(t.Canary.Spec.IngressRef.Name)
+	obj.SetUID("users")
+	obj.SetFinalizers([]string{"example.com/keep"})
+	obj.SetLabels(map[string]string{"team": "shop", "kustomize.toolkit.fluxcd.io/name": "apps"})
+	obj.SetAnnotations(map[string]string{
+		"example.com/owner": "shop", "kubectl.kubernetes.io/last-applied-configuration": "{}", "argocd.argoproj.io/tracking-id": "shop",
+	})
+	return []*unstructured.Unstructured{traffic.UsersIngress: obj, traffic.CanaryIngress: nil}
+}
