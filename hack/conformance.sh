@@ -27,7 +27,7 @@ done
 
 # The routers that Serin has, and the targets that it can release.
 routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|kuma|appmesh|appmesh:v1beta2'
-others=(bad-daemonset-strategy core-service-target daemonset keda)
+others=(core-service-target)
 few=(
 	appmesh-v1beta2-ab kuma-weighted linkerd-weighted
 	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion

@@ -65,7 +65,8 @@ func (s *Snapshot) givenBack() bool {
 // pods it has is its user's business.
 func targetServes(s Snapshot) release.Gate {
 	target := s.Workload.Target
-	if target.Ready && target.Replicas > 0 && (s.givenBack() || target.Replicas >= s.Workload.Primary.Replicas) {
+	enough := s.givenBack() || !s.Plan.counted() || target.Replicas >= s.Workload.Primary.Replicas
+	if target.Ready && target.Replicas > 0 && enough {
 		return release.Passes("target-ready", pods(target))
 	}
 	message := target.Message

@@ -321,7 +321,7 @@ func (s *Snapshot) pinned() string {
 	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded:
 		same = same || s.Workload.Same
 	default: // in the middle of a run, or after one that failed, the primary says nothing about the target
-		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestReplicaSet.After(s.Status.LastTransitionTime.Time) && !s.Pruned
+		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time) && !s.Pruned
 	}
 	if same {
 		return target.Revision

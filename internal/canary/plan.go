@@ -321,8 +321,8 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 		p.block("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
 	case knative && c.Spec.AutoscalerRef != nil:
 		p.block("can't use autoscaler with Knative Service")
-	case c.Spec.TargetRef.Kind != "Deployment":
-		p.block("spec.targetRef.kind is %s, but this version of Serin releases Deployments only: point it at a Deployment", c.Spec.TargetRef.Kind)
+	case c.Spec.TargetRef.Kind != "Deployment" && c.Spec.TargetRef.Kind != "DaemonSet":
+		p.block("spec.targetRef.kind is %s, but this version of Serin releases Deployments and DaemonSets only: point it at one of these", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {
 		return
@@ -367,6 +367,9 @@ func (p *Plan) shape() string {
 func (p *Plan) full() string     { return p.Name + "." + p.Namespace }
 func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
 func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
+
+// counted is true where the number of pods is somebody's choice. A DaemonSet has one for each of its nodes.
+func (p *Plan) counted() bool { return p.Kind != "DaemonSet" }
 
 // service is the Service of one of the two copies.
 func (p *Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }

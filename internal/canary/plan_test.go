@@ -191,8 +191,8 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 			`Metric query failed for no usable metrics template and query were configured (spec.analysis.metrics[0] is "request-sucess-rate": use request-success-rate, request-duration, or give a templateRef)`,
 		},
 		{
-			"a DaemonSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "DaemonSet" },
-			"spec.targetRef.kind is DaemonSet, but this version of Serin releases Deployments only: point it at a Deployment",
+			"a StatefulSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "StatefulSet" },
+			"spec.targetRef.kind is StatefulSet, but this version of Serin releases Deployments and DaemonSets only: point it at one of these",
 		},
 		{"Knative under another provider", func(s *flaggerv1.CanarySpec) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}

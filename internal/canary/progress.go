@@ -74,7 +74,7 @@ func adopted(s Snapshot) Decision {
 	if s.Plan.Strategy != Weighted {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
 	}
-	if s.Workload.NewestReplicaSet.IsZero() && s.Workload.Target.PeerHash != s.Status.LastAppliedSpec {
+	if s.Workload.NewestTemplate.IsZero() && s.Workload.Target.PeerHash != s.Status.LastAppliedSpec {
 		where += ", taking the target for the revision that it recorded, which could not be verified"
 	}
 	if s.live() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {

@@ -43,8 +43,8 @@ type Workload struct {
 	Same bool
 	// Configs are our checksums of the tracked configuration, PeerConfigs those of the API's status.
 	Configs, PeerConfigs map[string]string
-	// NewestReplicaSet is when the target's newest ReplicaSet was made; zero: unknown.
-	NewestReplicaSet time.Time
+	// NewestTemplate is when the target last got a template that it never had before; zero: unknown.
+	NewestTemplate time.Time
 }
 
 // Copy is one of the two workloads.

@@ -171,7 +171,7 @@ func (w *world) snapshot() canary.Snapshot {
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
 			Same:    w.primary.found && w.target.content == w.primary.content,
-			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestReplicaSet: w.newest,
+			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestTemplate: w.newest,
 		},
 		Answers: maps.Clone(w.answers), Pruned: w.pruned && !w.unnoticed,
 	}

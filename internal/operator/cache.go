@@ -29,7 +29,7 @@ func trimmed(object any) (any, error) {
 	accessor.SetManagedFields(nil)
 	if generic, ok := object.(*unstructured.Unstructured); ok {
 		switch generic.GetKind() {
-		case "Deployment", "HorizontalPodAutoscaler":
+		case "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "ScaledObject":
 		default:
 			return object, nil
 		}

@@ -22,6 +22,8 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 		keeps  bool
 	}{
 		"Deployment":         {of("Deployment"), false},
+		"DaemonSet":          {of("DaemonSet"), false},
+		"ScaledObject":       {of("ScaledObject"), false},
 		"autoscaler":         {of("HorizontalPodAutoscaler"), false},
 		"Service":            {of("Service"), true},
 		"HTTPRoute":          {of("HTTPRoute"), true},

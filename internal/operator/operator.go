@@ -257,7 +257,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}
 	seeing := controller.Noting(ownwrites.New(mgr.GetClient(), mgr.GetAPIReader(), clk))
-	deployments := &workload.Deployments{
+	workloads := &workload.Workloads{
 		Client: seeing, Reader: mgr.GetAPIReader(),
 		Options: f.Workload(),
 	}
@@ -301,7 +301,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: mgr.GetClient(), Deployments: deployments, Routers: f.Routers(),
+			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
 			Applier: applier, Settings: settings, Limits: f.Limits(), MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread,
 		},

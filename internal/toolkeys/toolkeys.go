@@ -9,16 +9,21 @@ import "strings"
 // prefixes of keys that are a tool's own. It is never changed.
 var prefixes = []string{
 	"argocd.argoproj.io/", "meta.helm.sh/", "kapp.k14s.io/", "config.k8s.io/", "objectset.rio.cattle.io/",
-	"deployment.kubernetes.io/", "flagger.app/", "flagger.kubernetes.io/", "serin.dev/",
+	"flagger.app/", "flagger.kubernetes.io/", "serin.dev/",
 }
 
 // Flux is true for keys by which Flux knows its own objects.
 func Flux(key string) bool { return strings.Contains(key, "toolkit.fluxcd.io") }
 
+// Kubernetes is true for annotations by which Kubernetes counts the templates of one workload.
+func Kubernetes(key string) bool {
+	return strings.HasPrefix(key, "deployment.kubernetes.io/") || key == "deprecated.daemonset.template.generation"
+}
+
 // Is is true for keys by which a tool knows its own objects, or keeps its own account of one object: carried to a copy
 // they would make the tool adopt, prune or misread the copy.
 func Is(key string) bool {
-	if Flux(key) || key == "kubectl.kubernetes.io/last-applied-configuration" || key == "flagger-id" {
+	if Flux(key) || Kubernetes(key) || key == "kubectl.kubernetes.io/last-applied-configuration" || key == "flagger-id" {
 		return true
 	}
 	for _, prefix := range prefixes {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,8 +109,16 @@ func TestObservationOfAFreshTarget(t *testing.T) {
 	if diff := cmp.Diff(want, o.PeerConfigs); diff != "" {
 		t.Error(diff)
 	}
-	sources := []ConfigRef{{Kind: "ConfigMap", Name: "env"}, {Kind: "Secret", Name: "creds", Optional: true}}
-	if diff := cmp.Diff(sources, o.Sources); diff != "" {
+	configMap, secret := corev1.SchemeGroupVersion.WithKind(configMapKind), corev1.SchemeGroupVersion.WithKind(secretKind)
+	reads := []Object{
+		{deploymentKind, "cart"},
+		{deploymentKind, "cart-primary"},
+		{configMap, "env"},
+		{configMap, "env-primary"},
+		{secret, "creds"},
+		{secret, "creds-primary"},
+	}
+	if diff := cmp.Diff(reads, o.Reads); diff != "" {
 		t.Error(diff)
 	}
 	w.quiet("a second look", func() {
@@ -587,7 +596,7 @@ func TestScaler(t *testing.T) {
 	}
 	w.applyYAML(`{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, labels: {team: shop, kustomize.toolkit.fluxcd.io/name: a}, annotations: {note: mine}}, spec: {minReplicas: 2, maxReplicas: 9, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}}}`)
 	must(t, w.d.EnsureScaler(t.Context(), c(), false))
-	copied := w.object(scalerKind, "web-primary")
+	copied := w.object(podScaler.kind, "web-primary")
 	if diff := cmp.Diff(map[string]any{
 		"minReplicas": int64(4), "maxReplicas": int64(9),
 		"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "cart-primary"},
@@ -598,21 +607,21 @@ func TestScaler(t *testing.T) {
 		t.Errorf("%s, annotations %v", diff, copied.GetAnnotations())
 	}
 	// Labels and annotations that somebody gives the copy or the source are no reason to write for ever (W68).
-	w.edit(scalerKind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
+	w.edit(podScaler.kind, "web-primary", `{metadata: {annotations: {theirs: x}}}`)
 	w.quiet("equal", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
-	w.edit(scalerKind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
+	w.edit(podScaler.kind, "web", `{spec: {maxReplicas: 20}, metadata: {labels: {team: other}}}`)
 	w.quiet("not asked for an update", func() { must(t, w.d.EnsureScaler(t.Context(), c(), false)) })
 	must(t, w.d.EnsureScaler(t.Context(), c(), true))
-	if got := integer(w.object(scalerKind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
+	if got := integer(w.object(podScaler.kind, "web-primary").Object, 0, "spec", "maxReplicas"); got != 20 {
 		t.Errorf("got %d, want 20", got)
 	}
 	w.quiet("equal again", func() { must(t, w.d.EnsureScaler(t.Context(), c(), true)) })
 
-	w.edit(scalerKind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
+	w.edit(podScaler.kind, "web-primary", `{metadata: {ownerReferences: null}, spec: {scaleTargetRef: {name: other}}}`)
 	refused(t, w.d.EnsureScaler(t.Context(), c(), true), ErrForeign, "HorizontalPodAutoscaler web-primary.shop was not made for Canary cart")
 
-	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: ScaledObject}}}`)
-	if got := w.observe().ScalerProblem; !strings.Contains(got, "copies only HorizontalPodAutoscalers") {
+	w.edit(canaryGVK, "cart", `{spec: {autoscalerRef: {kind: VerticalPodAutoscaler}}}`)
+	if got := w.observe().ScalerProblem; !strings.Contains(got, "copies only HorizontalPodAutoscalers and ScaledObjects") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -658,20 +667,21 @@ func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
 	}
 }
 
-func TestNewestReplicaSetIsAskedFor(t *testing.T) {
+func TestNewestTemplateIsAskedFor(t *testing.T) {
 	w := cart(t)
 	target := w.object(deploymentKind, "cart")
 	for name, made := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
 		set := newObject(replicaSetKind, namespace, name)
 		set.SetLabels(map[string]string{"app": "cart"})
 		mustSet(set.Object, made, "metadata", "creationTimestamp")
+		mustSet(set.Object, map[string]any{"metadata": map[string]any{"labels": map[string]any{"pod-template-hash": name}}}, "spec", "template")
 		set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(target, deploymentKind)})
 		must(t, w.client.Create(t.Context(), set))
 	}
-	if got := w.observe().NewestReplicaSet; !got.IsZero() {
+	if got := w.observe().NewestTemplate; !got.IsZero() {
 		t.Errorf("not asked for, and got %v", got)
 	}
-	if got := w.observe(AskReplicaSets).NewestReplicaSet.UTC().Format("2006-01-02"); got != "2026-01-02" {
+	if got := w.observe(AskHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2026-01-02" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -719,7 +729,7 @@ func TestAPrimaryByFlaggerIsTheSame(t *testing.T) {
 	c := w.canary("cart")
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
-	primary := newPrimary(c, seen.target, seen.pair, Options{}, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules))
+	primary := w.d.newPrimary(c, seen.target, seen.pair, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules))
 	must(t, w.client.Create(t.Context(), primary))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {COLOR: blue}}`)
 	w.applyYAML(strings.Replace(cartCreds, "name: creds", "name: creds-primary", 1))

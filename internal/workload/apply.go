@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,8 +19,8 @@ import (
 
 // read is an object from the cache; nil when there is none. It is the cache's own and must not be changed: nearly every
 // look at it ends with nothing to write, and copies would be most of what a pass costs.
-func (d *Deployments) read(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
-	return get(ctx, d.Client, c, kind, name, client.UnsafeDisableDeepCopy)
+func (w *Workloads) read(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	return get(ctx, w.Client, c, kind, name, client.UnsafeDisableDeepCopy)
 }
 
 func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string, options ...client.GetOption) (*unstructured.Unstructured, error) {
@@ -27,6 +28,10 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 	err := from.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, obj, options...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, refuse(ErrNotInstalled, "%s %s.%s cannot be read, because this cluster does not know its kind: install the definition of %s",
+			kind.Kind, name, c.Namespace, kind.GroupVersion())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s.%s: %w", kind.Kind, name, c.Namespace, err)
@@ -36,16 +41,16 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 
 // create makes an object. If one is there that the cache has not seen, the live one is given back, and the caller says
 // whose it is.
-func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
+func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
 	made := wanted.DeepCopy()
-	err = d.Client.Create(ctx, made)
+	err = w.Client.Create(ctx, made)
 	if err == nil {
 		return nil, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	live, readErr := get(ctx, d.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
+	live, readErr := get(ctx, w.Reader, c, wanted.GroupVersionKind(), wanted.GetName())
 	if readErr != nil {
 		return nil, readErr
 	}
@@ -57,7 +62,7 @@ func (d *Deployments) create(ctx context.Context, c *flaggerv1.Canary, wanted *u
 
 // update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
 // read. Without a difference nothing is written.
-func (d *Deployments) update(ctx context.Context, existing, wanted client.Object) error {
+func (w *Workloads) update(ctx context.Context, existing, wanted client.Object) error {
 	patch, err := patchOf(existing, wanted)
 	if err != nil {
 		return fmt.Errorf("compare %s.%s with what it shall be: %w", existing.GetName(), existing.GetNamespace(), err)
@@ -73,7 +78,7 @@ func (d *Deployments) update(ctx context.Context, existing, wanted client.Object
 	if !cached(existing) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	return d.Client.Patch(ctx, written, patch, options...)
+	return w.Client.Patch(ctx, written, patch, options...)
 }
 
 // patchOf is the merge patch that makes wanted of existing, for that resourceVersion only; nil when there is none.
@@ -106,12 +111,12 @@ func treeOf(obj client.Object) (map[string]any, error) {
 }
 
 // remove deletes an object as it was read, and nothing that has its name since. Absence is success.
-func (d *Deployments) remove(ctx context.Context, obj client.Object) error {
+func (w *Workloads) remove(ctx context.Context, obj client.Object) error {
 	options := []client.DeleteOption{client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}}
 	if !cached(obj) {
 		options = append(options, client.DisableReadYourWritesConsistency)
 	}
-	return client.IgnoreNotFound(d.Client.Delete(ctx, obj, options...))
+	return client.IgnoreNotFound(w.Client.Delete(ctx, obj, options...))
 }
 
 // cached is false for objects that are written with their content, which no cache holds: a client that waits for its

@@ -3,37 +3,35 @@ package workload
 import (
 	"maps"
 	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // Changed is true when a new version of an object may give another observation, or something to do. Kubernetes writes
-// the status of Deployments and autoscalers often, and most of that nobody here reads. Of kinds that are not known here
+// the status of workloads and autoscalers often, and most of that nobody here reads. Of kinds that are not known here
 // every version counts.
 func Changed(before, after *unstructured.Unstructured) bool {
 	switch after.GroupVersionKind().GroupKind() {
 	case deploymentKind.GroupKind():
-		return changedMetadata(before, after) || !reflect.DeepEqual(readOf(before), readOf(after))
-	case serviceKind.GroupKind(), scalerKind.GroupKind():
+		return changedForm(deployments{}, before, after)
+	case daemonSetKind.GroupKind():
+		return changedForm(daemonSets{}, before, after)
+	case serviceKind.GroupKind(), podScaler.kind.GroupKind(), kedaScaler.kind.GroupKind():
 		return changedMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
 	default:
 		return true
 	}
 }
 
-// readOf is what is read of the status of a Deployment. Its spec has a number: the generation, in the metadata.
-func readOf(obj *unstructured.Unstructured) any {
-	counts := map[string]int64{}
-	for _, field := range []string{"observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas"} {
-		counts[field] = integer(obj.Object, 0, "status", field)
-	}
-	return []any{counts, conditionReason(obj, "Progressing")}
+// changedForm compares what is read of a workload. Its spec has a number: the generation, in the metadata.
+func changedForm(f form, before, after *unstructured.Unstructured) bool {
+	return changedMetadata(before, after) || !reflect.DeepEqual(f.observed(before), f.observed(after))
 }
 
-// changedMetadata leaves out the version itself, and how the controller of Deployments counts their templates.
+// changedMetadata leaves out the version itself, and how Kubernetes counts templates.
 func changedMetadata(before, after *unstructured.Unstructured) bool {
 	return !jsontree.Equal(metadataOf(before), metadataOf(after))
 }
@@ -44,7 +42,7 @@ func metadataOf(obj *unstructured.Unstructured) map[string]any {
 	delete(read, "resourceVersion")
 	delete(read, "managedFields")
 	delete(read, "annotations")
-	if annotations := without(obj.GetAnnotations(), func(key string) bool { return strings.HasPrefix(key, "deployment.kubernetes.io/") }); len(annotations) > 0 {
+	if annotations := without(obj.GetAnnotations(), toolkeys.Kubernetes); len(annotations) > 0 {
 		read["annotations"] = annotations
 	}
 	return read

@@ -21,6 +21,8 @@ status:
   conditions: [{type: Available, status: "False"}, {type: Progressing, status: "True", reason: ReplicaSetUpdated, message: at work}]
 `
 		scaler    = `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: cart, resourceVersion: "1"}, spec: {minReplicas: 2}, status: {currentReplicas: 2}}`
+		keda      = `{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: cart, resourceVersion: "1"}, spec: {triggers: []}, status: {lastActiveTime: "1"}}`
+		agent     = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, generation: 2, annotations: {deprecated.daemonset.template.generation: "1"}}, status: {observedGeneration: 2, desiredNumberScheduled: 3, numberAvailable: 2, numberUnavailable: 1, conditions: []}}`
 		service   = `{apiVersion: v1, kind: Service, metadata: {name: cart, resourceVersion: "1"}, spec: {selector: {app: cart}}, status: {loadBalancer: {}}}`
 		route     = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: cart}, status: {parents: []}}`
 		condition = `{type: Available, status: "True"}`
@@ -52,6 +54,13 @@ status:
 
 		{"what an autoscaler sees", scaler, `{metadata: {resourceVersion: "2"}, status: {currentReplicas: 3}}`, false},
 		{"what an autoscaler may do", scaler, `{spec: {minReplicas: 3}}`, true},
+		{"when KEDA last looked", keda, `{metadata: {resourceVersion: "2"}, status: {lastActiveTime: "2"}}`, false},
+		{"what KEDA asks", keda, `{spec: {triggers: [{type: cron}]}}`, true},
+		{"that KEDA is paused", keda, `{metadata: {annotations: {autoscaling.keda.sh/paused-replicas: "0"}}}`, true},
+		{"nothing of a DaemonSet", agent, `{metadata: {annotations: {deprecated.daemonset.template.generation: "2"}}, status: {numberUnavailable: 0, conditions: [` + condition + `]}}`, false},
+		{"a pod of a DaemonSet", agent, `{status: {numberAvailable: 3}}`, true},
+		{"a node for a DaemonSet", agent, `{status: {desiredNumberScheduled: 4}}`, true},
+		{"the spec of a DaemonSet", agent, `{metadata: {generation: 3}}`, true},
 		{"the address of a Service", service, `{metadata: {resourceVersion: "2"}, status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}}`, false},
 		{"what a Service selects", service, `{spec: {selector: {app: other}}}`, true},
 		{"a kind of which everything counts", route, `{status: {parents: [{}]}}`, true},

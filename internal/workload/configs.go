@@ -112,12 +112,12 @@ type config struct {
 
 // configsOf are the tracked sources of a template as they are now. problem is for a person: a source that has to be
 // there and is not.
-func (d *Deployments) configsOf(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []config, problem string, err error) {
-	if !d.Options.ConfigTracking {
+func (w *Workloads) configsOf(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []config, problem string, err error) {
+	if !w.Options.ConfigTracking {
 		return nil, "", nil
 	}
 	for _, ref := range Sources(template) {
-		found, sums, err := d.sumsOf(ctx, c, ref)
+		found, sums, err := w.sumsOf(ctx, c, ref)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -138,31 +138,31 @@ func (d *Deployments) configsOf(ctx context.Context, c *flaggerv1.Canary, templa
 
 // sumsOf are the checksums of a ConfigMap or Secret. The content is read, once and live, only when its resourceVersion is
 // not the one that is remembered; what is watched and cached is the metadata alone.
-func (d *Deployments) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known sums, err error) {
-	meta, err := d.metadataOf(ctx, c, ref)
+func (w *Workloads) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known sums, err error) {
+	meta, err := w.metadataOf(ctx, c, ref)
 	if meta == nil || err != nil {
 		return false, sums{}, err
 	}
 	if strings.HasPrefix(meta.Annotations[trackingAnnotation], "disable") {
 		return true, sums{}, nil
 	}
-	if known, ok := d.memory.sums(keyOf(c), meta); ok {
+	if known, ok := w.memory.sums(keyOf(c), meta); ok {
 		return true, known, nil
 	}
-	live, err := d.contentOf(ctx, c, ref)
+	live, err := w.contentOf(ctx, c, ref)
 	if live == nil || err != nil {
 		return false, sums{}, err
 	}
 	known = live.sums()
-	d.memory.keep(keyOf(c), live.obj, known)
+	w.memory.keep(keyOf(c), live.obj, known)
 	return true, known, nil
 }
 
 // metadataOf is the cached metadata of a ConfigMap or Secret; nil when there is none.
-func (d *Deployments) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*metav1.PartialObjectMetadata, error) {
+func (w *Workloads) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*metav1.PartialObjectMetadata, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: ref.Kind})
-	err := d.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, meta)
+	err := w.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, meta)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -180,7 +180,7 @@ type content struct {
 }
 
 // contentOf reads a ConfigMap or Secret live; nil when there is none.
-func (d *Deployments) contentOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*content, error) {
+func (w *Workloads) contentOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*content, error) {
 	var read content
 	if ref.Kind == secretKind {
 		read.secret = &corev1.Secret{}
@@ -189,7 +189,7 @@ func (d *Deployments) contentOf(ctx context.Context, c *flaggerv1.Canary, ref Co
 		read.config = &corev1.ConfigMap{}
 		read.obj = read.config
 	}
-	err := d.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, read.obj)
+	err := w.Reader.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: ref.Name}, read.obj)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

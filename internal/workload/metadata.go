@@ -64,7 +64,7 @@ func without(source map[string]string, drop func(string) bool) map[string]string
 // Kubernetes and Serin keep on the copy itself.
 func replaced(current, wanted map[string]string) map[string]string {
 	merged := without(current, func(key string) bool {
-		return !strings.HasPrefix(key, "deployment.kubernetes.io/") && !strings.HasPrefix(key, "serin.dev/")
+		return !toolkeys.Kubernetes(key) && !strings.HasPrefix(key, "serin.dev/")
 	})
 	maps.Copy(merged, wanted)
 	return merged

@@ -1,18 +1,15 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/jsontree"
@@ -22,8 +19,8 @@ import (
 // Ask is something that Observe looks up only when it is asked to, because it costs a request.
 type Ask int
 
-// AskReplicaSets fills Observation.NewestReplicaSet: one live LIST.
-const AskReplicaSets Ask = iota + 1
+// AskHistory fills Observation.NewestTemplate: one live LIST.
+const AskHistory Ask = iota + 1
 
 // Observation is what holds pods for a Canary, as it is.
 type Observation struct {
@@ -31,26 +28,26 @@ type Observation struct {
 	Problem string
 	// SelectorLabel and SelectorValue tell the target's pods from others; the primary's have the value with -primary.
 	SelectorLabel, SelectorValue string
-	// Target and Primary are the two Deployments.
+	// Target and Primary are the two workloads.
 	Target, Primary State
 	// Same is true when the primary runs what the target says: template and configuration are equal, names rewritten.
 	Same bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; PeerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, PeerConfigs map[string]string
-	// Sources are all ConfigMaps and Secrets that the target's template names: those that are tracked, and those that may
-	// become so (optional ones that are not there, ones that opt out). Empty when tracking is off.
-	Sources []ConfigRef
-	// NewestReplicaSet is when the target's newest ReplicaSet was made: when its template last became a new one. Zero
-	// when there is none, and when it was not asked for.
-	NewestReplicaSet time.Time
-	// Scaling is true while an autoscaler still moves the target's replicas. Autoscalers of Kubernetes do not say so.
-	Scaling bool
+	// Reads are all objects whose change may give another observation, found or not: those of Kind.Reads, and what the
+	// target names (with tracking, every ConfigMap and Secret that has a copy or may get one).
+	Reads []Object
+	// NewestTemplate is when the target last got a template that it never had before. Zero when its history does not
+	// say, and when it was not asked for.
+	NewestTemplate time.Time
 	// ScalerProblem says why the autoscaler that the Canary names cannot be used; empty when it can.
 	ScalerProblem string
+	// NotInstalled is true when a problem is that the cluster does not know a kind: nothing tells when it does.
+	NotInstalled bool
 }
 
-// State is one Deployment.
+// State is one workload.
 type State struct {
 	// Found is false when there is none; nothing else is set then.
 	Found bool
@@ -69,14 +66,15 @@ type State struct {
 	Readiness Readiness
 }
 
-// Observe reads both Deployments, the configuration and the autoscaler from the cache.
-func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error) {
+// Observe reads both workloads, the configuration and the autoscaler from the cache.
+func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error) {
 	seen, err := d.look(ctx, c)
 	if err != nil {
 		return Observation{}, err
 	}
 	d.memory.sweep(keyOf(c))
 	o := Observation{
+		Reads:   d.Reads(c),
 		Problem: seen.problem, SelectorLabel: seen.pair.label, SelectorValue: seen.pair.value,
 		Configs: seen.checksums(),
 	}
@@ -88,14 +86,17 @@ func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...
 	}
 	primaryThreshold, canaryThreshold := thresholds(c)
 	if seen.primary != nil {
-		o.Primary = stateOf(seen.primary, primaryThreshold)
+		o.Primary = d.stateOf(seen.primary, primaryThreshold)
 	}
 	if seen.target == nil {
 		return o, nil
 	}
-	o.Target = stateOf(seen.target, canaryThreshold)
+	o.Target = d.stateOf(seen.target, canaryThreshold)
 	if d.Options.ConfigTracking {
-		o.Sources = Sources(templateOf(seen.target))
+		for _, source := range Sources(templateOf(seen.target)) {
+			kind := corev1.SchemeGroupVersion.WithKind(source.Kind)
+			o.Reads = append(o.Reads, Object{kind, source.Name}, Object{kind, source.Name + suffix})
+		}
 	}
 	known, err := d.derive(c, seen)
 	if err != nil {
@@ -107,19 +108,26 @@ func (d *Deployments) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...
 			return Observation{}, err
 		}
 	}
-	if o.ScalerProblem, err = d.scalerProblem(ctx, c); err != nil {
+	if err := d.observeScaler(ctx, c, &o); err != nil {
 		return Observation{}, err
 	}
-	if slices.Contains(asks, AskReplicaSets) {
-		if o.NewestReplicaSet, err = d.newestReplicaSet(ctx, c, seen.target); err != nil {
+	if slices.Contains(asks, AskHistory) {
+		if o.NewestTemplate, err = d.newestTemplate(ctx, c, seen.target); err != nil {
 			return Observation{}, err
 		}
 	}
 	return o, nil
 }
 
-// Forget drops what is remembered of a Canary that is gone.
-func (d *Deployments) Forget(key types.NamespacedName) { d.memory.forget(key) }
+// Reads are both workloads and both autoscalers.
+func (d templated) Reads(c *flaggerv1.Canary) []Object {
+	reads := []Object{{d.kind(), c.Spec.TargetRef.Name}, {d.kind(), c.Spec.TargetRef.Name + suffix}}
+	if of, known := scalerOf(c); known {
+		name := c.Spec.AutoscalerRef.Name
+		reads = append(reads, Object{of.kind, name}, Object{of.kind, name + suffix})
+	}
+	return reads
+}
 
 // view is what both observing and acting begin with.
 type view struct {
@@ -129,29 +137,30 @@ type view struct {
 	configs         []config
 }
 
-// look reads both Deployments and the tracked configuration.
-func (d *Deployments) look(ctx context.Context, c *flaggerv1.Canary) (view, error) {
+// look reads both workloads and the tracked configuration.
+func (d templated) look(ctx context.Context, c *flaggerv1.Canary) (view, error) {
 	var seen view
 	var err error
 	if seen.target, seen.primary, err = d.both(ctx, c); err != nil {
 		return view{}, err
 	}
 	if seen.target == nil {
-		seen.problem = missing(c)
+		seen.problem = d.missing(c)
 		return seen, nil
 	}
-	if seen.pair, seen.problem = pairOf(seen.target, d.Options.selectorLabels()); seen.problem != "" {
+	if seen.pair, seen.problem = pairOf(seen.target, d.word(), d.Options.selectorLabels()); seen.problem != "" {
 		return seen, nil
 	}
 	problem := ""
 	if seen.configs, problem, err = d.configsOf(ctx, c, templateOf(seen.target)); err != nil {
 		return view{}, err
 	}
+	problem = cmp.Or(d.form.problem(seen.target), problem)
 	if problem != "" && seen.primary == nil {
-		problem = "createPrimaryDeployment failed: " + problem
+		problem = d.creating() + problem
 	}
 	if problem == "" {
-		problem = portProblem(c, templateOf(seen.target))
+		problem = portProblem(c, d.kind().Kind, templateOf(seen.target))
 	}
 	seen.problem = problem
 	return seen, nil
@@ -159,21 +168,14 @@ func (d *Deployments) look(ctx context.Context, c *flaggerv1.Canary) (view, erro
 
 // both reads target and primary. Client shows neither older than our own last write: whoever decided on that would write
 // the same again, or take a target that was just scaled up for one without pods.
-func (d *Deployments) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
-	if target, err = d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name); err != nil {
+func (d templated) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
+	if target, err = d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
 	}
-	if primary, err = d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name+suffix); err != nil {
+	if primary, err = d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name+suffix); err != nil {
 		return nil, nil, err
 	}
 	return target, primary, nil
-}
-
-// missing is the problem of a Canary without its target.
-func missing(c *flaggerv1.Canary) string {
-	name := c.Spec.TargetRef.Name
-	// The cache names the kind where the API server names the resource; people know the latter.
-	return fmt.Sprintf("deployment %s.%s get query error: %v", name, c.Namespace, apierrors.NewNotFound(deploymentsOfApps, name))
 }
 
 func (v view) checksums() map[string]string {
@@ -221,19 +223,20 @@ func generationOf(obj *unstructured.Unstructured) generation {
 }
 
 // derive is what follows from the templates, reckoned anew when one of them or the configuration has changed.
-func (d *Deployments) derive(c *flaggerv1.Canary, seen view) (derived, error) {
+func (d templated) derive(c *flaggerv1.Canary, seen view) (derived, error) {
 	from := source{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
 	known := d.memory.derived(keyOf(c))
 	if known.from == from {
 		return known, nil
 	}
-	revision, err := revisionOf(templateOf(seen.target), seen.checksums())
+	template := d.form.template(seen.target)
+	revision, err := revisionOf(template, seen.checksums())
 	if err != nil {
 		return derived{}, err
 	}
 	known = derived{
-		from: from, revision: revision, peerHash: peerhash.Of(templateOf(seen.target)),
-		sameTemplate: seen.primary != nil && from.usable && sameTemplate(seen),
+		from: from, revision: revision, peerHash: peerhash.Of(d.form.hashed(template)),
+		sameTemplate: seen.primary != nil && from.usable && d.sameTemplate(seen),
 	}
 	d.memory.derive(keyOf(c), known)
 	return known, nil
@@ -241,10 +244,10 @@ func (d *Deployments) derive(c *flaggerv1.Canary, seen view) (derived, error) {
 
 // sameTemplate compares the primary's template with what the target's would make of it. One that Flagger made counts as
 // the same by Flagger's rules: those differ from ours in what they rewrite, which is no change of the user's.
-func sameTemplate(seen view) bool {
-	is := said(templateOf(seen.primary))
-	for _, by := range []rules{ourRules, peerRules} {
-		shall := primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), idOf(is), by)
+func (d templated) sameTemplate(seen view) bool {
+	is := said(d.form.template(seen.primary))
+	for _, by := range []rules{ourRules, d.form.names().peer} {
+		shall := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), idOf(is), by)
 		if jsontree.Equal(is, said(shall)) {
 			return true
 		}
@@ -253,7 +256,7 @@ func sameTemplate(seen view) bool {
 }
 
 // sameConfigs compares the copies of the configuration with their sources.
-func (d *Deployments) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
+func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
 	for _, config := range seen.configs {
 		found, copied, err := d.sumsOf(ctx, c, ConfigRef{Kind: config.Kind, Name: config.Name + suffix})
 		if err != nil {
@@ -289,42 +292,13 @@ func thresholds(c *flaggerv1.Canary) (primary, canary int) {
 	return primary, canary
 }
 
-func stateOf(obj *unstructured.Unstructured, threshold int) State {
-	count := func(field string) int32 { return int32(integer(obj.Object, 0, "status", field)) } //nolint:gosec // the API has int32
+//nolint:gosec // the API has int32
+func (d templated) stateOf(obj *unstructured.Unstructured, threshold int) State {
+	is := d.form.counts(obj)
 	return State{
 		Found: true, UID: obj.GetUID(), ID: idOf(templateOf(obj)),
-		Replicas: int32(integer(obj.Object, 1, "spec", "replicas")), //nolint:gosec // the API has int32
-		Total:    count("replicas"), Updated: count("updatedReplicas"), Ready: count("readyReplicas"), Available: count("availableReplicas"),
-		Readiness: DeploymentReadiness(obj, threshold),
+		Replicas: int32(d.form.asked(obj)),
+		Total:    int32(is.total), Updated: int32(is.updated), Ready: int32(is.ready), Available: int32(is.available),
+		Readiness: d.form.readiness(obj, threshold),
 	}
-}
-
-// newestReplicaSet is when the newest ReplicaSet of a Deployment was made.
-func (d *Deployments) newestReplicaSet(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
-	selector, err := selectorOf(obj)
-	if err != nil {
-		return time.Time{}, err
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(replicaSetKind.GroupVersion().WithKind(replicaSetKind.Kind + "List"))
-	if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return time.Time{}, fmt.Errorf("list ReplicaSets of Deployment %s.%s: %w", obj.GetName(), c.Namespace, err)
-	}
-	var newest time.Time
-	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], obj) && list.Items[i].CreationTimestamp.After(newest) {
-			newest = list.Items[i].CreationTimestamp.Time
-		}
-	}
-	return newest, nil
-}
-
-// selectorOf is the whole selector of a workload.
-func selectorOf(obj *unstructured.Unstructured) (labels.Selector, error) {
-	fields, _, _ := unstructured.NestedMap(obj.Object, "spec", "selector")
-	selector := &metav1.LabelSelector{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, selector); err != nil {
-		return nil, fmt.Errorf("read the selector of Deployment %s.%s: %w", obj.GetName(), obj.GetNamespace(), err)
-	}
-	return metav1.LabelSelectorAsSelector(selector)
 }

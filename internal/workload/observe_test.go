@@ -42,7 +42,7 @@ func TestARememberedObservationIsTheOneOfAFreshStart(t *testing.T) {
 		{"the configuration is there again", func() { w.applyYAML(cartEnv) }},
 	} {
 		change.do()
-		fresh := &Deployments{Client: w.d.Client, Reader: w.d.Reader, Options: w.d.Options}
+		fresh := templated{&Workloads{Client: w.d.Client, Reader: w.d.Reader, Options: w.d.Options}, w.d.form}
 		want, err := fresh.Observe(t.Context(), w.canary("cart"))
 		must(t, err)
 		for _, look := range []string{"first", "second"} {

@@ -17,7 +17,7 @@ const maxPods = 100
 
 // PodProblem says why the first pod of the target (or the primary) that is stuck is stuck, as Kubernetes says it:
 // ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty when none is. One live LIST.
-func (d *Deployments) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
+func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
 	target, copied, err := d.both(ctx, c)
 	if err != nil {
 		return "", err
@@ -35,7 +35,7 @@ func (d *Deployments) PodProblem(ctx context.Context, c *flaggerv1.Canary, prima
 	}
 	var pods corev1.PodList
 	if err := d.Reader.List(ctx, &pods, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.Limit(maxPods)); err != nil {
-		return "", fmt.Errorf("list pods of Deployment %s.%s: %w", obj.GetName(), c.Namespace, err)
+		return "", fmt.Errorf("list pods of %s %s.%s: %w", d.kind().Kind, obj.GetName(), c.Namespace, err)
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for i := range pods.Items {

@@ -25,16 +25,16 @@ type pair struct {
 func (p pair) primary() string      { return p.target + suffix }
 func (p pair) primaryValue() string { return p.value + suffix }
 
-// pairOf finds the selector label of a Deployment. problem is for a person.
-func pairOf(target *unstructured.Unstructured, labels []string) (p pair, problem string) {
+// pairOf finds the selector label of a workload. problem is for a person, word what it calls the workload.
+func pairOf(target *unstructured.Unstructured, word string, labels []string) (p pair, problem string) {
 	selected, _, _ := unstructured.NestedStringMap(target.Object, "spec", "selector", "matchLabels")
 	for _, label := range labels {
 		if value, found := selected[label]; found {
 			return pair{target: target.GetName(), label: label, value: value, labels: labels}, ""
 		}
 	}
-	return pair{}, fmt.Sprintf("getSelectorLabel failed: deployment %s.%s spec.selector.matchLabels must contain one of %v",
-		target.GetName(), target.GetNamespace(), labels)
+	return pair{}, fmt.Sprintf("getSelectorLabel failed: %s %s.%s spec.selector.matchLabels must contain one of %v",
+		word, target.GetName(), target.GetNamespace(), labels)
 }
 
 // rules are how the names in a template are rewritten for the primary.
@@ -43,9 +43,11 @@ type rules int
 const (
 	// ourRules rewrite every affinity and spread of the target with itself.
 	ourRules rules = iota
-	// peerRules are those of Flagger 1.44, which made the primaries that are adopted: names of the target only, no
-	// podAffinity, and tools' keys but Flux's are carried over.
+	// peerRules are those of Flagger 1.44 for Deployments, which made the primaries that are adopted: names of the target
+	// only, no podAffinity, and tools' keys but Flux's are carried over.
 	peerRules
+	// peerPlainRules are those of Flagger 1.44 for DaemonSets: besides, no affinity or spread at all.
+	peerPlainRules
 )
 
 // primaryTemplate is the pod template of the primary, made of the target's. tracked are the keys of the configuration
@@ -64,7 +66,7 @@ func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id 
 	metadata["labels"] = values(labels)
 
 	foreign := toolkeys.Is
-	if by == peerRules {
+	if by != ourRules {
 		foreign = func(key string) bool { return toolkeys.Flux(key) || key == idAnnotation }
 	}
 	annotations := without(texts(metadata["annotations"]), foreign)
@@ -88,6 +90,9 @@ func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id 
 // eachSelfSelector visits the label selectors by which pods of a template keep away from, or near to, pods of the same
 // workload.
 func eachSelfSelector(template map[string]any, by rules, visit func(selector map[string]any)) {
+	if by == peerPlainRules {
+		return
+	}
 	at := func(holder map[string]any) {
 		if selector, ok := holder["labelSelector"].(map[string]any); ok {
 			visit(selector)
@@ -141,49 +146,45 @@ func (p pair) rewrite(selector map[string]any, by rules) {
 	}
 }
 
-// copiedFields of a Deployment's spec go to the primary as they are. paused is not among them: a paused target is a
-// target that waits, and the primary serves.
-var copiedFields = []string{"progressDeadlineSeconds", "minReadySeconds", "revisionHistoryLimit", "strategy"}
-
 // newPrimary is the primary of a target as it is made, with the pod template given.
-func newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, o Options, template map[string]any) *unstructured.Unstructured {
-	primary := newObject(deploymentKind, c.Namespace, p.primary())
+func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, template map[string]any) *unstructured.Unstructured {
+	primary := newObject(d.kind(), c.Namespace, p.primary())
 	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-	labels := o.copiedLabels(target.GetLabels())
+	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	primary.SetLabels(labels)
 	primary.SetAnnotations(orNil(copiedAnnotations(target.GetAnnotations())))
 	spec := map[string]any{
-		"replicas": max(1, integer(target.Object, 1, "spec", "replicas")),
 		"selector": map[string]any{"matchLabels": map[string]any{p.label: p.primaryValue()}},
 		"template": template,
 	}
-	copyFields(target, spec)
+	copyFields(target, spec, d.form.names().copied)
 	primary.Object["spec"] = spec
-	return primary
+	return d.form.scaled(primary, max(1, d.form.asked(target)))
 }
 
 // promotedPrimary is a primary after it was given the template of its target. Its selector, name and owner stay. Where
-// an autoscaler is named, that one owns the replicas; and a target without pods says nothing about how many are needed.
-func promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, o Options, template map[string]any) *unstructured.Unstructured {
+// an autoscaler is named, that one owns the number of pods; and a target without pods says nothing about how many are
+// needed.
+func (d templated) promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, template map[string]any) *unstructured.Unstructured {
 	promoted, spec := edited(primary)
-	labels := o.copiedLabels(target.GetLabels())
+	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	promoted.SetLabels(replaced(primary.GetLabels(), labels))
 	promoted.SetAnnotations(orNil(replaced(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations()))))
-	for _, field := range copiedFields {
+	for _, field := range d.form.names().copied {
 		delete(spec, field)
 	}
-	copyFields(target, spec)
-	if replicas := integer(target.Object, 1, "spec", "replicas"); c.Spec.AutoscalerRef == nil && replicas > 0 {
-		spec["replicas"] = replicas
-	}
+	copyFields(target, spec, d.form.names().copied)
 	spec["template"] = template
+	if pods := d.form.asked(target); c.Spec.AutoscalerRef == nil && pods > 0 {
+		return d.form.scaled(promoted, pods)
+	}
 	return promoted
 }
 
-func copyFields(target *unstructured.Unstructured, spec map[string]any) {
-	for _, field := range copiedFields {
+func copyFields(target *unstructured.Unstructured, spec map[string]any, fields []string) {
+	for _, field := range fields {
 		if value, found, _ := unstructured.NestedFieldNoCopy(target.Object, "spec", field); found {
 			spec[field] = value
 		}

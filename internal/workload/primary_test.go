@@ -58,7 +58,14 @@ func TestPrimaries(t *testing.T) {
 					}
 				}
 			}
-			p, problem := pairOf(target, options.selectorLabels())
+			d := templated{&Workloads{Options: options}, deployments{}}
+			if target.GetKind() == daemonSetKind.Kind {
+				d.form = daemonSets{}
+			}
+			p, problem := pairOf(target, d.word(), options.selectorLabels())
+			if problem == "" {
+				problem = d.form.problem(target)
+			}
 			if problem != "" {
 				return problem + "\n"
 			}
@@ -66,13 +73,13 @@ func TestPrimaries(t *testing.T) {
 			var out any
 			switch data.Cmd {
 			case "create":
-				last = newPrimary(c, target, p, options, primaryTemplate(templateOf(target), p, tracked, "id-1", ourRules))
+				last = d.newPrimary(c, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-1", ourRules))
 				out = last.Object
 			case "promote":
-				last = promotedPrimary(c, last, target, p, options, primaryTemplate(templateOf(target), p, tracked, "id-2", ourRules))
+				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-2", ourRules))
 				out = last.Object
 			case "peer":
-				out = primaryTemplate(templateOf(target), p, tracked, "id-1", peerRules)
+				out = primaryTemplate(d.form.template(target), p, tracked, "id-1", d.form.names().peer)
 			default:
 				t.Fatalf("unknown command %s", data.Cmd)
 			}
@@ -123,7 +130,7 @@ spec:
 func TestPromotionKeepsReplicas(t *testing.T) {
 	target := parsed(t, `{metadata: {name: cart}, spec: {replicas: 0, selector: {matchLabels: {app: cart}}, template: {}}}`)
 	primary := parsed(t, `{metadata: {name: cart-primary}, spec: {replicas: 5, template: {}}}`)
-	p, _ := pairOf(target, Options{}.selectorLabels())
+	p, _ := pairOf(target, "deployment", Options{}.selectorLabels())
 	for _, test := range []struct {
 		name     string
 		replicas int64
@@ -140,7 +147,7 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 				c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "cart"}
 			}
 			mustSet(target.Object, test.replicas, "spec", "replicas")
-			got := promotedPrimary(c, primary, target, p, Options{}, map[string]any{})
+			got := templated{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{})
 			if replicas := integer(got.Object, -1, "spec", "replicas"); replicas != test.want {
 				t.Errorf("got %d, want %d", replicas, test.want)
 			}
@@ -150,11 +157,11 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 
 func TestSelectorLabel(t *testing.T) {
 	target := parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web, name: basket, app.kubernetes.io/name: k}}}}`)
-	p, problem := pairOf(target, Options{}.selectorLabels())
+	p, problem := pairOf(target, "deployment", Options{}.selectorLabels())
 	if p.label != "name" || p.value != "basket" || problem != "" {
 		t.Errorf("got %+v, %q", p, problem)
 	}
-	_, problem = pairOf(parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), Options{}.selectorLabels())
+	_, problem = pairOf(parsed(t, `{metadata: {name: cart}, spec: {selector: {matchLabels: {tier: web}}}}`), "deployment", Options{}.selectorLabels())
 	if want := "getSelectorLabel failed: deployment cart.shop spec.selector.matchLabels must contain one of [app name app.kubernetes.io/name]"; problem != want {
 		t.Errorf("got  %s\nwant %s", problem, want)
 	}

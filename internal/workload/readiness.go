@@ -1,8 +1,6 @@
 package workload
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -18,38 +16,9 @@ type Readiness struct {
 	Message string
 }
 
-// DeploymentReadiness judges a Deployment by its status. threshold is the share of the updated replicas that must be
-// available, in per cent.
-//
-// A Deployment with no replicas is ready: all of its counts are zero.
-func DeploymentReadiness(obj *unstructured.Unstructured, threshold int) Readiness {
-	if integer(obj.Object, 0, "status", "observedGeneration") < obj.GetGeneration() {
-		return Readiness{Message: "waiting for rollout to finish: observed deployment generation less than desired generation"}
-	}
-	if conditionReason(obj, "Progressing") == "ProgressDeadlineExceeded" {
-		return Readiness{Exceeded: true, Message: fmt.Sprintf("deployment %q exceeded its progress deadline", obj.GetName())}
-	}
-	wanted := integer(obj.Object, 1, "spec", "replicas")
-	total := integer(obj.Object, 0, "status", "replicas")
-	updated := integer(obj.Object, 0, "status", "updatedReplicas")
-	available := integer(obj.Object, 0, "status", "availableReplicas")
-	if updated < wanted {
-		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d out of %d new replicas have been updated", updated, wanted)}
-	}
-	if total > updated {
-		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d old replicas are pending termination", total-updated)}
-	}
-	// A share of few pods may come to none, but what has no pod cannot answer a request.
-	enough := max(share(updated, threshold), min(updated, 1))
-	if available < enough {
-		return Readiness{Message: fmt.Sprintf(
-			"waiting for rollout to finish: %d of %d (readyThreshold %d%%) updated replicas are available",
-			available, enough, threshold)}
-	}
-	return Readiness{Ready: true, Enough: int32(enough)} //nolint:gosec // the API has int32
-}
+// enoughOf is how many of the updated pods must be available. A share of few pods may come to none, but what has no pod
+// cannot answer a request.
+func enoughOf(pods int64, threshold int) int64 { return max(share(pods, threshold), min(pods, 1)) }
 
 // share is a percentage of replicas, cut to a whole number. It is reckoned in 32-bit floats as Flagger does, so that
 // both agree on the same pods.

@@ -60,7 +60,7 @@ func TestDeploymentReadiness(t *testing.T) {
 		{"one pod is enough for a share of none", counts{2, 2, 2, 2, 2, 1}, "", 0, Readiness{Ready: true, Enough: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, DeploymentReadiness(deployment(test.counts, test.reason), test.threshold)); diff != "" {
+			if diff := cmp.Diff(test.want, (deployments{}).readiness(deployment(test.counts, test.reason), test.threshold)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -71,11 +71,11 @@ func TestDeploymentReadiness(t *testing.T) {
 func TestNewDeploymentIsNotReady(t *testing.T) {
 	obj := newObject(deploymentKind, namespace, "cart")
 	obj.SetGeneration(1)
-	if got := DeploymentReadiness(obj, 100); got.Ready || got.Exceeded {
+	if got := (deployments{}).readiness(obj, 100); got.Ready || got.Exceeded {
 		t.Errorf("got %+v, want not ready", got)
 	}
 	obj.SetGeneration(0) // a cluster without a controller for Deployments
-	if got, want := DeploymentReadiness(obj, 100).Message, "waiting for rollout to finish: 0 out of 1 new replicas have been updated"; got != want {
+	if got, want := (deployments{}).readiness(obj, 100).Message, "waiting for rollout to finish: 0 out of 1 new replicas have been updated"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

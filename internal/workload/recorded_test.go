@@ -36,7 +36,6 @@ var decided = map[string]string{
 	"new-revision-while-promoting":    "the order of two runs",
 	"progress-deadline":               "deadlines",
 	"failed-then-fixed":               "deadlines",
-	"keda":                            "ScaledObjects are not copied yet, and said so",
 	"revert-on-deletion":              "own test: restored by serin.dev/original",
 	"revert-on-deletion-last-applied": "own test: restored by serin.dev/original",
 }
@@ -84,7 +83,7 @@ func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
 			inputs := documents(t, filepath.Join(dir, "input"))
 			if !slices.ContainsFunc(inputs, func(o map[string]any) bool {
 				kind, _, _ := unstructured.NestedString(o, "spec", "targetRef", "kind")
-				return kind == "Deployment"
+				return kind == "Deployment" || kind == "DaemonSet"
 			}) {
 				continue
 			}
@@ -122,20 +121,23 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 	ctx := t.Context()
 	promotions, passes := 0, 0
 	services := func(apex bool) func(c *flaggerv1.Canary) error {
-		return func(c *flaggerv1.Canary) error { return w.d.EnsureServices(ctx, c, apex) }
+		return func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureServices(ctx, c, apex) }
 	}
 	initialise := func() {
 		passes++
 		act(services(false),
-			func(c *flaggerv1.Canary) error { return w.d.EnsurePrimary(ctx, c, fmt.Sprint("pass", passes), false) },
-			func(c *flaggerv1.Canary) error { return w.d.EnsureScaler(ctx, c, false) },
+			func(c *flaggerv1.Canary) error {
+				return w.d.Of(c).EnsurePrimary(ctx, c, fmt.Sprint("pass", passes), false)
+			},
+			func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureScaler(ctx, c, false) },
 			services(true))
 	}
 	initialise()
 	initialised := false
 	takeOver := func() {
 		if !initialised {
-			act(func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+			act(func(c *flaggerv1.Canary) error { return w.d.Of(c).PauseScaler(ctx, c) },
+				func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
 			initialised = true
 		}
 	}
@@ -167,20 +169,22 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 			case "Initialized":
 				takeOver()
 			case "Progressing":
-				act(func(c *flaggerv1.Canary) error { return w.d.UpFromZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).UpFromZero(ctx, c) })
 			case "Failed":
-				act(func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
 			case "Succeeded":
 				promotions++
-				act(func(c *flaggerv1.Canary) error { return w.d.UpFromZero(ctx, c) },
+				act(func(c *flaggerv1.Canary) error { return w.d.Of(c).ResumeScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.Of(c).UpFromZero(ctx, c) },
 					func(c *flaggerv1.Canary) error {
-						seen, err := w.d.Observe(ctx, c)
+						seen, err := w.d.Of(c).Observe(ctx, c)
 						must(t, err)
-						return w.d.CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
+						return w.d.Of(c).CopyTemplate(ctx, c, seen.Target.Revision, fmt.Sprint("promotion", promotions))
 					},
-					func(c *flaggerv1.Canary) error { return w.d.EnsureScaler(ctx, c, true) },
-					func(c *flaggerv1.Canary) error { return w.d.CollectConfigs(ctx, c) },
-					func(c *flaggerv1.Canary) error { return w.d.DownToZero(ctx, c) })
+					func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureScaler(ctx, c, true) },
+					func(c *flaggerv1.Canary) error { return w.d.Of(c).CollectConfigs(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.Of(c).PauseScaler(ctx, c) },
+					func(c *flaggerv1.Canary) error { return w.d.Of(c).DownToZero(ctx, c) })
 			}
 		}
 	}
@@ -194,7 +198,7 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 	readYAML(t, filepath.Join(dir, "expected", "objects.yaml"), &objects)
 	for _, object := range objects {
 		kind, _, _ := strings.Cut(object.Object, "/")
-		if !slices.Contains([]string{"Service", "ConfigMap", "Secret", "Deployment", "HorizontalPodAutoscaler"}, kind) {
+		if !slices.Contains([]string{"Service", "ConfigMap", "Secret", "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "ScaledObject"}, kind) {
 			continue
 		}
 		for _, version := range object.Versions {
@@ -206,7 +210,7 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 		wanted[object.Object] = distinct(wanted[object.Object])
 	}
 	for object, versions := range wanted {
-		target := strings.HasPrefix(object, "Deployment/") && !strings.HasSuffix(object, "-primary")
+		target := (strings.HasPrefix(object, "Deployment/") || strings.HasPrefix(object, "DaemonSet/")) && !strings.HasSuffix(object, "-primary")
 		if target {
 			continue // when it is scaled is decided elsewhere; scale_test.go has the numbers
 		}

@@ -2,19 +2,61 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
+// scaler is what differs between the kinds of autoscaler.
+type scaler struct {
+	kind schema.GroupVersionKind
+	// plural is the resource. words are what texts call one: looked for, and written.
+	plural, sought, written string
+	// least and most are the fields of the bounds.
+	least, most string
+	// annotated: annotations are settings, and go to the primary's with the labels.
+	annotated bool
+}
+
+var (
+	podScaler = scaler{
+		kind:   schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+		plural: "horizontalpodautoscalers", sought: "HorizontalPodAutoscaler", written: "HorizontalPodAutoscaler v2",
+		least: "minReplicas", most: "maxReplicas",
+	}
+	kedaScaler = scaler{
+		kind:   schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"},
+		plural: "scaledobjects", sought: "Keda ScaledObject", written: "Keda ScaledObject",
+		least: "minReplicaCount", most: "maxReplicaCount",
+		annotated: true,
+	}
+)
+
+// scalerOf is the autoscaler that a Canary names; false when it names none, or one of a kind that is not known.
+func scalerOf(c *flaggerv1.Canary) (scaler, bool) {
+	if c.Spec.AutoscalerRef == nil {
+		return scaler{}, false
+	}
+	for _, known := range []scaler{podScaler, kedaScaler} {
+		if known.kind.Kind == c.Spec.AutoscalerRef.Kind {
+			return known, true
+		}
+	}
+	return scaler{}, false
+}
+
 // EnsureScaler makes the primary's autoscaler, a copy of the target's, when there is none; with update it brings an
 // existing one up to date. Without a named autoscaler there is nothing to do.
-func (d *Deployments) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
+func (d templated) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
 	}
@@ -25,110 +67,123 @@ func (d *Deployments) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, upd
 	if problem != "" {
 		return unusable(problem)
 	}
+	of, _ := scalerOf(c)
 	name := source.GetName() + suffix
-	existing, err := d.read(ctx, c, scalerKind, name)
+	existing, err := d.read(ctx, c, of.kind, name)
 	if err != nil {
 		return err
 	}
 	if existing == nil {
-		existing, err = d.create(ctx, c, newScaler(c, source))
+		existing, err = d.create(ctx, c, of.made(c, source))
 		if err != nil {
-			return fmt.Errorf("creating HorizontalPodAutoscaler v2 %s.%s failed: %w", name, c.Namespace, err)
+			return fmt.Errorf("creating %s %s.%s failed: %w", of.written, name, c.Namespace, err)
 		}
 		if existing == nil {
 			return nil
 		}
 	}
 	if !controlledBy(existing, c) && !scalesOrphan(c, existing) {
-		return foreign(c, "HorizontalPodAutoscaler", existing)
+		return foreign(c, of.kind.Kind, existing)
 	}
 	wanted := existing.DeepCopy()
 	wanted.SetOwnerReferences(withOwner(c, existing.GetOwnerReferences()))
 	if update {
-		wanted = updatedScaler(c, wanted, source)
+		wanted = of.updated(c, wanted, source)
 	}
 	if err := d.update(ctx, existing, wanted); err != nil {
-		return fmt.Errorf("updating HorizontalPodAutoscaler v2 %s.%s failed: %w", name, c.Namespace, err)
+		return fmt.Errorf("updating %s %s.%s failed: %w", of.written, name, c.Namespace, err)
 	}
 	return nil
 }
 
-// PauseScaler does nothing: Kubernetes leaves a workload alone that has no replicas.
-func (d *Deployments) PauseScaler(context.Context, *flaggerv1.Canary) error { return nil }
-
-// ResumeScaler does nothing, as PauseScaler does.
-func (d *Deployments) ResumeScaler(context.Context, *flaggerv1.Canary) error { return nil }
-
 // sourceScaler is the autoscaler that the Canary names. It is read in the version that is served, whatever version the
 // reference says. problem is for a person.
-func (d *Deployments) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (scaler *unstructured.Unstructured, problem string, err error) {
+func (d templated) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
-	if ref.Kind != scalerKind.Kind {
-		return nil, fmt.Sprintf("spec.autoscalerRef names %s %s.%s, and this version of Serin copies only HorizontalPodAutoscalers: "+
+	of, known := scalerOf(c)
+	if !known {
+		return nil, fmt.Sprintf("spec.autoscalerRef names %s %s.%s, and Serin copies only HorizontalPodAutoscalers and ScaledObjects: "+
 			"name one of those, or remove spec.autoscalerRef", ref.Kind, ref.Name, c.Namespace), nil
 	}
-	scaler, err = d.read(ctx, c, scalerKind, ref.Name)
-	if err != nil {
+	source, err = d.read(ctx, c, of.kind, ref.Name)
+	switch {
+	case err != nil:
 		return nil, "", err
+	case source == nil:
+		return nil, fmt.Sprintf("%s %s.%s get query error: %v", of.sought, ref.Name, c.Namespace,
+			apierrors.NewNotFound(schema.GroupResource{Group: of.kind.Group, Resource: of.plural}, ref.Name)), nil
+	default:
+		return source, "", nil
 	}
-	if scaler == nil {
-		return nil, fmt.Sprintf("HorizontalPodAutoscaler %s.%s get query error: %v", ref.Name, c.Namespace,
-			apierrors.NewNotFound(scalers, ref.Name)), nil
-	}
-	return scaler, "", nil
 }
 
-// scalerProblem says why the autoscaler cannot be used; empty when it can, or none is named.
-func (d *Deployments) scalerProblem(ctx context.Context, c *flaggerv1.Canary) (string, error) {
+// observeScaler says why the autoscaler cannot be used, if it cannot.
+func (d templated) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
-		return "", nil
+		return nil
 	}
 	_, problem, err := d.sourceScaler(ctx, c)
-	return problem, err
+	if errors.Is(err, ErrNotInstalled) {
+		o.ScalerProblem, o.NotInstalled = err.Error(), true
+		return nil
+	}
+	o.ScalerProblem = problem
+	return err
 }
 
-// scaledFields of an autoscaler's spec are the same for the primary, but for the bounds that the Canary gives.
-var scaledFields = []string{"minReplicas", "maxReplicas", "metrics", "behavior"}
-
-// newScaler is the primary's autoscaler as it is made.
-func newScaler(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
-	scaler := newObject(scalerKind, c.Namespace, source.GetName()+suffix)
-	scaler.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-	scaler.Object["spec"] = map[string]any{}
-	scaler = updatedScaler(c, scaler, source)
+// made is the primary's autoscaler as it is made.
+func (of scaler) made(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
+	obj := newObject(of.kind, c.Namespace, source.GetName()+suffix)
+	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	target, _, _ := unstructured.NestedMap(source.Object, "spec", "scaleTargetRef")
 	if target == nil {
 		target = map[string]any{}
 	}
 	target["name"] = c.Spec.TargetRef.Name + suffix
-	scaler.Object["spec"].(map[string]any)["scaleTargetRef"] = target //nolint:forcetypeassert // made above
-	return scaler
+	obj.Object["spec"] = map[string]any{"scaleTargetRef": target}
+	return of.updated(c, obj, source)
 }
 
-// updatedScaler is the primary's autoscaler with what the source says now. Only what is written is compared, later on.
-func updatedScaler(c *flaggerv1.Canary, scaler, source *unstructured.Unstructured) *unstructured.Unstructured {
-	updated := scaler.DeepCopy()
-	updated.SetLabels(orNil(without(source.GetLabels(), toolkeys.Is)))
-	spec, ok := updated.Object["spec"].(map[string]any)
-	if !ok {
-		spec = map[string]any{}
-		updated.Object["spec"] = spec
+// updated is the primary's autoscaler with what the source says now: all but what is scaled, and the bounds that the
+// Canary gives. Only what is written is compared, later on.
+func (of scaler) updated(c *flaggerv1.Canary, existing, source *unstructured.Unstructured) *unstructured.Unstructured {
+	updated := existing.DeepCopy()
+	updated.SetLabels(orNil(keeping(existing.GetLabels(), source.GetLabels())))
+	if of.annotated {
+		updated.SetAnnotations(orNil(keeping(existing.GetAnnotations(), source.GetAnnotations())))
 	}
-	for _, field := range scaledFields {
-		delete(spec, field)
-		if value, found, _ := unstructured.NestedFieldCopy(source.Object, "spec", field); found {
-			spec[field] = value
-		}
+	spec, _, _ := unstructured.NestedMap(source.Object, "spec")
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	delete(spec, "scaleTargetRef")
+	if target, found, _ := unstructured.NestedFieldCopy(existing.Object, "spec", "scaleTargetRef"); found {
+		spec["scaleTargetRef"] = target
+	}
+	updated.Object["spec"] = spec
+	if of.kind == kedaScaler.kind {
+		renameQueries(c, spec)
+		renameScaler(spec)
 	}
 	if bounds := c.Spec.AutoscalerRef.PrimaryScalerReplicas; bounds != nil {
 		if bounds.MinReplicas != nil {
-			spec["minReplicas"] = int64(*bounds.MinReplicas)
+			spec[of.least] = int64(*bounds.MinReplicas)
 		}
 		if bounds.MaxReplicas != nil {
-			spec["maxReplicas"] = int64(*bounds.MaxReplicas)
+			spec[of.most] = int64(*bounds.MaxReplicas)
 		}
 	}
 	return updated
+}
+
+// keeping are the labels or annotations of a copy: those of its source that say nothing about the source alone, and
+// those that the copy's own controller wrote.
+func keeping(live, source map[string]string) map[string]string {
+	kept := without(live, func(key string) bool { return !strings.HasPrefix(key, kedaOwn) })
+	maps.Copy(kept, without(source, func(key string) bool {
+		return toolkeys.Is(key) || strings.HasPrefix(key, kedaOwn) || strings.HasPrefix(key, kedaPaused)
+	}))
+	return kept
 }
 
 // scalesOrphan is true for an autoscaler that nothing controls and that scales our primary: one that an earlier Canary

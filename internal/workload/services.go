@@ -58,15 +58,15 @@ func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c
 // EnsureServices makes the Services of canary and primary, and with apex the one that clients call; existing ones are
 // brought into line. A Service that nothing controls is taken over without an owner. *PartlyError: all was done that can
 // be done.
-func (d *Deployments) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
-	target, err := d.read(ctx, c, deploymentKind, c.Spec.TargetRef.Name)
+func (d templated) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
+	target, err := d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name)
 	if err != nil {
 		return err
 	}
 	if target == nil {
-		return unusable(missing(c))
+		return unusable(d.missing(c))
 	}
-	p, problem := pairOf(target, d.Options.selectorLabels())
+	p, problem := pairOf(target, d.word(), d.Options.selectorLabels())
 	if problem != "" {
 		return unusable(problem)
 	}
@@ -87,7 +87,7 @@ func (d *Deployments) EnsureServices(ctx context.Context, c *flaggerv1.Canary, a
 	return nil
 }
 
-func (d *Deployments) ensureService(ctx context.Context, c *flaggerv1.Canary, p pair, wanted service, ports []any) (warning string, err error) {
+func (d templated) ensureService(ctx context.Context, c *flaggerv1.Canary, p pair, wanted service, ports []any) (warning string, err error) {
 	existing, err := d.read(ctx, c, serviceKind, wanted.name)
 	if err != nil {
 		return "", fmt.Errorf("reconcileService failed: service %s get query error: %w", wanted.name, errors.Unwrap(err))
@@ -282,7 +282,7 @@ func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port 
 }
 
 // portProblem says why no Service could be made of these ports, in the words of the API server where it has some.
-func portProblem(c *flaggerv1.Canary, template map[string]any) string {
+func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) string {
 	s := c.Spec.Service
 	invalid := func(format string, args ...any) string {
 		name := apexName(c) + "-canary"
@@ -293,8 +293,8 @@ func portProblem(c *flaggerv1.Canary, template map[string]any) string {
 		return invalid("spec.ports[0].port: Invalid value: %d: must be between 1 and 65535, inclusive", s.Port)
 	}
 	if wanted, named := targetPort(s).(string); named && !hasPort(template, wanted) {
-		return fmt.Sprintf("spec.service.targetPort is %q, and no container of Deployment %s.%s has a port of that name: "+
-			"name the port there, or give its number in spec.service.targetPort", wanted, c.Spec.TargetRef.Name, c.Namespace)
+		return fmt.Sprintf("spec.service.targetPort is %q, and no container of %s %s.%s has a port of that name: "+
+			"name the port there, or give its number in spec.service.targetPort", wanted, kind, c.Spec.TargetRef.Name, c.Namespace)
 	}
 	if !s.PortDiscovery {
 		return ""
@@ -305,8 +305,8 @@ func portProblem(c *flaggerv1.Canary, template map[string]any) string {
 			return invalid("spec.ports[%d].name: Duplicate value: %q", i+1, found.name)
 		}
 		if numbers[found.number] {
-			return fmt.Sprintf("spec.service.portDiscovery finds port %d in Deployment %s.%s, which the Services already have: "+
-				"give spec.service.port another number, or turn spec.service.portDiscovery off", found.number, c.Spec.TargetRef.Name, c.Namespace)
+			return fmt.Sprintf("spec.service.portDiscovery finds port %d in %s %s.%s, which the Services already have: "+
+				"give spec.service.port another number, or turn spec.service.portDiscovery off", found.number, kind, c.Spec.TargetRef.Name, c.Namespace)
 		}
 		names[found.name], numbers[found.number] = true, true
 	}
@@ -395,7 +395,7 @@ func originalOf(existing *unstructured.Unstructured) string {
 
 // GiveBackServices makes the Services that were the user's what they were before they were taken over. Those that the
 // Canary controls go with it.
-func (d *Deployments) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
+func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
 	name := apexName(c)
 	for _, each := range []string{name, name + suffix, name + "-canary"} {
 		existing, err := d.read(ctx, c, serviceKind, each)

@@ -29,7 +29,7 @@ func TestServices(t *testing.T) {
 			c.Spec.RevertOnDeletion = data.HasArg("revert")
 			must(t, json.Unmarshal(in.Service, &c.Spec.Service))
 			template, _ := ints(in.Template).(map[string]any)
-			if problem := portProblem(c, template); problem != "" {
+			if problem := portProblem(c, "Deployment", template); problem != "" {
 				return problem + "\n"
 			}
 			p := pair{target: "cart", label: "app", value: "basket"}
@@ -189,7 +189,7 @@ func TestNamedTargetPortMustExist(t *testing.T) {
 	c.Spec.Service.TargetPort = &named
 	template := templateOf(parsed(t, `{spec: {template: {spec: {containers: [{name: a, ports: [{name: http, containerPort: 1}]}]}}}}`))
 	want := `spec.service.targetPort is "web", and no container of Deployment cart.shop has a port of that name: name the port there, or give its number in spec.service.targetPort`
-	if got := portProblem(c, template); got != want {
+	if got := portProblem(c, "Deployment", template); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

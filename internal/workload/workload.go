@@ -27,6 +27,8 @@ import (
 // Kind is what a release needs of one kind of target. All methods act on the target of the Canary and on what belongs to
 // it, may be called again at any time, and return conflicts of the API server as they are: the caller looks again.
 type Kind interface {
+	// Reads are the objects that the spec of a Canary makes this kind look at, found or not. It asks nobody.
+	Reads(c *flaggerv1.Canary) []Object
 	// Observe says what is. Its error is of the moment (API server, cache); what a person has to mend is in the
 	// observation.
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error)
@@ -60,11 +62,15 @@ type Kind interface {
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
 	// PodProblem says why the first pod that is stuck is stuck; empty when none is.
 	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
-	// Forget drops what is remembered of a Canary that is gone.
-	Forget(key types.NamespacedName)
 }
 
-var _ Kind = (*Deployments)(nil)
+var _ Kind = templated{}
+
+// Object names one object that a release depends on, in the namespace of its Canary.
+type Object struct {
+	Kind schema.GroupVersionKind
+	Name string
+}
 
 // What a caller may have to tell apart.
 var (
@@ -75,6 +81,8 @@ var (
 	ErrGone = errors.New("the history is gone")
 	// ErrForeign: an object with the name of one of ours belongs to somebody else. A person has to sort that out.
 	ErrForeign = errors.New("the object belongs to somebody else")
+	// ErrNotInstalled: the cluster does not know a kind that is needed. No watch tells when it does.
+	ErrNotInstalled = errors.New("the kind is not installed")
 	// ErrUnusable: the target or its autoscaler cannot be used as it is, for the reason that an observation gives too.
 	// Nothing was touched. A person has to mend it.
 	ErrUnusable = errors.New("the target cannot be used")
@@ -100,14 +108,14 @@ func (o Options) selectorLabels() []string {
 	return o.SelectorLabels
 }
 
-// Deployments is the Kind for targets that are Deployments. It is used by pointer; its zero memory is ready.
-type Deployments struct {
+// Workloads has the Kind of every target. It is used by pointer; its zero memory is ready.
+type Workloads struct {
 	// Client reads from caches and writes, and never shows an object older than its own last write of it (package
-	// ownwrites). Deployments, Services and autoscalers are read unstructured (the client must cache unstructured
+	// ownwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
 	// objects, else every look is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
 	// Reader reads live. It is asked for the content of a ConfigMap or Secret whose resourceVersion changed, for
-	// ReplicaSets and pods when they are asked for by name of the method, and for an object that somebody else made first.
+	// histories and pods when they are asked for by name of the method, and for an object that somebody else made first.
 	Reader client.Reader
 	// Options of the process.
 	Options Options
@@ -115,16 +123,36 @@ type Deployments struct {
 	memory memory
 }
 
+// Of is the Kind of a Canary's target; nil where the target is of no kind that can be released.
+func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
+	switch ref := c.Spec.TargetRef; ref.Kind {
+	case deploymentKind.Kind:
+		return templated{w, deployments{}}
+	case daemonSetKind.Kind:
+		return templated{w, daemonSets{}}
+	default:
+		return nil
+	}
+}
+
+// Forget drops what is remembered of a Canary that is gone.
+func (w *Workloads) Forget(key types.NamespacedName) { w.memory.forget(key) }
+
+// templated is the Kind for targets that have a pod template.
+type templated struct {
+	*Workloads
+	form form
+}
+
 // suffix is what makes the name of a primary out of a name.
 const suffix = "-primary"
 
 var (
-	deploymentKind    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	replicaSetKind    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
-	serviceKind       = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
-	scalerKind        = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
-	deploymentsOfApps = schema.GroupResource{Group: "apps", Resource: "deployments"}
-	scalers           = schema.GroupResource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}
+	deploymentKind         = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	daemonSetKind          = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	replicaSetKind         = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+	controllerRevisionKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
+	serviceKind            = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 )
 
 // refusal is a sentence for a person that callers can also tell apart by its kind.

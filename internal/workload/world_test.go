@@ -13,6 +13,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,16 +34,19 @@ const namespace = "shop"
 
 // worldKinds are the kinds whose versions are compared.
 var worldKinds = []schema.GroupVersionKind{
-	deploymentKind, serviceKind, scalerKind,
+	deploymentKind, daemonSetKind, serviceKind, podScaler.kind, kedaScaler.kind,
 	{Version: "v1", Kind: configMapKind},
 	{Version: "v1", Kind: secretKind},
 }
+
+// foreignKinds are kinds that this cluster has although no type of them is linked.
+var foreignKinds = []schema.GroupVersionKind{kedaScaler.kind}
 
 // world is a cluster without controllers, and the Deployments that act on it.
 type world struct {
 	t      testing.TB
 	client client.WithWatch
-	d      *Deployments
+	d      templated
 	// requests counts what went to the API server, by verb and kind.
 	requests map[string]int
 	// versions are those of each object in order, seen by look; written are the objects that were not only applied.
@@ -52,6 +56,8 @@ type world struct {
 	// stale is what the cache shows of one Deployment instead; hidden is one that it does not show.
 	stale  *unstructured.Unstructured
 	hidden string
+	// absent is a kind that the cluster does not know.
+	absent schema.GroupVersionKind
 }
 
 func (w *world) lag(stale *unstructured.Unstructured) { w.stale = stale }
@@ -62,6 +68,10 @@ func newWorld(t testing.TB) *world {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, autoscalingv2.AddToScheme, flaggerv1.AddToScheme} {
 		must(t, add(scheme))
+	}
+	for _, kind := range foreignKinds {
+		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
 	}
 	w := &world{
 		t: t, requests: map[string]int{}, versions: map[string][]map[string]any{}, written: map[string]bool{},
@@ -78,12 +88,15 @@ func newWorld(t testing.TB) *world {
 	writes := interceptor.NewClient(w.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			read, ok := obj.(*unstructured.Unstructured)
+			if gvk := obj.GetObjectKind().GroupVersionKind(); ok && w.absent == gvk {
+				return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+			}
 			switch deployment := ok && read.GroupVersionKind() == deploymentKind; {
 			case deployment && w.stale != nil && w.stale.GetName() == key.Name:
 				w.stale.DeepCopyInto(read)
 				return nil
 			case deployment && key.Name == w.hidden:
-				return apierrors.NewNotFound(deploymentsOfApps, key.Name)
+				return apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, key.Name)
 			}
 			return cache.Get(ctx, c, key, obj, opts...)
 		},
@@ -111,11 +124,11 @@ func newWorld(t testing.TB) *world {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	w.d = &Deployments{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}
+	w.d = templated{&Workloads{Client: ownwrites.New(writes, live, tomorrow{clock.RealClock{}}), Reader: live, Options: Options{ConfigTracking: true}}, deployments{}}
 	return w
 }
 
-// createGeneration and patchGeneration number the specs of Deployments as the API server does.
+// createGeneration and patchGeneration number the specs of workloads as the API server does.
 func createGeneration(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 	obj.SetGeneration(1)
 	return c.Create(ctx, obj, opts...)
@@ -123,10 +136,10 @@ func createGeneration(ctx context.Context, c client.WithWatch, obj client.Object
 
 func patchGeneration(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	patched, ok := obj.(*unstructured.Unstructured)
-	if !ok || patched.GroupVersionKind() != deploymentKind {
+	if !ok || patched.GroupVersionKind() != deploymentKind && patched.GroupVersionKind() != daemonSetKind {
 		return c.Patch(ctx, obj, patch, opts...)
 	}
-	before := newObject(deploymentKind, obj.GetNamespace(), obj.GetName())
+	before := newObject(patched.GroupVersionKind(), obj.GetNamespace(), obj.GetName())
 	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), before); err != nil {
 		return err
 	}

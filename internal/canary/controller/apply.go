@@ -36,37 +36,38 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (war
 // one makes one effect true. status is the one that will be written: it names the cookies of the run.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	c := s.object
+	target := r.Workloads.Of(c)
 	switch e := effect.(type) {
 	case canary.HasFinalizer:
 		return r.holdFinalizer(ctx, c, e.Held)
 	case canary.ServicesExist:
-		return r.Deployments.EnsureServices(ctx, c, e.Apex)
+		return target.EnsureServices(ctx, c, e.Apex)
 	case canary.PrimaryExists:
-		return r.Deployments.EnsurePrimary(ctx, c, e.ID, e.Follow)
+		return target.EnsurePrimary(ctx, c, e.ID, e.Follow)
 	case canary.PrimaryRecalled:
-		return r.Deployments.RecreatePrimary(ctx, c, e.ID)
+		return target.RecreatePrimary(ctx, c, e.ID)
 	case canary.ScalerExists:
-		return r.Deployments.EnsureScaler(ctx, c, e.Update)
+		return target.EnsureScaler(ctx, c, e.Update)
 	case canary.ScalerPaused:
 		if e.Paused {
-			return r.Deployments.PauseScaler(ctx, c)
+			return target.PauseScaler(ctx, c)
 		}
-		return r.Deployments.ResumeScaler(ctx, c)
+		return target.ResumeScaler(ctx, c)
 	case canary.UpFromZero:
 		if e.Like {
-			return r.Deployments.UpToPrimary(ctx, c)
+			return target.UpToPrimary(ctx, c)
 		}
-		return r.Deployments.UpFromZero(ctx, c)
+		return target.UpFromZero(ctx, c)
 	case canary.PrimaryUpFromZero:
-		return r.Deployments.PrimaryUpFromZero(ctx, c)
+		return target.PrimaryUpFromZero(ctx, c)
 	case canary.DownToZero:
-		return r.Deployments.DownToZero(ctx, c)
+		return target.DownToZero(ctx, c)
 	case canary.CopyTemplate:
-		return r.Deployments.CopyTemplate(ctx, c, e.Revision, e.ID)
+		return target.CopyTemplate(ctx, c, e.Revision, e.ID)
 	case canary.RestoreTemplate:
-		return r.Deployments.RestoreTemplate(ctx, c, e.ID)
+		return target.RestoreTemplate(ctx, c, e.ID)
 	case canary.ConfigsCollected:
-		return r.Deployments.CollectConfigs(ctx, c)
+		return target.CollectConfigs(ctx, c)
 	case canary.RoutePrepared:
 		if s.renderer == nil {
 			return nil
@@ -122,7 +123,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 }
 
 func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
-	if err := r.Deployments.GiveBackServices(ctx, s.object); err != nil {
+	if err := r.Workloads.Of(s.object).GiveBackServices(ctx, s.object); err != nil {
 		return err
 	}
 	if s.renderer == nil {

@@ -27,12 +27,11 @@ const finalizer = "finalizer.flagger.app"
 
 // Observer makes snapshots. It reads caches, and is also what the commands of a person use, with that person's rights.
 type Observer struct {
-	Client client.Client
-	// Deployments are targets of that kind.
-	Deployments workload.Kind
-	Routers     *traffic.Registry
-	Applier     *traffic.Applier
-	Settings    canary.Settings
+	Client    client.Client
+	Workloads Workloads
+	Routers   *traffic.Registry
+	Applier   *traffic.Applier
+	Settings  canary.Settings
 	// MetricTypes are the metrics services that templates may name; nil: not known, so that none is refused.
 	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
@@ -43,6 +42,14 @@ type Observer struct {
 	line *line
 	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
 	EndpointsUnread string
+}
+
+// Workloads finds the workload of a Canary.
+type Workloads interface {
+	// Of is the kind of its target; nil where the target is of no kind that can be released.
+	Of(c *flaggerv1.Canary) workload.Kind
+	// Forget drops what is remembered of a Canary that is gone.
+	Forget(key types.NamespacedName)
 }
 
 // byTarget is the index of Canaries by their target.
@@ -71,10 +78,11 @@ type seen struct {
 	renderer          traffic.Renderer
 	target            traffic.Target
 	selector, selects string
-	refs              []traffic.Ref
 	things            []thing
-	// again is true where nothing tells of the change that is waited for: the definition of a route's kind, for which
-	// there is nothing to watch yet.
+	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
+	workloads, routes []schema.GroupVersionKind
+	// again is true where nothing tells of the change that is waited for: the definition of a kind, for which there is
+	// nothing to watch yet.
 	again bool
 }
 
@@ -102,22 +110,23 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err := o.rival(ctx, s); err != nil {
 		return nil, err
 	}
-	if object.Spec.TargetRef.Kind != "Deployment" {
+	target := o.Workloads.Of(object)
+	if target == nil {
 		return s, nil // the plan says that this cannot be released
 	}
 	var asks []workload.Ask
 	if !pruned && !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
-		asks = append(asks, workload.AskReplicaSets) // a status that another controller left
+		asks = append(asks, workload.AskHistory) // a status that another controller left
 	}
-	observed, err := o.Deployments.Observe(ctx, object, asks...)
+	observed, err := target.Observe(ctx, object, asks...)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector, s.selects = observed.SelectorLabel, observed.SelectorValue
-	for _, source := range observed.Sources {
-		config := schema.GroupKind{Kind: source.Kind}
-		s.things = append(s.things, thing{config, object.Namespace, source.Name}, thing{config, object.Namespace, source.Name + "-primary"})
+	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, observed.NotInstalled
+	for _, read := range observed.Reads {
+		s.things = append(s.things, thing{read.Kind.GroupKind(), object.Namespace, read.Name})
+		s.workloads = withKind(s.workloads, read.Kind)
 	}
 	if err := o.endpoints(ctx, s); err != nil {
 		return nil, err
@@ -132,21 +141,20 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	return s, err
 }
 
-// things are the objects whose change may move this Canary, found or not. Configuration and routes are added when they
+func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []schema.GroupVersionKind {
+	if slices.Contains(kinds, kind) {
+		return kinds
+	}
+	return append(kinds, kind)
+}
+
+// things are the objects whose change may move this Canary, found or not. Its workload and its route are added when they
 // are known.
 func (o *Observer) things(c *flaggerv1.Canary) []thing {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
-	target := schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}
-	things := []thing{
-		{target, c.Namespace, c.Spec.TargetRef.Name},
-		{target, c.Namespace, c.Spec.TargetRef.Name + "-primary"},
-	}
+	var things []thing
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
 		things = append(things, thing{schema.GroupKind{Kind: "Service"}, c.Namespace, name}, thing{EndpointsKind, c.Namespace, name})
-	}
-	if ref := c.Spec.AutoscalerRef; ref != nil && ref.Kind == "HorizontalPodAutoscaler" {
-		scaler := schema.GroupKind{Group: "autoscaling", Kind: ref.Kind}
-		things = append(things, thing{scaler, c.Namespace, ref.Name}, thing{scaler, c.Namespace, ref.Name + "-primary"})
 	}
 	for _, key := range templates(c) {
 		things = append(things, thing{schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, key.Namespace, key.Name})
@@ -219,7 +227,7 @@ func older(a, b *flaggerv1.Canary) bool {
 func workloadOf(o workload.Observation) canary.Workload {
 	return canary.Workload{
 		Problem: o.Problem, ScalerProblem: o.ScalerProblem, Same: o.Same,
-		Configs: o.Configs, PeerConfigs: o.PeerConfigs, NewestReplicaSet: o.NewestReplicaSet,
+		Configs: o.Configs, PeerConfigs: o.PeerConfigs, NewestTemplate: o.NewestTemplate,
 		Target: copyOf(o.Target), Primary: copyOf(o.Primary),
 	}
 }
@@ -257,14 +265,15 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 		return nil
 	}
 	s.renderer, s.target = renderer, s.targetOf(provider)
-	s.refs = renderer.Refs(s.target)
-	for _, ref := range s.refs {
+	for _, ref := range renderer.Refs(s.target) {
 		s.things = append(s.things, thing{ref.GVK.GroupKind(), ref.Namespace, ref.Name})
+		s.routes = withKind(s.routes, ref.GVK)
 	}
 	observed, err := o.Applier.Observe(ctx, renderer, s.target)
 	switch {
 	case isSentence(err):
-		s.snapshot.Route, s.again = canary.Route{Problem: err.Error()}, errors.Is(err, traffic.ErrNotInstalled)
+		s.snapshot.Route = canary.Route{Problem: err.Error()}
+		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
@@ -286,7 +295,7 @@ func (s *seen) targetOf(provider string) traffic.Target {
 func isSentence(err error) bool {
 	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
 		errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, workload.ErrForeign) || errors.Is(err, workload.ErrGone) ||
-		errors.Is(err, workload.ErrUnusable) || byServer(err)
+		errors.Is(err, workload.ErrNotInstalled) || errors.Is(err, workload.ErrUnusable) || byServer(err)
 }
 
 // byServer is true for what the API server refuses. No watch tells when it would no longer: rights, quotas and admission

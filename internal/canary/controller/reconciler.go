@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +28,6 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -44,9 +44,9 @@ type Parts struct {
 	Prober   *prober.Prober
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
-	// Watch makes sure that changes of the kinds of a route bring its releases back. Add sets it;
-	// whoever runs passes without a manager provides it.
-	Watch func(ctx context.Context, refs []traffic.Ref) error
+	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, bring their
+	// releases back. Add sets it; whoever runs passes without a manager provides it.
+	Watch func(workloads, routes []schema.GroupVersionKind) error
 }
 
 // Reconciler is one pass over one Canary, and what is remembered between passes.
@@ -82,8 +82,8 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, err)
 	}
 	r.dependents.set(key, s.things)
-	if err := r.Watch(ctx, s.refs); err != nil {
-		return reconcile.Result{}, fmt.Errorf("watch the route of Canary %s: %w", key, err)
+	if err := r.Watch(s.workloads, s.routes); err != nil {
+		return reconcile.Result{}, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
 	}
 	asking := prober.Key{NamespacedName: key, UID: object.UID}
 	s.snapshot.Answers = r.Prober.Answers(asking)
@@ -276,7 +276,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 		at, problem := r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
-			if problem, err = r.Deployments.PodProblem(ctx, s.object, of.primary); err != nil {
+			if problem, err = r.Workloads.Of(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
 				return next, fmt.Errorf("look at the pods of %s: %w", key, err)
 			}
 			r.memory.podProblem(key, of.primary, problem, s.snapshot.Now)
@@ -290,7 +290,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Prober.Forget(key)
-	r.Deployments.Forget(key)
+	r.Workloads.Forget(key)
 	r.dependents.forget(key)
 	r.Reporter.Forget(key)
 	r.line.forget(key)

@@ -30,6 +30,14 @@ type applications struct {
 	services int
 }
 
+func (a *applications) Of(*flaggerv1.Canary) workload.Kind { return a }
+func (*applications) Forget(types.NamespacedName)          {}
+
+// ofCart is the kind of Canary cart's target.
+func ofCart(c client.Client, live client.Reader) workload.Kind {
+	return (&workload.Workloads{Client: c, Reader: live}).Of(&flaggerv1.Canary{Spec: flaggerv1.CanarySpec{TargetRef: flaggerv1.TargetReference{Kind: "Deployment"}}})
+}
+
 func (a *applications) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
 	a.services++
 	return a.Kind.EnsureServices(ctx, c, apex)
@@ -77,8 +85,8 @@ func newStandingWorld(tb testing.TB) *standingWorld {
 		},
 	})}
 	noting := Noting(w.client)
-	w.applied = &applications{Kind: &workload.Deployments{Client: noting, Reader: w.client}}
-	w.reconciler = New(Parts{Observer: Observer{Deployments: w.applied, Applier: &traffic.Applier{Client: noting}}})
+	w.applied = &applications{Kind: ofCart(noting, w.client)}
+	w.reconciler = New(Parts{Observer: Observer{Workloads: w.applied, Applier: &traffic.Applier{Client: noting}}})
 	for range 2 { // the first writes
 		w.ensure(tb, canary.ServicesExist{Apex: true})
 		w.ensure(tb, canary.RouteStands{Canary: 20})
@@ -234,7 +242,7 @@ func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
 func TestAClientThatDoesNotNoteLeavesNothingOut(t *testing.T) {
 	w := newStandingWorld(t)
 	w.reconciler.memory = newMemory()
-	w.applied.Kind = &workload.Deployments{Client: w.client, Reader: w.client}
+	w.applied.Kind = ofCart(w.client, w.client)
 	for range 3 {
 		w.ensure(t, canary.ServicesExist{Apex: true})
 	}
@@ -249,7 +257,7 @@ func BenchmarkStanding(b *testing.B) {
 		b.Run(fmt.Sprint("remembers=", remembers), func(b *testing.B) {
 			w := newStandingWorld(b)
 			cache := Noting(copies{w.client, map[string]*unstructured.Unstructured{}})
-			w.applied.Kind = &workload.Deployments{Client: cache, Reader: w.client}
+			w.applied.Kind = ofCart(cache, w.client)
 			w.reconciler.Applier = &traffic.Applier{Client: cache}
 			w.reconciler.memory = newMemory()
 			s := w.seen(b)

@@ -91,12 +91,12 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	asking := prober.New(clk, inTown, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
-			Client: w.client, Deployments: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
+			Client: w.client, Workloads: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
 			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.Types(),
 			EndpointsUnread: "a town has no endpoints", Limits: limits,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},
-		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(context.Context, []traffic.Ref) error { return nil },
+		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
 	})
 
 	var running sync.WaitGroup
@@ -339,6 +339,8 @@ func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error   
 func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error          { return nil }
 func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error       { return nil }
 func (*pocketKind) Forget(types.NamespacedName)                                      {}
+func (*pocketKind) Reads(*flaggerv1.Canary) []workload.Object                        { return nil }
+func (k *pocketKind) Of(*flaggerv1.Canary) workload.Kind                             { return k }
 func (*pocketKind) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {
 	return "", nil
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -85,11 +85,14 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
 	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{}}
-	r.Watch = w.routes
+	routes := w
 	if o.Routes != nil {
-		r.Watch = (&watches{
+		routes = &watches{
 			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{},
-		}).routes
+		}
+	}
+	r.Watch = func(ofWorkloads, ofRoutes []schema.GroupVersionKind) error {
+		return errors.Join(w.kinds(ofWorkloads), routes.kinds(ofRoutes))
 	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
@@ -188,8 +191,8 @@ func (r *Reconciler) affected(t thing) []reconcile.Request {
 	return requests
 }
 
-// watches starts a watch for each kind that releases depend on, once. Kinds of routes are watched from the first release
-// that uses them on, so that no mesh has to be installed that nobody uses.
+// watches starts a watch for each kind that releases depend on, once. Kinds that not every release uses are watched from
+// the first on that does, so that nothing has to be installed that nobody uses.
 type watches struct {
 	controller controller.Controller
 	cache      cache.Cache
@@ -200,17 +203,17 @@ type watches struct {
 	known map[schema.GroupKind]bool
 }
 
-func (w *watches) routes(_ context.Context, refs []traffic.Ref) error {
-	for _, ref := range refs {
-		if w.watched(ref.GVK.GroupKind()) {
+func (w *watches) kinds(kinds []schema.GroupVersionKind) error {
+	for _, kind := range kinds {
+		if w.watched(kind.GroupKind()) {
 			continue
 		}
-		if _, err := w.mapper.RESTMapping(ref.GVK.GroupKind(), ref.GVK.Version); err != nil {
-			return nil //nolint:nilerr // not installed: the observation says so, and the next pass tries again
+		if _, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			continue // not installed: the observation says so, and the next pass tries again
 		}
 		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(ref.GVK)
-		if err := w.start(object, ref.GVK.GroupKind()); err != nil {
+		object.SetGroupVersionKind(kind)
+		if err := w.start(object, kind.GroupKind()); err != nil {
 			return err
 		}
 	}

@@ -125,8 +125,8 @@ func (w *World) settle() {
 		if c.Status.Serin == nil || c.Status.Serin.Revision != "now" {
 			continue
 		}
-		deployments := &workload.Deployments{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
-		observed, err := deployments.Observe(w.t.Context(), c)
+		workloads := &workload.Workloads{Client: w.Admin, Reader: w.Admin, Options: workload.Options{ConfigTracking: true}}
+		observed, err := workloads.Of(c).Observe(w.t.Context(), c)
 		if err != nil {
 			w.t.Fatalf("look at the target: %v", err)
 		}

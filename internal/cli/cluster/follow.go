@@ -22,6 +22,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // State is what is known while somebody watches.
@@ -65,7 +66,7 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 	defer cancel()
 	f.controller, f.flags = s.findController(ctx, canaries)
 	f.stream(ctx, "Canaries", &flaggerv1.CanaryList{}, client.InNamespace(sel.Namespace))
-	f.stream(ctx, "Deployments", metadataList("apps", "v1", "Deployment"), client.InNamespace(sel.Namespace))
+	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // what nearly all are
 	f.stream(ctx, "Events", &corev1.EventList{}, eventOptions(sel)...)
 	return f.run(ctx)
 }
@@ -279,23 +280,35 @@ func dropOldest(events map[string]explain.Event) {
 
 // affected marks the Canaries that an object belongs to: the two workloads by their names, routes by their own.
 func (f *follower) affected(object client.Object) {
-	kind := object.GetObjectKind().GroupVersionKind().Kind
+	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
 	routers := f.flags.Routers()
 	for key, canary := range f.objects {
-		target := canary.Spec.TargetRef.Name
-		switch kind {
-		case "Deployment":
-			if object.GetNamespace() == key.Namespace && (object.GetName() == target || object.GetName() == target+"-primary") {
+		for _, target := range targets(canary) {
+			if target.Kind.GroupKind() == kind && object.GetNamespace() == key.Namespace && object.GetName() == target.Name {
 				f.dirty[key] = true
 			}
-		default:
-			for _, ref := range routes(routers, canary, f.seen[key].Snapshot.Plan.Provider) {
-				if ref.GVK.Kind == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName() {
-					f.dirty[key] = true
-				}
+		}
+		for _, ref := range routes(routers, canary, f.seen[key].Snapshot.Plan.Provider) {
+			if ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName() {
+				f.dirty[key] = true
 			}
 		}
 	}
+}
+
+// targets are the two workloads of a Canary.
+func targets(c *flaggerv1.Canary) []workload.Object {
+	kind := (&workload.Workloads{}).Of(c)
+	if kind == nil {
+		return nil
+	}
+	reads := kind.Reads(c)
+	return slices.DeleteFunc(reads, func(read workload.Object) bool { return read.Kind != reads[0].Kind })
+}
+
+// streamTargets follows a kind of workload.
+func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKind) {
+	f.stream(ctx, kind.Kind+"s", metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
 }
 
 // look looks at the releases that changed.
@@ -319,6 +332,9 @@ func (f *follower) look(ctx context.Context) error {
 	for i, key := range keys {
 		f.seen[key] = seen[i]
 		delete(f.dirty, key)
+		for _, target := range targets(seen[i].Object) {
+			f.streamTargets(ctx, target.Kind)
+		}
 		for _, ref := range routes(routers, seen[i].Object, seen[i].Snapshot.Plan.Provider) {
 			f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
 		}

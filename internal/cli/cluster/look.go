@@ -69,7 +69,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	now := s.Clock.Now()
 	for {
 		observer := controller.Observer{
-			Client: reading, Deployments: &workload.Deployments{Client: reading, Reader: reading, Options: options},
+			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
 			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object),
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
@@ -82,7 +82,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 		case options.ConfigTracking && (denied["ConfigMap"] || denied["Secret"]):
 			options.ConfigTracking = false
 			continue
-		case asked.Spec.AutoscalerRef != nil && denied["HorizontalPodAutoscaler"]:
+		case asked.Spec.AutoscalerRef != nil && denied[asked.Spec.AutoscalerRef.Kind]:
 			asked.Spec.AutoscalerRef = nil
 			continue
 		default:

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -61,18 +62,18 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
 	p.real = controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client:      i.Client,
-			Deployments: &workload.Deployments{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
-			Routers:     k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
+			Client:    i.Client,
+			Workloads: &workload.Workloads{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
+			Routers:   k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
 		},
 		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(prometheus.NewRegistry()),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.outbox, Standing: &telemetry.Standing{},
 			Recorder: telemetry.NewRecorder(p, p.outbox, i.Clock, ""),
 		},
-		Watch: func(_ context.Context, refs []traffic.Ref) error {
-			for _, ref := range refs {
-				i.Watch(ref.GVK.GroupKind())
+		Watch: func(workloads, routes []schema.GroupVersionKind) error {
+			for _, kind := range slices.Concat(workloads, routes) {
+				i.Watch(kind.GroupKind())
 			}
 			return nil
 		},

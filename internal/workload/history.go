@@ -1,0 +1,115 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/jsontree"
+)
+
+// history are the earlier templates that are kept, the newest first: one live LIST.
+func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]map[string]any, error) {
+	past, err := d.past(ctx, c, selector)
+	if err != nil {
+		return nil, err
+	}
+	var kept []entry
+	for i := range past {
+		if e := d.form.entry(&past[i]); keep(&past[i], e.template) {
+			kept = append(kept, e)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b entry) int { return cmp.Compare(b.number, a.number) })
+	templates := make([]map[string]any, len(kept))
+	for i := range kept {
+		templates[i] = kept[i].template
+	}
+	return templates, nil
+}
+
+// past are the objects that remember the templates of workloads with that selector.
+func (d templated) past(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
+	kind := d.form.names().history
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := d.Reader.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list %ss of %s %s.%s: %w", kind.Kind, d.kind().Kind, c.Spec.TargetRef.Name, c.Namespace, err)
+	}
+	return list.Items, nil
+}
+
+// newestTemplate is when a workload last got a template that it never had before. To park a DaemonSet and to let it run
+// again are new entries of its history, but no new templates.
+func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
+	selector, err := selectorOf(obj)
+	if err != nil {
+		return time.Time{}, err
+	}
+	past, err := d.past(ctx, c, selector)
+	if err != nil {
+		return time.Time{}, err
+	}
+	type first struct {
+		template map[string]any
+		seen     time.Time
+	}
+	var firsts []first
+	for i := range past {
+		if !metav1.IsControlledBy(&past[i], obj) {
+			continue
+		}
+		template, seen := d.form.entry(&past[i]).template, past[i].GetCreationTimestamp().Time
+		known := slices.IndexFunc(firsts, func(f first) bool { return jsontree.Equal(f.template, template) })
+		switch {
+		case known < 0:
+			firsts = append(firsts, first{template, seen})
+		case seen.Before(firsts[known].seen):
+			firsts[known].seen = seen
+		}
+	}
+	var newest time.Time
+	for _, f := range firsts {
+		if f.seen.After(newest) {
+			newest = f.seen
+		}
+	}
+	return newest, nil
+}
+
+// recalled is a pod template of the history as its workload had it, with a new flagger-id.
+func recalled(past map[string]any, id string) map[string]any {
+	template := runtime.DeepCopyJSON(past)
+	metadata, ok := template["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		template["metadata"] = metadata
+	}
+	delete(metadata, "creationTimestamp")
+	if labels, ok := metadata["labels"].(map[string]any); ok {
+		delete(labels, "pod-template-hash")
+	}
+	annotations := texts(metadata["annotations"])
+	annotations[idAnnotation] = id
+	metadata["annotations"] = values(annotations)
+	return template
+}
+
+// selectorOf is the whole selector of a workload.
+func selectorOf(obj *unstructured.Unstructured) (labels.Selector, error) {
+	fields, _, _ := unstructured.NestedMap(obj.Object, "spec", "selector")
+	selector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, selector); err != nil {
+		return nil, fmt.Errorf("read the selector of %s %s.%s: %w", obj.GetKind(), obj.GetName(), obj.GetNamespace(), err)
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}

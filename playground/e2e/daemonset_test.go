@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var daemonSets = appsv1.SchemeGroupVersion.WithResource("daemonsets")
+
+// daemonSet is a DaemonSet of the first version of the demo application, whose metrics are scraped.
+func daemonSet(t *testing.T, name string, env ...string) string {
+	t.Helper()
+	return toJSON(t, map[string]any{
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"app": name}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"app": name}, "annotations": map[string]any{"prometheus.io/scrape": "true"}},
+				"spec":     map[string]any{"containers": []any{container("v1", env)}},
+			},
+		},
+	}) + "\n---\n"
+}
+
+// nodes are those on which pods with these labels run.
+func (s *stage) nodes(selector string) map[string]bool {
+	s.t.Helper()
+	list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	on := map[string]bool{}
+	for _, pod := range list.Items {
+		on[pod.Spec.NodeName] = true
+	}
+	return on
+}
+
+func TestDaemonSetIsReleasedByTheMetricsOfItsOwnPods(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "daemonset")
+	s.apply(daemonSet(t, "agent", "ERROR_PERCENT", "50"))
+	s.await("DaemonSet agent runs", daemonSets, "agent", func(object *unstructured.Unstructured) error {
+		if object == nil {
+			return fmt.Errorf("it does not exist")
+		}
+		if is := read[appsv1.DaemonSet](t, object).Status; is.NumberAvailable == 0 || is.NumberAvailable < is.DesiredNumberScheduled {
+			return fmt.Errorf("status %+v", is)
+		}
+		return nil
+	})
+	before := s.nodes("app=agent")
+
+	r := s.follow("agent")
+	s.apply(example(t, "canary-daemonset", "interval: 30s", "interval: 2s", "{port: 9100}", "{port: 9100, targetPort: http}", "iterations: 3}",
+		"iterations: 3, metrics: [{name: request-success-rate, interval: 5s, thresholdRange: {min: 80}}]}"))
+	r.reaches("Initialized")
+	s.left("app=agent")
+	if diff := cmp.Diff(before, s.nodes("app=agent-primary")); diff != "" {
+		t.Errorf("nodes of agent (-) and of agent-primary (+):\n%s", diff)
+	}
+
+	// Users of the primary see many errors, and are ten times as many as those who try the canary: a query that counted
+	// them would fail the new version.
+	users := s.call("agent", 9100, 40)
+	requests(t, users, 1, "v1")
+	tries := s.call("agent-canary", 9100, 4)
+	r = s.follow("agent")
+	s.shipDaemonSet("agent", "v2")
+	r.ends("Succeeded")
+	s.left("app=agent")
+	requests(t, users, 1, "v2")
+
+	// And now the other way round: one that counted them would let the bad version pass.
+	r = s.follow("agent")
+	s.shipDaemonSet("agent", "v3", "ERROR_PERCENT", "50")
+	end := r.ends("Failed")
+	s.left("app=agent")
+	r.tells("Rolling back agent.daemonset failed checks threshold reached 2")
+	if end.Status.LastAppliedSpec == end.Status.LastPromotedSpec {
+		t.Errorf("the bad version counts as promoted: %s", end)
+	}
+	tries.Stop()
+	since := users.Counts()
+	requests(t, users, 50)
+	users.Stop()
+	if last := users.Counts().Since(since); len(last.ByVersion) != 1 || last.ByVersion["v2"].Requests == 0 {
+		t.Errorf("after the rollback users see %s", last)
+	}
+	if diff := cmp.Diff(before, s.nodes("app=agent-primary")); diff != "" {
+		t.Errorf("nodes of agent (-) and of agent-primary (+):\n%s", diff)
+	}
+	selector, _, _ := unstructured.NestedStringMap(s.get(daemonSets, "agent").Object, "spec", "template", "spec", "nodeSelector")
+	if !maps.Equal(selector, map[string]string{"flagger.app/scale-to-zero": "true"}) {
+		t.Errorf("at rest agent selects the nodes %v", selector)
+	}
+}
+
+// shipDaemonSet is ship for a DaemonSet.
+func (s *stage) shipDaemonSet(name, version string, env ...string) {
+	s.t.Helper()
+	variables := append([]any{map[string]any{"$patch": "replace"}}, container(version, env)["env"].([]any)...)
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"serin.dev/demo:%s","env":%s}]}}}}`, version, toJSON(s.t, variables))
+	_, err := shared.Client.AppsV1().DaemonSets(s.namespace).
+		Patch(s.t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		s.t.Fatalf("patch DaemonSet %s: %v", name, err)
+	}
+}
