@@ -30,7 +30,7 @@ routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag
 others=(core-service-target)
 few=(
 	appmesh-v1beta2-ab kuma-weighted linkerd-weighted
-	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted hook-confirm-promotion
+	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted gloo-ab hook-confirm-promotion
 	istio-step-weights istio-blue-green-mirror istio-mirror-weighted istio-weighted kubernetes-blue-green
 	kubernetes-blue-green-rollback metric-fail-rollback nginx-weighted skipper-weighted traefik-rollback
 )

@@ -2,9 +2,11 @@ package operator
 
 import (
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/apisix"
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/contour"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/gloo"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
 	"github.com/serin-dev/serin/internal/traffic/kuma"
@@ -17,11 +19,13 @@ import (
 // Routers are the providers of traffic that this binary has, as the flags set them up.
 func (f *Flags) Routers() *traffic.Registry {
 	return traffic.NewRegistry(map[string]traffic.Renderer{
+		"apisix":             apisix.New(),
 		"appmesh":            appmesh.New(appmesh.V1Beta1),
 		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
 		"contour":            contour.New(f.IngressClass),
 		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
 		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
+		"gloo":               gloo.New(f.Workload().IncludePrefixes),
 		"istio":              istio.New(),
 		"kubernetes":         kubernetes.New(),
 		"kuma":               kuma.New(),

@@ -4,7 +4,10 @@
 // It must not know what is copied, or why.
 package toolkeys
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // prefixes of keys that are a tool's own. It is never changed.
 var prefixes = []string{
@@ -32,4 +35,11 @@ func Is(key string) bool {
 		}
 	}
 	return false
+}
+
+// Asked is true for keys of no tool that have one of the prefixes that somebody asked for; * is every prefix.
+func Asked(key string, prefixes []string) bool {
+	return !Is(key) && slices.ContainsFunc(prefixes, func(prefix string) bool {
+		return prefix == "*" || prefix != "" && strings.HasPrefix(key, prefix)
+	})
 }

@@ -1,13 +1,10 @@
 package traffic
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // Ingress controllers that split traffic do it by a second Ingress beside that of the user, which spec.ingressRef names.
@@ -61,19 +58,8 @@ func IngressCopy(t Target, existing []*unstructured.Unstructured, told func(anno
 	}
 	Own(Spec(obj), spec, keys...)
 
-	if labels := withoutTools(user.GetLabels()); len(labels) > 0 {
-		obj.SetLabels(merged(obj.GetLabels(), labels))
-	}
-	annotations := obj.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool { return told(key) })
-	obj.SetAnnotations(merged(annotations, withoutTools(user.GetAnnotations())))
+	CopyMetadata(obj, user, told)
 	return obj, nil
-}
-
-func withoutTools(keys map[string]string) map[string]string {
-	out := maps.Clone(keys)
-	maps.DeleteFunc(out, func(key, _ string) bool { return toolkeys.Is(key) })
-	return out
 }
 
 // IngressPaths are the paths of each rule of an Ingress, to be changed where they are.

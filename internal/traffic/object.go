@@ -13,6 +13,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
 // Annotations that this package writes or reads.
@@ -285,6 +286,27 @@ func SetGuards(obj *unstructured.Unstructured) {
 
 func guards() map[string]string {
 	return map[string]string{fluxReconcile: disabled, fluxDrift: disabled}
+}
+
+// CopyMetadata carries labels and annotations of the user's object over to a copy of it, but for the keys of tools.
+// Annotations that are told to the provider (those for which told is true) are then those of the user's and no others;
+// of the rest, what others put on the copy stays.
+func CopyMetadata(obj, user *unstructured.Unstructured, told func(annotation string) bool) {
+	if labels := withoutTools(user.GetLabels()); len(labels) > 0 {
+		obj.SetLabels(merged(obj.GetLabels(), labels))
+	}
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return told(key) })
+	if annotations = merged(annotations, withoutTools(user.GetAnnotations())); len(annotations) == 0 {
+		annotations = nil
+	}
+	obj.SetAnnotations(annotations)
+}
+
+func withoutTools(keys map[string]string) map[string]string {
+	out := maps.Clone(keys)
+	maps.DeleteFunc(out, func(key, _ string) bool { return toolkeys.Is(key) })
+	return out
 }
 
 func apexMetadata(t Target) (labels, annotations map[string]string) {

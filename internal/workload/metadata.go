@@ -37,17 +37,7 @@ func copiedAnnotations(source map[string]string) map[string]string {
 // copiedLabels are the labels that a copy takes from its source: those with a prefix that was asked for. Labels select;
 // carried over unasked they would make the copy a member of sets it does not belong to.
 func (o Options) copiedLabels(source map[string]string) map[string]string {
-	return without(source, func(key string) bool {
-		if toolkeys.Is(key) {
-			return true
-		}
-		for _, prefix := range o.IncludePrefixes {
-			if prefix == "*" || prefix != "" && strings.HasPrefix(key, prefix) {
-				return false
-			}
-		}
-		return true
-	})
+	return without(source, func(key string) bool { return !toolkeys.Asked(key, o.IncludePrefixes) })
 }
 
 func without(source map[string]string, drop func(string) bool) map[string]string {

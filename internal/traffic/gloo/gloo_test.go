@@ -1,0 +1,69 @@
+package gloo_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gloo"
+	"github.com/serin-dev/serin/internal/traffic/traffictest"
+)
+
+func TestContract(t *testing.T) {
+	admission := traffictest.LocalAdmission(t, "testdata/definitions.yaml")
+	t.Run("alone", func(t *testing.T) {
+		traffictest.Run(t, gloo.New(nil), traffictest.Options{Provider: "gloo", Admission: admission})
+	})
+	t.Run("after a pattern", func(t *testing.T) {
+		traffictest.Run(t, gloo.New([]string{"team"}), traffictest.Options{
+			Provider: "gloo", Admission: admission, Canary: patterned, Given: pattern,
+		})
+	})
+}
+
+func patterned(t *rapid.T, c *flaggerv1.Canary) {
+	c.Spec.UpstreamRef = &flaggerv1.UpstreamReference{
+		APIVersion: "gloo.solo.io/v1", Kind: "Upstream", Name: "pattern",
+		Namespace: rapid.SampledFrom([]string{"", "gloo-system"}).Draw(t, "namespace of the pattern"),
+	}
+}
+
+// pattern is an Upstream of a user.
+func pattern(t traffic.Target) []*unstructured.Unstructured {
+	refs := gloo.New(nil).Refs(t)
+	out := make([]*unstructured.Unstructured, len(refs))
+	i := len(refs) - 1
+	out[i] = &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"connectionConfig": map[string]any{"maxRequestsPerConnection": int64(32)},
+		"useHttp2":         true,
+		"kube":             map[string]any{"serviceName": "other"},
+	}}}
+	out[i].SetGroupVersionKind(refs[i].GVK)
+	out[i].SetNamespace(refs[i].Namespace)
+	out[i].SetName(refs[i].Name)
+	out[i].SetLabels(map[string]string{"team": "shop"})
+	return out
+}
+
+func TestGolden(t *testing.T) {
+	traffictest.Golden(t, gloo.New([]string{"team"}), "gloo", "testdata/golden")
+}
+
+// TestRecorded looks at routes that Flagger wrote: one that is kept here, and all recordings where they are present.
+func TestRecorded(t *testing.T) {
+	differs := func(name string, version int, why string) traffictest.Difference {
+		return traffictest.Difference{Case: name, Object: "RouteTable/cart", Version: version, Why: why}
+	}
+	const zero, rest = "a weight of 0 is written", "there is a second route for requests that do not match"
+	compared := traffictest.Recorded(t, gloo.New(nil), "gloo",
+		[]string{"testdata/recorded", "../../../../shared/conformance/flagger"}, []traffictest.Difference{
+			differs("gloo-weighted", 0, zero), differs("gloo-weighted", 3, zero),
+			differs("gloo-ab", 0, rest), differs("gloo-ab", 1, rest), differs("gloo-ab", 2, rest),
+		})
+	if compared < 6 {
+		t.Errorf("compared %d versions: where are the recordings?", compared)
+	}
+}
