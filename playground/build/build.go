@@ -158,22 +158,22 @@ func (b *Builder) IstioCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(module, "kubernetes"), err
 }
 
-// RouteCRDs returns the files with resource definitions of the other providers of traffic that have some. Most come out of
-// modules; those that are in none are written for Serin's own tests.
+// TraefikCRDs returns the file with the resource definitions of Traefik's own API.
+func (b *Builder) TraefikCRDs(ctx context.Context) (string, error) {
+	module, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "traefik"), "github.com/traefik/traefik/v3")
+	return filepath.Join(module, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"), err
+}
+
+// RouteCRDs returns the files with the resource definitions of providers of traffic that cannot run here. Those of Contour
+// come out of its module; for kinds that no module has, there are those of Serin's own tests.
 func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
-	traefik, err := moduleFolder(ctx, filepath.Join(b.source, "modules", "traefik"), "github.com/traefik/traefik/v3")
-	if err != nil {
-		return nil, err
-	}
 	providers := filepath.Join(b.Repository(), "internal", "traffic")
 	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
-	if err != nil {
-		return nil, err
-	}
 	return []string{
-		filepath.Join(traefik, "docs", "content", "reference", "dynamic-configuration", "kubernetes-crd-definition-v1.yml"),
 		filepath.Join(contour, "examples", "contour", "01-crds.yaml"),
-	}, nil
+		filepath.Join(providers, "apisix", "testdata", "definitions.yaml"),
+		filepath.Join(providers, "gloo", "testdata", "definitions.yaml"),
+	}, err
 }
 
 // moduleFolder is where Go keeps a module, in the version that the module in a folder asks for.

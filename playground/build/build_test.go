@@ -91,11 +91,15 @@ func TestDefinitionsOfProvidersAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	traefik, err := b.TraefikCRDs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	files, err := b.RouteCRDs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
+	for _, file := range append(files, traefik) {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}

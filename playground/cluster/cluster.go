@@ -91,7 +91,7 @@ func Enter(o *Options, say func(string), more func(context.Context, *build.Build
 }
 
 type programs struct {
-	controlPlane, demoApp, traefik, prometheus, gatewayCRDs string
+	controlPlane, demoApp, traefik, prometheus, gatewayCRDs, traefikCRDs string
 }
 
 func programsOf(ctx context.Context, b *build.Builder, o Options) (p programs, err error) {
@@ -108,6 +108,9 @@ func programsOf(ctx context.Context, b *build.Builder, o Options) (p programs, e
 			return p, err
 		}
 		if p.gatewayCRDs, err = b.GatewayCRDs(ctx); err != nil {
+			return p, err
+		}
+		if p.traefikCRDs, err = b.TraefikCRDs(ctx); err != nil {
 			return p, err
 		}
 	}
@@ -351,6 +354,9 @@ func (c *Cluster) startControllers() error {
 
 func (c *Cluster) startGateway(ctx, life context.Context) error {
 	if err := gateway.InstallCRDs(ctx, c.Dynamic, c.programs.gatewayCRDs, c.wait); err != nil {
+		return err
+	}
+	if err := c.ApplyFolder(ctx, c.programs.traefikCRDs); err != nil {
 		return err
 	}
 	if err := gateway.Create(ctx, c.Dynamic); err != nil {

@@ -31,7 +31,7 @@ func (c *Cluster) Apply(ctx context.Context, manifests string) error {
 	return err
 }
 
-// ApplyFolder applies the files of a folder and waits until the resource definitions among them can be used.
+// ApplyFolder applies the files of a folder, or one file, and waits until the resource definitions among them can be used.
 func (c *Cluster) ApplyFolder(ctx context.Context, folder string) error {
 	if _, err := c.Kubectl(ctx, "", "apply", "--server-side", "--force-conflicts", "-f", folder); err != nil {
 		return err

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package gateway describes the playground's gateway: Traefik as an
-// implementation of the Gateway API.
+// Package gateway describes the playground's gateway: Traefik, which serves
+// routes of the Gateway API and of its own.
 //
 // It knows Traefik's flags and the objects a gateway needs. It must not know
 // routes, releases or applications: those are the users'.
@@ -50,7 +50,7 @@ func Args(node netip.Addr) []string {
 	return []string{
 		"--global.checknewversion=false", "--global.sendanonymoususage=false", "--log.level=INFO",
 		"--providers.providersThrottleDuration=100ms",
-		"--providers.kubernetesgateway=true",
+		"--providers.kubernetesgateway=true", "--providers.kubernetescrd=true",
 		"--providers.kubernetesgateway.statusaddress.ip=" + node.String(),
 		"--entrypoints.web.address=:" + strconv.Itoa(Port),
 		"--entrypoints.metrics.address=:" + strconv.Itoa(MetricsPort),

@@ -1,0 +1,116 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var traefikServices = schema.GroupVersionResource{Group: "traefik.io", Version: "v1alpha1", Resource: "traefikservices"}
+
+// The user's IngressRoute names the TraefikService that Serin makes.
+const catalog = `
+apiVersion: traefik.io/v1alpha1
+kind: IngressRoute
+metadata: {name: catalog}
+spec:
+  entryPoints: [web]
+  routes:
+  - kind: Rule
+    match: Host(` + "`catalog.test`" + `)
+    services: [{kind: TraefikService, name: catalog}]
+---
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: catalog}
+spec:
+  provider: traefik
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: catalog}
+  service: {port: 80, targetPort: http}
+  analysis:
+    interval: 3s
+    threshold: 2
+    stepWeights: [20, 50]
+    metrics:
+    - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
+    - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
+`
+
+// TestTraefikSharesRequestsByATraefikService ships a good and a bad version through Traefik's own API, judged by the
+// metrics that Traefik itself gives. It runs alone, as all tests that count shares do.
+func TestTraefikSharesRequestsByATraefikService(t *testing.T) {
+	a := acts{stage: enter(t, "traefik")}
+	r := a.follow("catalog")
+	a.apply(deployment(t, "catalog", 2) + catalog)
+	r.reaches("Initialized")
+	a.left("app=catalog")
+	a.gateway, a.service = a.send("catalog.test", 80), a.call("catalog", 80, 10)
+	route := record[traefikService](t, traefikServices, a.namespace)
+
+	promoted := a.follow("catalog")
+	a.during("", func() {
+		a.ship("catalog", "v2")
+		promoted.ends("Succeeded")
+		a.left("app=catalog")
+	})
+	var weights []int
+	for _, w := range promoted.windows() {
+		weights = append(weights, w.weight)
+		a.share(w, "v2")
+	}
+	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
+		t.Errorf("weights of the windows (-want +got):\n%s", diff)
+	}
+	var shares []string
+	states, _ := route.from(0)
+	for _, s := range states {
+		if now := s.object.shares(); len(shares) == 0 || shares[len(shares)-1] != now {
+			shares = append(shares, now)
+		}
+	}
+	want := []string{"catalog-primary=100", "catalog-primary=80 catalog-canary=20", "catalog-primary=50 catalog-canary=50", "catalog-primary=100"}
+	if diff := cmp.Diff(want, shares); diff != "" {
+		t.Errorf("what the TraefikService said (-want +got):\n%s", diff)
+	}
+
+	failed := a.follow("catalog")
+	a.during("v3", func() {
+		a.ship("catalog", "v3", "ERROR_PERCENT", "20")
+		failed.ends("Failed")
+		a.left("app=catalog")
+	})
+	failed.tells("Canary failed! Scaling down catalog.traefik")
+	if told := strings.Join(failed.messages(), "\n"); !strings.Contains(told, "Halt catalog.traefik advancement success rate") {
+		t.Errorf("events do not tell that too many requests failed:\n%s", told)
+	}
+	after := requests(t, a.gateway, 40)
+	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
+		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
+	}
+}
+
+// traefikService is what the test reads of one.
+type traefikService struct {
+	Spec struct {
+		Weighted struct {
+			Services []struct {
+				Name   string `json:"name"`
+				Weight int    `json:"weight"`
+			} `json:"services"`
+		} `json:"weighted"`
+	} `json:"spec"`
+}
+
+// shares says where requests go: name=weight, in order.
+func (s traefikService) shares() string {
+	var parts []string
+	for _, entry := range s.Spec.Weighted.Services {
+		parts = append(parts, fmt.Sprintf("%s=%d", entry.Name, entry.Weight))
+	}
+	return strings.Join(parts, " ")
+}
