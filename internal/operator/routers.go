@@ -8,6 +8,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/gloo"
 	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/knative"
 	"github.com/serin-dev/serin/internal/traffic/kubernetes"
 	"github.com/serin-dev/serin/internal/traffic/kuma"
 	"github.com/serin-dev/serin/internal/traffic/nginx"
@@ -27,6 +28,7 @@ func (f *Flags) Routers() *traffic.Registry {
 		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
 		"gloo":               gloo.New(f.Workload().IncludePrefixes),
 		"istio":              istio.New(),
+		"knative":            knative.New(),
 		"kubernetes":         kubernetes.New(),
 		"kuma":               kuma.New(),
 		"linkerd":            smi.New(smi.V1Alpha1),

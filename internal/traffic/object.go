@@ -42,8 +42,9 @@ type original struct {
 }
 
 // Desired is where a renderer begins: a copy of the existing object, or a new one with nothing but its name. It refuses
-// an object of somebody else with ErrForeign, and notes on one that the release takes over how it was before.
-func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// an object of somebody else with ErrForeign, and notes on one that the release takes over how it was before: its spec,
+// or only these fields of it.
+func Desired(t Target, ref Ref, existing *unstructured.Unstructured, specKeys ...string) (*unstructured.Unstructured, error) {
 	if existing == nil {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetGroupVersionKind(ref.GVK)
@@ -53,6 +54,8 @@ func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructu
 	}
 	obj := existing.DeepCopy()
 	switch holder := holderOf(t, existing); {
+	case holder != "" && ref.Shared:
+		return nil, Refuse(ErrForeign, "%s is controlled by %s, which would undo every change: choose another target", ref, holder)
 	case holder != "":
 		return nil, Refuse(ErrForeign, "%s is controlled by %s: delete it, or choose another name in spec.service.name", ref, holder)
 	case made(t, existing):
@@ -61,7 +64,7 @@ func Desired(t Target, ref Ref, existing *unstructured.Unstructured) (*unstructu
 		return nil, Refuse(ErrForeign, "%s was not made for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
 			ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.key())
 	default:
-		return obj, keepOriginal(t, ref, obj)
+		return obj, keepOriginal(t, ref, obj, specKeys)
 	}
 }
 
@@ -98,7 +101,7 @@ func (t Target) key() string { return t.Namespace + "/" + t.Canary.Name }
 
 // keepOriginal writes OriginalAnnotation once. What Flagger had taken over is Flagger's state and not the user's, so it
 // is not kept: there, what Flagger left is all that is known.
-func keepOriginal(t Target, ref Ref, obj *unstructured.Unstructured) error {
+func keepOriginal(t Target, ref Ref, obj *unstructured.Unstructured, specKeys []string) error {
 	annotations := obj.GetAnnotations()
 	if _, ok := annotations[OriginalAnnotation]; ok || leftByFlagger(annotations) {
 		return nil
@@ -110,6 +113,9 @@ func keepOriginal(t Target, ref Ref, obj *unstructured.Unstructured) error {
 		}
 	}
 	before.Spec, _, _ = unstructured.NestedMap(obj.Object, "spec")
+	if len(specKeys) > 0 {
+		maps.DeleteFunc(before.Spec, func(key string, _ any) bool { return !slices.Contains(specKeys, key) })
+	}
 	text, err := json.Marshal(before)
 	if err != nil {
 		return fmt.Errorf("note original of %s: %w", ref, err)
@@ -179,6 +185,8 @@ func GivenBack(t Target, ref Ref, existing *unstructured.Unstructured, specKeys 
 // Ours names what a renderer writes into an object besides the metadata that SetApexMetadata writes.
 type Ours struct {
 	Spec, Annotations []string
+	// Bare is true where the renderer does not call SetApexMetadata.
+	Bare bool
 }
 
 // GivenBack is the object as it was before the release took it over, as far as that is known: what is ours in it, and
@@ -200,7 +208,10 @@ func (o Ours) GivenBack(t Target, ref Ref, existing *unstructured.Unstructured) 
 	obj := existing.DeepCopy()
 	if before, err := originalOf(obj); err == nil {
 		resetSpec(obj, before.Spec, o.Spec)
-		labels, annotations := apexMetadata(t)
+		labels, annotations := map[string]string{}, map[string]string{}
+		if !o.Bare {
+			labels, annotations = apexMetadata(t)
+		}
 		for _, key := range append([]string{OriginalAnnotation}, o.Annotations...) {
 			annotations[key] = ""
 		}
@@ -213,7 +224,7 @@ func (o Ours) GivenBack(t Target, ref Ref, existing *unstructured.Unstructured) 
 		resetSpec(obj, spec, o.Spec)
 		return obj, nil
 	}
-	if obj.GetAnnotations()[fluxReconcile] == disabled { // taken over, not only looked at
+	if !o.Bare && obj.GetAnnotations()[fluxReconcile] == disabled { // taken over, not only looked at
 		return obj, Refuse(ErrNoOriginal, "%s does not say how it was before: it stays as it is, correct it by hand", ref)
 	}
 	return obj, nil

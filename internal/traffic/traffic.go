@@ -60,6 +60,8 @@ type Ref struct {
 	// Owned objects are made for the release. The others are the user's, and only read: they are never created, never
 	// changed, and never deleted.
 	Owned bool
+	// Shared is true of an object of the user in which the route is written. It is never created and never deleted.
+	Shared bool
 	// Derived is true where the name is made of others, so that no user chose it for the route: an object of that name
 	// that was not made for the release is a stranger's, and is not taken over.
 	Derived bool

@@ -156,7 +156,10 @@ func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
 		c.Name, c.Namespace = "cart", "shop"
 		for _, ref := range renderer.Refs(traffic.TargetOf(c, provider, "app")) {
 			plural, _ := meta.UnsafeGuessKindToResource(ref.GVK)
-			verbs := []string{"get", "list", "watch", "patch"}
+			verbs := []string{"get", "list", "watch"}
+			if ref.Owned || ref.Shared {
+				verbs = append(verbs, "patch")
+			}
 			if ref.Owned {
 				verbs = append(verbs, "create")
 			}

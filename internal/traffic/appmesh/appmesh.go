@@ -103,7 +103,7 @@ func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructure
 	out := make([]*unstructured.Unstructured, len(refs))
 	var unknown error
 	for i, p := range r.parts(t) {
-		ours := traffic.Ours{Spec: p.keys}
+		ours := traffic.Ours{Spec: p.keys, Bare: !p.node}
 		if p.exposed {
 			ours.Annotations = gatewayAnnotations
 		}

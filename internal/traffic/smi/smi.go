@@ -178,7 +178,7 @@ func weightOf(v any) (int, error) {
 
 // Restore gives back service, backends and gateways of an adopted TrafficSplit.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	ours := traffic.Ours{Spec: specKeys}
+	ours := traffic.Ours{Spec: specKeys, Bare: true}
 	if forIstio(t) {
 		ours.Annotations = []string{gatewaysAnnotation}
 	}

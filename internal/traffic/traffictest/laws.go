@@ -142,7 +142,7 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 				t.Fatalf("restore: %v", err)
 			}
 			for i, ref := range rd.Refs(target) {
-				if diff := cmp.Diff(given[i], rendered[i]) + cmp.Diff(given[i], restored[i]); diff != "" && !ref.Owned {
+				if diff := cmp.Diff(given[i], rendered[i]) + cmp.Diff(given[i], restored[i]); diff != "" && !ref.Owned && !ref.Shared {
 					t.Fatalf("changed %s (-given +got):\n%s", ref, diff)
 				}
 			}
@@ -179,7 +179,8 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 			existing := o.store(t, rd, target, route, o.absent(rd, target))
 			refs := rd.Refs(target)
 			made := slices.DeleteFunc(slices.Clone(existing), func(obj *unstructured.Unstructured) bool {
-				return obj == nil || !refs[slices.Index(existing, obj)].Owned
+				ref := refs[slices.Index(existing, obj)]
+				return obj == nil || !ref.Owned && !ref.Shared
 			})
 			if len(made) == 0 {
 				return
@@ -236,8 +237,11 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 			if err != nil {
 				t.Fatalf("restore: %v", err)
 			}
-			for i, obj := range stored {
-				if obj != nil && obj.GetNamespace() == "" {
+			for i, ref := range rd.Refs(target) {
+				switch {
+				case ref.Shared:
+					stored[i] = o.absent(rd, target)[i] // the user's
+				case stored[i] != nil && ref.Namespace == "":
 					stored[i] = nil // nothing collects what has no owner
 				}
 			}
@@ -321,10 +325,11 @@ func (o Options) store(t *rapid.T, rd traffic.Renderer, target traffic.Target, r
 // adoptable are objects of the names that the release needs and that a user made, where a release would take them over.
 // What they look like is taken from another release, for want of a user.
 func (o Options) adoptable(t *rapid.T, rd traffic.Renderer, target traffic.Target, route release.Route) []*unstructured.Unstructured {
-	out := o.store(t, rd, target, route, o.absent(rd, target))
+	given := o.absent(rd, target)
+	out := o.store(t, rd, target, route, given)
 	for i, ref := range rd.Refs(target) {
-		if ref.Derived {
-			out[i] = nil
+		if ref.Derived || ref.Shared {
+			out[i] = given[i]
 		}
 		obj := out[i]
 		if obj == nil || !ref.Owned {

@@ -127,6 +127,12 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		if err != nil {
 			t.Fatalf("read %s: %v", object, err)
 		}
+		if refs[i].Shared {
+			if !observed.Found {
+				continue // the user's, before the release writes in it
+			}
+			given[i] = existing[i] // what else is in it is not the route's
+		}
 		route := observed.Route
 		route.Matches = traffic.Matches(canary)
 		route.Sticky = traffic.Sticky(canary, cookiesIn(t, version))
@@ -134,7 +140,12 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		if err != nil {
 			t.Fatalf("render %s: %v", object, err)
 		}
-		if refs[i].Namespace != "" {
+		switch {
+		case refs[i].Shared:
+			annotations := rendered[i].GetAnnotations()
+			delete(annotations, traffic.OriginalAnnotation) // ours alone
+			rendered[i].SetAnnotations(annotations)
+		case refs[i].Namespace != "":
 			rendered[i].SetOwnerReferences(controlledBy(canary))
 		}
 		out = append(out, rendered[i].Object)

@@ -6,4 +6,5 @@ go 1.26
 require (
 	github.com/projectcontour/contour v1.33.8
 	github.com/traefik/traefik/v3 v3.6.12
+	knative.dev/serving v0.51.0
 )

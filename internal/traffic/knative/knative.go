@@ -1,0 +1,185 @@
+// Package knative carries traffic by the shares of a Knative Service, between the revision that an annotation names as
+// the primary and the latest one.
+//
+// It must not know other providers, clients, or who names the primary revision, and when.
+package knative
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// primaryAnnotation of a Knative Service names the revision that is its primary.
+const primaryAnnotation = "flagger.app/primary-revision"
+
+var serviceKind = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
+
+// What of the spec is ours.
+var specKeys = []string{"traffic"}
+
+// Renderer writes the shares of the user's Knative Service.
+type Renderer struct{}
+
+// New makes the renderer of the provider knative.
+func New() Renderer { return Renderer{} }
+
+// Features are weights, and a status that says whether they hold.
+func (Renderer) Features(traffic.Target) traffic.Features {
+	return traffic.Features{Weights: true, Confirms: true}
+}
+
+// Refs is the Knative Service, which is the target itself.
+func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+	return []traffic.Ref{{GVK: serviceKind, Namespace: t.Namespace, Name: t.Canary.Spec.TargetRef.Name, Shared: true}}
+}
+
+// Render writes two shares. Addresses that the user gave to revisions stay.
+func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if err := r.Features(t).Check(t, route); err != nil {
+		return nil, err
+	}
+	if existing[0] == nil {
+		return existing, nil // the target is gone, which is not for a route to tell
+	}
+	ref := r.Refs(t)[0]
+	obj, err := traffic.Desired(t, ref, before(existing[0]), specKeys...)
+	if err != nil {
+		return nil, err
+	}
+	primary := existing[0].GetAnnotations()[primaryAnnotation]
+	if primary == "" {
+		return nil, fmt.Errorf("%s does not say yet which revision is its primary (annotation %s)", ref, primaryAnnotation)
+	}
+	live, err := entriesOf(existing[0], "spec")
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	if route.Canary > 0 && live.named != nil && live.share() == route.Canary {
+		// Shares that stay keep the revision that they are of: it goes when the traffic does.
+		primary, _ = live.named["revisionName"].(string)
+	}
+	latest := map[string]any{"latestRevision": true, "percent": int64(route.Canary)}
+	named := map[string]any{"revisionName": primary, "percent": int64(release.Total - route.Canary)}
+	if of, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written for ever
+		named["latestRevision"] = of
+	}
+	traffic.Spec(obj)["traffic"] = append([]any{latest, named}, live.addresses...)
+	return []*unstructured.Unstructured{obj}, nil
+}
+
+// before is the Service as the user had it, as far as that is known: shares that Flagger left are not the user's.
+func before(existing *unstructured.Unstructured) *unstructured.Unstructured {
+	live, err := entriesOf(existing, "spec")
+	if err != nil || live.latest == nil || live.named == nil || len(live.addresses) > 0 ||
+		live.named["revisionName"] != existing.GetAnnotations()[primaryAnnotation] {
+		return existing
+	}
+	out := existing.DeepCopy()
+	delete(traffic.Spec(out), "traffic") // all to the latest revision, says Knative
+	return out
+}
+
+// entries are the list of shares, told apart.
+type entries struct {
+	// latest and named are the first that has a share of the latest revision, and of a revision by its name.
+	latest, named map[string]any
+	// canary and primary are the sums of both.
+	canary, primary int
+	// addresses are the entries with a tag, which gives a revision an address of its own, without their share.
+	addresses []any
+}
+
+func (e entries) share() int { return traffic.Share(e.primary, e.canary) }
+
+// entriesOf is what spec or status say. An entry without a number counts as one without a share.
+func entriesOf(obj *unstructured.Unstructured, part string) (entries, error) {
+	var out entries
+	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, part, "traffic")
+	if err != nil {
+		return out, err
+	}
+	for _, entry := range traffic.Maps(list) {
+		percent, err := traffic.Number(entry["percent"])
+		if err != nil || percent < 0 {
+			return out, fmt.Errorf("%s.traffic has a share of %v, which is not a number from 0", part, entry["percent"])
+		}
+		if tag, _ := entry["tag"].(string); tag != "" {
+			address := runtime.DeepCopyJSON(entry)
+			delete(address, "percent")
+			out.addresses = append(out.addresses, address)
+			if percent == 0 {
+				continue
+			}
+		}
+		switch latest, _ := entry["latestRevision"].(bool); {
+		case latest:
+			out.canary += int(percent)
+			if out.latest == nil {
+				out.latest = entry
+			}
+		default:
+			out.primary += int(percent)
+			if out.named == nil {
+				out.named = entry
+			}
+		}
+	}
+	return out, nil
+}
+
+// Read takes the shares of the spec. What the status says of them confirms them.
+func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	if existing[0] == nil || existing[0].GetAnnotations()[primaryAnnotation] == "" {
+		return out, nil
+	}
+	ref := r.Refs(t)[0]
+	live, err := entriesOf(existing[0], "spec")
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("read %s: %w", ref, err)
+	case live.latest == nil && live.named == nil:
+		return out, nil
+	case live.named == nil && latestReady(existing[0]) == existing[0].GetAnnotations()[primaryAnnotation]:
+		return out, nil // the user's: all to the latest revision, which is the primary
+	case live.primary+live.canary == 0:
+		return out, fmt.Errorf("read %s: all shares of spec.traffic are 0: give one of them requests", ref)
+	}
+	out.Found, out.Route.Canary = true, live.share()
+	out.Confirmed, out.Reason = confirmed(ref, existing[0], live)
+	return out, nil
+}
+
+// confirmed compares what Knative reports with what is asked for. It reports names for the latest revision as well.
+func confirmed(ref traffic.Ref, obj *unstructured.Unstructured, want entries) (traffic.Confirmation, string) {
+	is, err := entriesOf(obj, "status")
+	if err != nil || is.latest == nil && is.named == nil {
+		return traffic.CannotTell, ""
+	}
+	switch {
+	case is.canary != want.canary || is.primary != want.primary || want.primary > 0 && is.named["revisionName"] != want.named["revisionName"]:
+		return traffic.ConfirmedNo, fmt.Sprintf("%s: Knative has not carried out the shares of spec.traffic yet", ref)
+	case want.canary > 0 && is.latest["revisionName"] != latestReady(obj):
+		return traffic.ConfirmedNo, fmt.Sprintf("%s: Knative does not send requests to revision %s yet", ref, latestReady(obj))
+	default:
+		return traffic.ConfirmedYes, ""
+	}
+}
+
+// latestReady is the revision that the latest one stands for.
+func latestReady(obj *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(obj.Object, "status", "latestReadyRevisionName")
+	return name
+}
+
+// Restore gives the former shares back, whether or not the Service still names a primary.
+func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	obj, err := traffic.Ours{Spec: specKeys, Bare: true}.GivenBack(t, r.Refs(t)[0], existing[0])
+	return []*unstructured.Unstructured{obj}, err
+}
