@@ -83,11 +83,16 @@ func rewriteFilter(rewrite *flaggerv1.HTTPRewrite) gatewayv1.HTTPRouteFilter {
 	return gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: out}
 }
 
-// corsFilter takes the origins of allowOrigin; the patterns of allowOrigins are Istio's.
+// corsFilter takes whole origins, wherever they stand; patterns are Istio's.
 func corsFilter(policy *flaggerv1.CorsPolicy) (gatewayv1.HTTPRouteFilter, error) {
 	out := &gatewayv1.HTTPCORSFilter{MaxAge: defaultCORSMaxAge}
 	for _, origin := range policy.AllowOrigin {
 		out.AllowOrigins = append(out.AllowOrigins, gatewayv1.CORSOrigin(origin))
+	}
+	for _, origin := range policy.AllowOrigins {
+		if origin.Exact != "" && !slices.Contains(out.AllowOrigins, gatewayv1.CORSOrigin(origin.Exact)) {
+			out.AllowOrigins = append(out.AllowOrigins, gatewayv1.CORSOrigin(origin.Exact))
+		}
 	}
 	for _, method := range policy.AllowMethods {
 		out.AllowMethods = append(out.AllowMethods, gatewayv1.HTTPMethodWithWildcard(method))

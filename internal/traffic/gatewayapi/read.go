@@ -123,6 +123,9 @@ func acceptance(conditions []metav1.Condition) *metav1.Condition {
 	return nil
 }
 
+// coreGroup is how meshes let users write the group of Services, whose name is empty.
+const coreGroup = "core"
+
 // parentKey is a reference to a parent with the defaults of the API in it: controllers write them into the status, or
 // leave them out.
 type parentKey struct {
@@ -134,6 +137,9 @@ func keyOf(ref gatewayv1.ParentReference, namespace string) parentKey {
 	key := parentKey{group: gatewayv1.GroupName, kind: "Gateway", namespace: namespace, name: string(ref.Name)}
 	if ref.Group != nil {
 		key.group = string(*ref.Group)
+	}
+	if key.group == coreGroup {
+		key.group = ""
 	}
 	if ref.Kind != nil {
 		key.kind = string(*ref.Kind)

@@ -1,7 +1,10 @@
 package gatewayapi
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -172,20 +175,31 @@ func (r Renderer) baseRule(t traffic.Target) (gatewayv1.HTTPRouteRule, error) {
 		return rule, err
 	}
 	if r.version == V1 && (service.Timeout != "" || service.BackendTimeout != "") {
-		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{
-			Request:        duration(service.Timeout),
-			BackendRequest: duration(service.BackendTimeout),
+		rule.Timeouts = &gatewayv1.HTTPRouteTimeouts{}
+		if rule.Timeouts.Request, err = duration("spec.service.timeout", service.Timeout); err != nil {
+			return rule, err
 		}
+		rule.Timeouts.BackendRequest, err = duration("spec.service.backendTimeout", service.BackendTimeout)
 	}
-	return rule, nil
+	return rule, err
 }
 
-func duration(text string) *gatewayv1.Duration {
+// plainDuration is the form of durations that the API takes.
+var plainDuration = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
+
+// duration is what was written where the API takes that, else the same in its form: it knows no fractions.
+func duration(where, text string) (*gatewayv1.Duration, error) {
 	if text == "" {
-		return nil
+		return nil, nil
 	}
-	d := gatewayv1.Duration(text)
-	return &d
+	if plainDuration.MatchString(text) {
+		return new(gatewayv1.Duration(text)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > 99999*time.Second {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s is %q, which is no duration of an HTTPRoute: write for example 15s", where, text)
+	}
+	return new(gatewayv1.Duration(fmt.Sprintf("%ds%dms", d/time.Second, d%time.Second/time.Millisecond))), nil
 }
 
 // split shares requests between primary and canary, in this order.

@@ -80,11 +80,11 @@ func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructure
 	out := make([]*unstructured.Unstructured, len(refs))
 	var unknown error
 	for i, ref := range refs {
-		keys := destinationRuleKeys
+		ours := traffic.Ours{Spec: destinationRuleKeys, Bare: true}
 		if i == virtualService {
-			keys = virtualServiceKeys
+			ours = traffic.Ours{Spec: virtualServiceKeys}
 		}
-		obj, err := traffic.GivenBack(t, ref, existing[i], keys...)
+		obj, err := ours.GivenBack(t, ref, existing[i])
 		if err != nil {
 			unknown = err
 		}
