@@ -17,7 +17,12 @@ import (
 type Decision = release.Decision[flaggerv1.CanaryStatus]
 
 // Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
-func Next(s Snapshot) Decision { return withUnanswered(s, decide(s)) }
+func Next(s Snapshot) Decision {
+	if s.Peer.Acts() {
+		return standBack(s)
+	}
+	return withUnanswered(s, decide(s))
+}
 
 func decide(s Snapshot) Decision {
 	if d, ok := mended(s); ok && (s.Deleting || !s.Plan.Suspended) {
@@ -446,7 +451,9 @@ func waiting(s Snapshot) Decision {
 	effects := standing(s)
 	switch {
 	case s.foreign():
-		return s.edit().effect(effects...).adopt().done(nil)
+		return s.edit().effect(effects...).adopt().tell(release.Event{
+			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.workload(), s.Status.Phase),
+		}).done(nil)
 	case s.Workload.Target.Revision == s.promoted():
 		e := s.edit().effect(effects...)
 		e.phase(flaggerv1.CanaryPhaseSucceeded).settle()

@@ -65,6 +65,23 @@ func TestNextIsNoDeadEnd(t *testing.T) {
 	})
 }
 
+func TestNextTouchesNothingWhileAPeerActs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		s.Peer = canary.Peer{Sign: "its Deployment has ready pods"}
+		d := canary.Next(s)
+		if len(d.Effects) > 0 || len(d.Probes) > 0 || len(d.Stamp) > 0 {
+			t.Fatalf("two controllers at once: effects %v, probes %v", d.Effects, d.Probes)
+		}
+		if diff := cmp.Diff(s.Status, d.Status); diff != "" {
+			t.Fatalf("the status is the peer's (-before +after):\n%s", diff)
+		}
+		if first := d.Gates.First(); first == nil || first.Name != "peer" {
+			t.Fatalf("nothing says why: %v", d.Gates)
+		}
+	})
+}
+
 func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")

@@ -484,6 +484,15 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 				d.Fatalf(t, "%v", err)
 			}
 		}
+	case "flagger": // runs, gone, or held for that long
+		switch held, err := time.ParseDuration(value(arg)); {
+		case value(arg) == "gone":
+			w.flagger = canary.Peer{}
+		case err == nil:
+			w.flagger = canary.Peer{Sign: "its Lease is held", Until: w.now.Add(held)}
+		default:
+			w.flagger = canary.Peer{Sign: "its Deployment has ready pods"}
+		}
 	case "missing":
 		w.missing = nil
 		if value(arg) != "nothing" {

@@ -17,8 +17,10 @@ type Snapshot struct {
 	// Deleting is true once the user deleted the Canary; Finalizer while ours holds it.
 	Deleting, Finalizer bool
 	// Obstacle is why Serin may not act on this Canary at all, although its plan is fine: an older Canary has the same
-	// target, a living peer acts. One sentence; empty: none.
+	// target. One sentence; empty: none.
 	Obstacle string
+	// Peer is another controller that acts on this Canary.
+	Peer Peer
 	// Missing are references that lead nowhere, one sentence each: metric templates and their secrets.
 	Missing []string
 	// Command of a person, as verb@run; empty: none.
@@ -31,6 +33,17 @@ type Snapshot struct {
 	// Pruned is true where the stored definition of the resource drops status.serin.
 	Pruned bool
 }
+
+// Peer is another controller that acts on a Canary: two at once would undo each other's work.
+type Peer struct {
+	// Sign is how it was noticed, for the middle of a sentence; empty: there is none.
+	Sign string
+	// Until is when that sign is over by itself; zero: somebody has to end it.
+	Until time.Time
+}
+
+// Acts is true where there is one.
+func (p Peer) Acts() bool { return p.Sign != "" }
 
 // Workload is what was seen of the target and its primary.
 type Workload struct {

@@ -28,6 +28,7 @@ type world struct {
 	deleting, finalizer bool
 	gone                bool // the Canary itself
 	obstacle, command   string
+	flagger             canary.Peer
 	missing             []string
 	pruned, unnoticed   bool // unnoticed until a process has written a status that came back without our part
 
@@ -167,13 +168,16 @@ func (w *world) snapshot() canary.Snapshot {
 	w.publish()
 	s := canary.Snapshot{
 		Now: w.now, UID: "uid", Generation: w.generation, Plan: w.plan(), Status: *w.status.DeepCopy(),
-		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Missing: w.missing, Command: w.command, Turn: w.turn,
+		Deleting: w.deleting, Finalizer: w.finalizer, Obstacle: w.obstacle, Peer: w.flagger, Missing: w.missing, Command: w.command, Turn: w.turn,
 		Workload: canary.Workload{
 			Problem: w.targetProblem, Target: w.target.copy("cart"), Primary: w.primary.copy("cart-primary"),
 			Same:    w.primary.found && w.target.content == w.primary.content,
 			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestTemplate: w.newest,
 		},
 		Answers: maps.Clone(w.answers), Pruned: w.pruned && !w.unnoticed,
+	}
+	if until := s.Peer.Until; !until.IsZero() && !w.now.Before(until) {
+		s.Peer = canary.Peer{}
 	}
 	if len(w.out) > 0 {
 		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}

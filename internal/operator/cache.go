@@ -1,17 +1,28 @@
 package operator
 
 import (
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/peer"
 )
 
 // lastApplied is where kubectl keeps the whole object once more, data and all.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// leasesOfPeers are all leases that are looked at: a cluster has one for each node, and more.
+var leasesOfPeers = fields.OneTermEqualSelector("metadata.name", peer.Lease)
+
 // cache holds what is watched, without what nobody reads.
 func (f *Flags) cache() cache.Options {
-	options := cache.Options{DefaultTransform: trimmed}
+	options := cache.Options{
+		DefaultTransform: trimmed,
+		ByObject:         map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Field: leasesOfPeers}},
+	}
 	if f.Namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{f.Namespace: {}}
 	}

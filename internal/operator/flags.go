@@ -47,6 +47,8 @@ type Flags struct {
 	DrainDelay time.Duration
 	// MaxMoving and MaxMovingPerNamespace bound how many releases move at once; 0: no bound.
 	MaxMoving, MaxMovingPerNamespace int
+	// AdoptWhilePeerRuns makes Serin act although a Flagger lives that may act on the same objects.
+	AdoptWhilePeerRuns bool
 	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
 	AllowLoopbackHooks bool
 	// ProfilingAddress serves profiles; it must be a loopback address. Empty: none.
@@ -91,6 +93,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
 	set.IntVar(&f.MaxMoving, "max-moving", 0, "releases that may move at once; the others wait for their turn; 0: no limit")
 	set.IntVar(&f.MaxMovingPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace that may move at once; 0: no limit")
+	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger runs that may act on the same objects: only where a person has split them between the two")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
 }

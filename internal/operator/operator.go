@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +42,7 @@ import (
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -60,7 +62,7 @@ const (
 // Scheme knows every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, flaggerv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a mistake in the program
 		}
@@ -110,7 +112,11 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 			return err
 		}
 	}
-	if err := wire(mgr, f, unread, shown, logger); err != nil {
+	peers, err := f.peers(ctx, mgr, logger)
+	if err != nil {
+		return err
+	}
+	if err := wire(mgr, f, unread, peers, health.SetSentence, shown, logger); err != nil {
 		return err
 	}
 	if err := mgr.Add(everywhere{health.Run}); err != nil {
@@ -226,6 +232,28 @@ func endpointsUnread(ctx context.Context, reader client.Reader, namespace string
 	}
 }
 
+// peers looks for a Flagger that lives, unless a person has split the Canaries between the two. Rights of an earlier
+// version did not have leases, and a cache that may not read a kind would keep the whole process from starting.
+func (f *Flags) peers(ctx context.Context, mgr manager.Manager, logger logr.Logger) (*controller.Peers, error) {
+	if f.AdoptWhilePeerRuns {
+		return nil, nil
+	}
+	if err := controller.IndexPeers(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	peers := &controller.Peers{Client: mgr.GetClient()}
+	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: leasesOfPeers}, client.Limit(1))
+	switch {
+	case apierrors.IsForbidden(err):
+		peers.LeasesUnread = "Leases may not be read"
+		logger.Info("Notices a Flagger by its Deployment only, because its Lease may not be read. " +
+			"Allow list and watch on leases of coordination.k8s.io named " + peer.Lease + ", and restart")
+	case err != nil:
+		return nil, fmt.Errorf("list Leases: %w", err)
+	}
+	return peers, nil
+}
+
 func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	var synced atomic.Bool
 	err := mgr.Add(everywhere{func(ctx context.Context) error {
@@ -247,7 +275,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 }
 
 // wire makes the parts of the controller and gives them to each other.
-func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry.Metrics, logger logr.Logger) error {
+func wire(mgr manager.Manager, f Flags, endpointsUnread string, peers *controller.Peers, sentence func(part, text string), shown *telemetry.Metrics, logger logr.Logger) error {
 	clk := clock.RealClock{}
 	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
 	named := outbound.New(policy)
@@ -303,9 +331,9 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, shown *telemetry
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
 			Applier: applier, Settings: settings, Limits: f.Limits(), MetricTypes: asker.Metrics.Types(), Indexed: true,
-			EndpointsUnread: endpointsUnread,
+			EndpointsUnread: endpointsUnread, Peers: peers,
 		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown,
+		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: sentence,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
 		return err

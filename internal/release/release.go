@@ -70,6 +70,8 @@ type Event struct {
 	Alert *Alert
 	// Silent events have no Kubernetes event: only the alert is sent.
 	Silent bool
+	// Private events are for whoever looks at the object: no event hook is called for them.
+	Private bool
 }
 
 // Severity of an alert.

@@ -32,6 +32,8 @@ type memory struct {
 	// prunes is true since a status write came back without our part. It belongs to the stored definition, not to one
 	// release.
 	prunes bool
+	// left counts the releases that are left to a peer, by the reason.
+	left map[string]int
 }
 
 type remembered struct {
@@ -44,6 +46,7 @@ type remembered struct {
 	retries map[trouble]retry
 	stood   map[string]stood // by name of the state effect
 	known   version          // the newest that the API server gave; see takeOver
+	left    string           // why it is left to a peer; empty: it is not
 }
 
 type held struct {
@@ -57,7 +60,9 @@ type stuckPods struct {
 	problem string
 }
 
-func newMemory() *memory { return &memory{of: map[types.NamespacedName]*remembered{}} }
+func newMemory() *memory {
+	return &memory{of: map[types.NamespacedName]*remembered{}, left: map[string]int{}}
+}
 
 func (m *memory) entry(key types.NamespacedName) *remembered {
 	if m.of[key] == nil {
@@ -160,6 +165,9 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 		}
 	}
 	e.since = since
+	if s.Peer.Acts() {
+		return nil, time.Time{} // the status is the peer's
+	}
 	moved := !sameStatus(d.Status, s.Status)
 	if !due && !moved && (d.Gates.First() != nil || !outdated(said)) {
 		return nil, explain

@@ -40,6 +40,9 @@ type Observer struct {
 	Limits release.Limits
 	// line is that of the process; nil for a look that starts nothing.
 	line *line
+	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin
+	// would do if it were alone.
+	Peers *Peers
 	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
 	EndpointsUnread string
 }
@@ -88,15 +91,19 @@ type seen struct {
 
 // Snapshot is what is known of a Canary now, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	s, err := o.observe(ctx, object, now, false)
+	peer, err := o.Peers.acting(ctx, object.Namespace, now)
+	if err != nil {
+		return canary.Snapshot{}, err
+	}
+	s, err := o.observe(ctx, object, now, peer, false)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
 	return s.snapshot, nil
 }
 
-// observe looks at everything around a Canary. pruned is true where our part of its status is known to be lost.
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, pruned bool) (*seen, error) {
+// observe looks at everything around a Canary. peer is who else acts on it. pruned is true where our part of its status is known to be lost.
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.Peer, pruned bool) (*seen, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -104,9 +111,12 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], Pruned: pruned,
+		Command: object.Annotations[canary.CommandAnnotation], Pruned: pruned, Peer: peer,
 	}
 	s.things = o.things(object)
+	if peer.Acts() {
+		return s, nil // nothing else matters until it is gone
+	}
 	if err := o.rival(ctx, s); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,8 @@ type Parts struct {
 	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, bring their
 	// releases back. Add sets it; whoever runs passes without a manager provides it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
+	// Health shows a sentence about the health of a part to whoever runs Serin; an empty one takes it away. nil: nobody.
+	Health func(part, sentence string)
 }
 
 // Reconciler is one pass over one Canary, and what is remembered between passes.
@@ -74,10 +76,17 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return reconcile.Result{}, fmt.Errorf("get Canary %s: %w", key, err)
 	}
 	began := r.Clock.Now()
-	if err := r.takeOver(ctx, object); err != nil {
+	peer, err := r.leftTo(ctx, key, began)
+	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	s, err := r.observe(ctx, object, began, r.memory.pruned(key))
+	if !peer.Acts() {
+		err = r.takeOver(ctx, object)
+	}
+	if err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	s, err := r.observe(ctx, object, began, peer, r.memory.pruned(key))
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
@@ -289,6 +298,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
+	r.memory.leave(key, canary.Peer{})
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.forget(key)

@@ -85,7 +85,7 @@ func reference(c *flaggerv1.Canary) corev1.ObjectReference {
 
 // callEventHooks queues one call per event hook. The Canary's own replace the one of the process.
 func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary, event release.Event) {
-	if event.Silent {
+	if event.Silent || event.Private {
 		return
 	}
 	var calls []hook.Call

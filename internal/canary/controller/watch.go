@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,13 +114,16 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 func (r *Reconciler) watched() []client.Object {
 	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}}
 	for _, gvk := range []schema.GroupVersionKind{
-		{Group: "apps", Version: "v1", Kind: "Deployment"},
+		deploymentKind,
 		{Version: "v1", Kind: "Service"},
 		{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
 	} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
 		all = append(all, object)
+	}
+	if r.Peers != nil && r.Peers.LeasesUnread == "" {
+		all = append(all, &coordinationv1.Lease{})
 	}
 	if r.EndpointsUnread == "" {
 		all = append(all, &discoveryv1.EndpointSlice{})
@@ -139,6 +143,9 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	object := after
 	if object == nil {
 		object = before
+	}
+	if r.Peers != nil && toldByPeer(kind, before, after) {
+		return r.all(ctx)
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
@@ -107,7 +107,7 @@ func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
 }
 
 // The signs of a controller.
-var leases = [...]string{"serin", "flagger-leader-election"}
+var leases = [...]string{"serin", peer.Lease}
 
 // slack is by how much the clocks of a person and of a cluster may differ.
 const slack = time.Minute
@@ -183,10 +183,7 @@ func (s *Session) leased(ctx context.Context, now time.Time) (string, error) {
 		}
 		for i := range list.Items {
 			l := &list.Items[i]
-			if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
-				continue
-			}
-			if now.Before(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second + slack)) {
+			if now.Before(peer.HeldUntil(l).Add(slack)) {
 				return fmt.Sprintf("Lease %s.%s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity), nil
 			}
 		}
@@ -213,8 +210,8 @@ func (s *Session) deployed(ctx context.Context, canaries []flaggerv1.Canary) (st
 			}
 			for i := range list.Items {
 				d := &list.Items[i]
-				if args, ok := controllerArgs(d); ok && d.Status.ReadyReplicas > 0 && concerns(args, canaries) {
-					return fmt.Sprintf("Deployment %s.%s has %d ready pods", d.Name, d.Namespace, d.Status.ReadyReplicas), args, nil
+				if c, ok := runs(d); ok && c.Ready > 0 && concerns(c, canaries) {
+					return fmt.Sprintf("Deployment %s.%s has %d ready pods", d.Name, d.Namespace, c.Ready), c.Args, nil
 				}
 			}
 			if next = list.Continue; next == "" {
@@ -225,43 +222,15 @@ func (s *Session) deployed(ctx context.Context, canaries []flaggerv1.Canary) (st
 	return "", nil, nil
 }
 
-// controllerArgs are the arguments of the container that is a controller: by the last path element of its image, which
-// registries and mirrors keep. The load tester is the same program, or has the same name, and is none.
-func controllerArgs(d *appsv1.Deployment) ([]string, bool) {
-	for _, container := range d.Spec.Template.Spec.Containers {
-		if !ours(imageName(container.Image)) {
-			continue
-		}
-		args := slices.Concat(container.Command, container.Args)
-		if slices.Contains(args, "loadtester") {
-			continue
-		}
-		return expand(args, container.Env), true
+// runs is the controller that a Deployment runs.
+func runs(d *appsv1.Deployment) (peer.Controller, bool) {
+	if c, ok := peer.Serin(d); ok {
+		return c, true
 	}
-	return nil, false
-}
-
-func imageName(image string) string {
-	name := image[strings.LastIndex(image, "/")+1:]
-	name, _, _ = strings.Cut(name, "@")
-	name, _, _ = strings.Cut(name, ":")
-	return name
-}
-
-// expand replaces $(NAME) as Kubernetes does, for variables with a plain value.
-func expand(args []string, env []corev1.EnvVar) []string {
-	out := make([]string, 0, len(args))
-	for _, arg := range args {
-		for _, e := range env {
-			arg = strings.ReplaceAll(arg, "$("+e.Name+")", e.Value)
-		}
-		out = append(out, arg)
-	}
-	return out
+	return peer.Flagger(d)
 }
 
 // concerns is false for a controller that watches another namespace only.
-func concerns(args []string, canaries []flaggerv1.Canary) bool {
-	only := parse(args).Namespace
-	return only == "" || len(canaries) == 0 || slices.ContainsFunc(canaries, func(c flaggerv1.Canary) bool { return c.Namespace == only })
+func concerns(c peer.Controller, canaries []flaggerv1.Canary) bool {
+	return len(canaries) == 0 || slices.ContainsFunc(canaries, func(of flaggerv1.Canary) bool { return c.Watches(of.Namespace) })
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -49,10 +48,8 @@ type Session struct {
 // Scheme knows what is read.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, coordinationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("make the scheme: %w", err)
-		}
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make the scheme: %w", err)
 	}
 	return scheme, nil
 }

@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/peer"
+)
+
+// indexes are those that IndexPeers asks a cache for.
+type indexes func(object client.Object, field string, values client.IndexerFunc)
+
+func (i indexes) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	i(object, field, values)
+	return nil
+}
+
+// aCluster has these Deployments and Leases, and nothing else.
+func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	s := scheme(t)
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, coordinationv1.AddToScheme} {
+		if err := add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builder := fake.NewClientBuilder().WithScheme(s)
+	if err := IndexPeers(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
+		builder.WithIndex(object, field, func(typed client.Object) []string { return values(generic(t, typed)) })
+	})); err != nil {
+		t.Fatal(err)
+	}
+	return builder.WithObjects(objects...).Build()
+}
+
+func generic(t *testing.T, object client.Object) client.Object {
+	t.Helper()
+	if object == nil {
+		return nil
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &unstructured.Unstructured{Object: raw}
+	out.SetGroupVersionKind(deploymentKind)
+	return out
+}
+
+func flaggerDeployment(ready int32, args ...string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: "flagger"}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "flagger", Image: "ghcr.test/fluxcd/flagger:1.44.0", Args: args}}
+	d.Status.ReadyReplicas = ready
+	return d
+}
+
+func flaggerLease(holder string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: peer.Lease},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(60)), RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
+func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
+	cart := resident("cart", "", "")
+	w := newTown(t, outbound.Policy{AllowLoopback: true})
+	others := aCluster(t, flaggerDeployment(1))
+	var health sync.Map
+	w.reconciler.Peers = &Peers{Client: others}
+	w.reconciler.Health = func(part, sentence string) { health.Store(part, sentence) }
+	if err := w.client.Create(t.Context(), cart); err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(cart)
+	const why = "Flagger acts on this Canary (Deployment flagger of namespace flagger-system has ready pods), so Serin does not"
+	w.until(t, "an event that says who acts", func() (bool, string) {
+		said := w.sinks(t)
+		return strings.Contains(said, "event cart") && strings.Contains(said, why), said
+	})
+	if c := w.canary(t, key); c.Status.Phase != "" || c.Status.Serin != nil || len(c.Status.Conditions) > 0 {
+		t.Errorf("the status belongs to the peer, and was written: %+v", c.Status)
+	}
+	if sentence, _ := health.Load("peer"); sentence == nil || !strings.Contains(sentence.(string), why) {
+		t.Errorf("health says %v", sentence)
+	}
+	if said := w.sinks(t); !strings.Contains(said, "Stood back") || strings.Count(said, "Stood back") > 1 {
+		t.Errorf("the log must say it once: %s", said)
+	}
+
+	gone := flaggerDeployment(0)
+	before := flaggerDeployment(1)
+	if err := others.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	requests := w.reconciler.Touched(t.Context(), deploymentKind.GroupKind(), generic(t, before), nil)
+	if len(requests) != 1 || requests[0].NamespacedName != key {
+		t.Fatalf("a Flagger that goes brings %v back, want %v", requests, key)
+	}
+	w.look(key)
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	if sentence, _ := health.Load("peer"); sentence != "" {
+		t.Errorf("health still says %v", sentence)
+	}
+}
+
+func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
+	now := time.Now()
+	p := &Peers{Client: aCluster(t, flaggerLease("flagger-1_2", now))}
+	acting, err := p.acting(t.Context(), "shop", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := acting.Until.Sub(now); !acting.Acts() || wait < time.Minute || wait > 2*time.Minute {
+		t.Errorf("a lease that was just renewed: %+v", acting)
+	}
+	if acting, err = p.acting(t.Context(), "shop", acting.Until); err != nil || acting.Acts() {
+		t.Errorf("a lease that is over: %+v, %v", acting, err)
+	}
+	p.LeasesUnread = "they may not be read"
+	if acting, err = p.acting(t.Context(), "shop", now); err != nil || acting.Acts() {
+		t.Errorf("leases that may not be read: %+v, %v", acting, err)
+	}
+	if acting, err = (*Peers)(nil).acting(t.Context(), "shop", now); err != nil || acting.Acts() {
+		t.Errorf("nobody looks: %+v, %v", acting, err)
+	}
+}
+
+func TestOnlyAFlaggerThatComesOrGoesBringsReleasesBack(t *testing.T) {
+	other := flaggerDeployment(1)
+	other.Spec.Template.Spec.Containers[0].Image = "nginx:1"
+	lease := schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"}
+	now := time.Now()
+	for _, tt := range []struct {
+		name          string
+		kind          schema.GroupKind
+		before, after client.Object
+		want          bool
+	}{
+		{"made", deploymentKind.GroupKind(), nil, generic(t, flaggerDeployment(0)), true},
+		{"became ready", deploymentKind.GroupKind(), generic(t, flaggerDeployment(0)), generic(t, flaggerDeployment(1)), true},
+		{"one more pod", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), generic(t, flaggerDeployment(2)), false},
+		{"another namespace", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), generic(t, flaggerDeployment(1, "-namespace=web")), true},
+		{"deleted", deploymentKind.GroupKind(), generic(t, flaggerDeployment(1)), nil, true},
+		{"another program", deploymentKind.GroupKind(), nil, generic(t, other), false},
+		{"lease taken", lease, flaggerLease("", now), flaggerLease("flagger-1_2", now), true},
+		{"lease renewed", lease, flaggerLease("flagger-1_2", now), flaggerLease("flagger-1_2", now.Add(time.Second)), false},
+		{"lease given back", lease, flaggerLease("flagger-1_2", now), flaggerLease("", now), true},
+		{"lease deleted", lease, flaggerLease("flagger-1_2", now), nil, true},
+		{"a Service", schema.GroupKind{Kind: "Service"}, nil, &corev1.Service{}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := toldByPeer(tt.kind, tt.before, tt.after); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
