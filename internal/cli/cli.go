@@ -1,4 +1,4 @@
-// Package cli has the commands that a person types: get, watch, why, promote, abort, retry, pause, resume, crds, version.
+// Package cli has the commands that a person types: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
 //
 // They act with the rights of that person. Those that look change nothing; the others change one field or one annotation
 // of a Canary, and the controller does the rest. The package must not know how a release
@@ -31,7 +31,7 @@ func Commands() []*cobra.Command {
 }
 
 func commands(connect connector) []*cobra.Command {
-	all := []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), crdsCommand(), versionCommand()}
+	all := []*cobra.Command{getCommand(connect), whyCommand(connect), watchCommand(connect), migrateCommand(connect), crdsCommand(), versionCommand()}
 	for _, o := range orders {
 		all = append(all, orderCommand(connect, o))
 	}

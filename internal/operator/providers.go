@@ -21,6 +21,9 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
+// MetricTypes are the metrics services that templates may name.
+func MetricTypes() []string { return providers(nil, metric.Cluster{}, nil).Types() }
+
 // providers are the metrics services that this binary has.
 func providers(c *outbound.Client, own metric.Cluster, clk clock.Clock) *metric.Registry {
 	return metric.NewRegistry(c,

@@ -112,12 +112,16 @@ func TestSignsOfALivingPeer(t *testing.T) {
 		{"a lease that was given back", nil, []coordinationv1.Lease{lease("", 0)}, Sign{}},
 		{"a lease of nobody", nil, []coordinationv1.Lease{{}}, Sign{}},
 		{
-			"a lease of a Deployment that is scaled to zero", []Controller{controller(0)},
-			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)}, Sign{held, now.Add(65 * time.Second)},
+			"a lease of a Deployment that is scaled to zero",
+			[]Controller{controller(0)},
+			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)},
+			Sign{held, now.Add(65 * time.Second)},
 		},
 		{
-			"a lease of a Deployment for another namespace", []Controller{controller(1, "-namespace=web")},
-			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)}, Sign{},
+			"a lease of a Deployment for another namespace",
+			[]Controller{controller(1, "-namespace=web")},
+			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)},
+			Sign{},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,4 +45,53 @@ func grant(ctx context.Context) error {
 		CurrentContext: "here",
 	}
 	return clientcmd.WriteToFile(config, controllerKubeconfig)
+}
+
+// as is the kubeconfig of somebody else.
+func as(t *testing.T, token string) *clientcmdapi.Config {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(shared.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Token, user.TokenFile, user.ClientCertificate, user.ClientKey = token, "", "", ""
+		user.ClientCertificateData, user.ClientKeyData = nil, nil
+	}
+	return config
+}
+
+// readerRights are those of somebody who may read everything, and write nothing.
+const readerRights = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader-NAMESPACE}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader-NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader-NAMESPACE}
+subjects: [{kind: ServiceAccount, name: reader, namespace: NAMESPACE}]
+`
+
+// reader is a kubeconfig of somebody who may read everything, and write nothing.
+func reader(t *testing.T, namespace string) string {
+	t.Helper()
+	if err := shared.Apply(t.Context(), strings.ReplaceAll(readerRights, "NAMESPACE", namespace)); err != nil {
+		t.Fatal(err)
+	}
+	token, err := shared.Client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -39,6 +39,7 @@ var (
 	secrets     = corev1.SchemeGroupVersion.WithResource("secrets")
 	scalers     = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
 	httpRoutes  = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+	leases      = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	virtuals    = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "virtualservices"}
 )
 
@@ -61,6 +62,14 @@ func quick() []string {
 // enter makes a namespace and starts a Serin that looks after it. Both end with the test.
 func enter(t *testing.T, namespace string, flags ...string) *stage {
 	t.Helper()
+	s := empty(t, namespace)
+	s.serve(flags...)
+	return s
+}
+
+// empty makes a namespace without a Serin.
+func empty(t *testing.T, namespace string) *stage {
+	t.Helper()
 	s := &stage{t: t, namespace: namespace}
 	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
@@ -73,7 +82,14 @@ func enter(t *testing.T, namespace string, flags ...string) *stage {
 	})
 	s.canaries = record[canary](t, canaries, namespace)
 	s.events = record[corev1.Event](t, events, namespace)
-	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", namespace}, flags)
+	return s
+}
+
+// serve starts a Serin that looks after the namespace.
+func (s *stage) serve(flags ...string) {
+	s.t.Helper()
+	t := s.t
+	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", s.namespace}, flags)
 	if _, err := shared.StartProcess(s.program(), argv, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +101,6 @@ func enter(t *testing.T, namespace string, flags ...string) *stage {
 			t.Error(err)
 		}
 	})
-	return s
 }
 
 // program is the name of this stage's Serin among the cluster's processes.

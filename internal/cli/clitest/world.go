@@ -2,6 +2,7 @@ package clitest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -217,4 +219,27 @@ func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) e
 		return nil
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Resource: strings.ToLower(kind) + "s"}, name, nil)
+}
+
+// All is the version of every object, as one text: what shows whether anything was changed.
+func (w *World) All(t testing.TB) string {
+	t.Helper()
+	var out strings.Builder
+	for _, list := range []client.ObjectList{
+		&flaggerv1.CanaryList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.EventList{}, &gatewayv1.HTTPRouteList{},
+	} {
+		if err := w.Admin.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			object, err := meta.Accessor(o)
+			if err == nil {
+				fmt.Fprintln(&out, object.GetNamespace(), object.GetName(), object.GetUID(), object.GetResourceVersion())
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
 }

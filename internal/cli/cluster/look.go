@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
@@ -67,14 +68,18 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	asked.ManagedFields = nil
 	out := explain.Seen{Object: object}
 	now := s.Clock.Now()
+	metricTypes := operator.MetricTypes()
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object),
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object), MetricTypes: metricTypes,
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()
 		switch {
+		case err == nil && metricTypes != nil && denied[flaggerv1.MetricTemplateKind]:
+			metricTypes = nil // what a template says is not known
+			continue
 		case err == nil:
 			out.Snapshot = snapshot
 		case !forbidden(err):

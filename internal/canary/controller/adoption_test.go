@@ -1,0 +1,384 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/workload"
+	"github.com/serin-dev/serin/internal/workload/peerhash"
+)
+
+var httpRoute = schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
+
+// flaggersHashes are what versions of Flagger took of one pod template, each by the Kubernetes library that it was built
+// with, and values that no version takes.
+var flaggersHashes = map[string]string{
+	"library 0.29.3":         "5bfb74c84b",
+	"Flagger 1.41":           "d58f444fb",
+	"Flagger 1.42":           "7b67dd54f9",
+	"Flagger 1.43":           "5fcc94f9fb",
+	"Flagger 1.44":           "b5dc9c69",
+	"library 0.37.2":         "5cfc9c86c4",
+	"written by hand":        "v2",
+	"that of this very spec": "",
+}
+
+// left is a cluster with Canary cart as a Flagger left it, and a Serin that starts there.
+type left struct {
+	t      *testing.T
+	client client.WithWatch
+	clock  *clocktesting.FakeClock
+	serin  *Reconciler
+	// writes are those of Serin, in order, but for those of the Canary's status.
+	writes []string
+	phases []flaggerv1.CanaryPhase // of the status, one after the other
+	specs  map[string]appsv1.DeploymentSpec
+}
+
+func podTemplate(image string, primary bool) corev1.PodTemplateSpec {
+	name, annotations := "cart", map[string]string(nil)
+	if primary {
+		name, annotations = "cart-primary", map[string]string{"flagger-id": "2d7c1f2e-6f0c-4b6e-9d43-0a5b0c1d2e3f"}
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}, Annotations: annotations},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "server", Image: image, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		}}},
+	}
+}
+
+func ownedBy(c *flaggerv1.Canary) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(c, flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind))}
+}
+
+var drift = map[string]string{"helm.toolkit.fluxcd.io/driftDetection": "disabled", "kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
+
+// leave makes the objects that the recordings of Flagger have, with the canary at that weight.
+func leave(c *flaggerv1.Canary, target, primary string, replicas int32, weight int64) []client.Object {
+	deployment := func(name string, replicas int32, template corev1.PodTemplateSpec) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name}},
+			Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template},
+		}
+	}
+	of, copyOf := deployment("cart", replicas, podTemplate(target, false)), deployment("cart-primary", 2, podTemplate(primary, true))
+	copyOf.OwnerReferences = ownedBy(c)
+	objects := []client.Object{c, of, copyOf}
+	for name, app := range map[string]string{"cart": "cart-primary", "cart-primary": "cart-primary", "cart-canary": "cart"} {
+		objects = append(objects, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("service-" + name), Labels: map[string]string{"app": name}, Annotations: drift, OwnerReferences: ownedBy(c)},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app": app}, ClusterIP: "10.0.0.1",
+				Ports: []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)}},
+			},
+		})
+	}
+	backend := func(name string, weight int64) any {
+		return map[string]any{"group": "", "kind": "Service", "name": name, "port": int64(80), "weight": weight}
+	}
+	route := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"hostnames":  []any{"shop.example.com"},
+		"parentRefs": []any{map[string]any{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "edge", "namespace": "infra"}},
+		"rules": []any{map[string]any{
+			"backendRefs": []any{backend("cart-primary", 100-weight), backend("cart-canary", weight)},
+			"matches":     []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/"}}},
+		}},
+	}}}
+	route.SetGroupVersionKind(httpRoute)
+	route.SetNamespace("shop")
+	route.SetName("cart")
+	route.SetAnnotations(drift)
+	route.SetOwnerReferences(ownedBy(c))
+	return append(objects, route)
+}
+
+func leftCanary(status flaggerv1.CanaryStatus) *flaggerv1.Canary {
+	c := cartCanary()
+	c.Generation = 1
+	c.Spec.Provider = "gatewayapi:v1"
+	c.Spec.Service = flaggerv1.CanaryService{Port: 80, TargetPort: new(intstr.FromInt32(8080)), Hosts: []string{"shop.example.com"}}
+	c.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge", Namespace: new("infra")}}
+	c.Spec.Analysis = &flaggerv1.CanaryAnalysis{Interval: "10s", Threshold: 2, StepWeight: 30, MaxWeight: 60}
+	c.Status = status
+	return c
+}
+
+// start starts Serin over what was left.
+func start(t *testing.T, objects []client.Object, now time.Time) *left {
+	t.Helper()
+	s := scheme(t)
+	if err := appsv1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	s.AddKnownTypeWithName(httpRoute, &unstructured.Unstructured{})
+	s.AddKnownTypeWithName(httpRoute.GroupVersion().WithKind("HTTPRouteList"), &unstructured.UnstructuredList{})
+	l := &left{t: t, clock: clocktesting.NewFakeClock(now), specs: map[string]appsv1.DeploymentSpec{}}
+	l.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithStatusSubresource(&flaggerv1.Canary{}).Build()
+	l.kubelet()
+	l.restart()
+	return l
+}
+
+// restart is another process of Serin, which knows nothing of the one before.
+func (l *left) restart() {
+	note := func(verb string, object client.Object) {
+		l.writes = append(l.writes, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, object.GetObjectKind().GroupVersionKind().Kind, object.GetName())))
+	}
+	noted := interceptor.NewClient(l.client, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.CreateOption) error {
+			note("create", object)
+			return c.Create(ctx, object, o...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption) error {
+			note("update", object)
+			return c.Update(ctx, object, o...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, p client.Patch, o ...client.PatchOption) error {
+			note("patch", object)
+			return c.Patch(ctx, object, p, o...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.DeleteOption) error {
+			note("delete", object)
+			return c.Delete(ctx, object, o...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, object client.Object, p client.Patch, o ...client.SubResourcePatchOption) error {
+			if err := c.SubResource(sub).Patch(ctx, object, p, o...); err != nil {
+				return err
+			}
+			if c, ok := object.(*flaggerv1.Canary); ok && (len(l.phases) == 0 || l.phases[len(l.phases)-1] != c.Status.Phase) {
+				l.phases = append(l.phases, c.Status.Phase)
+			}
+			return nil
+		},
+	})
+	outbox := telemetry.NewOutbox(l.clock, (&town{}).logger())
+	l.serin = New(Parts{
+		Observer: Observer{
+			Client: noted, Workloads: &workload.Workloads{Client: noted, Reader: noted, Options: workload.Options{
+				ConfigTracking: true, SelectorLabels: []string{"app"},
+			}},
+			Routers: traffic.NewRegistry(map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}), Applier: &traffic.Applier{Client: noted},
+			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
+		},
+		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Prober: prober.New(l.clock, 1, func(context.Context, prober.Key, release.Probe) release.Answer { return release.Answer{} }, func(types.NamespacedName) {}),
+		Reporter: &Reporter{
+			Client: noted, Reader: noted, Clock: l.clock, Outbox: outbox, Standing: &telemetry.Standing{},
+			Recorder: telemetry.NewRecorder(l.client, outbox, l.clock, ""),
+		},
+		Watch: func(_, _ []schema.GroupVersionKind) error { return nil },
+	})
+}
+
+// kubelet gives every Deployment the pods that it asks for. It counts generations too, as an API server does.
+func (l *left) kubelet() (changed bool) {
+	l.t.Helper()
+	var list appsv1.DeploymentList
+	if err := l.client.List(l.t.Context(), &list); err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range list.Items {
+		d := &list.Items[i]
+		if equality.Semantic.DeepEqual(l.specs[d.Name], d.Spec) {
+			continue
+		}
+		l.specs[d.Name] = *d.Spec.DeepCopy()
+		n := *d.Spec.Replicas
+		d.Generation++
+		if err := l.client.Update(l.t.Context(), d); err != nil {
+			l.t.Fatal(err)
+		}
+		d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n}
+		if err := l.client.Status().Update(l.t.Context(), d); err != nil {
+			l.t.Fatal(err)
+		}
+		changed = true
+	}
+	return changed
+}
+
+// run makes passes until there is nothing to wait for, or as many as given.
+func (l *left) run(passes int) {
+	l.t.Helper()
+	for range passes {
+		before := l.canary().ResourceVersion
+		result, err := l.serin.Reconcile(l.t.Context(), reconcile.Request{NamespacedName: cart})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		switch {
+		case l.kubelet(), l.canary().ResourceVersion != before: // a watch tells of it
+		case result.RequeueAfter > 0:
+			l.clock.Step(result.RequeueAfter)
+		default:
+			return
+		}
+	}
+}
+
+func (l *left) canary() *flaggerv1.Canary {
+	l.t.Helper()
+	c := &flaggerv1.Canary{}
+	if err := l.client.Get(l.t.Context(), cart, c); err != nil {
+		l.t.Fatal(err)
+	}
+	return c
+}
+
+// ship is a change of the target as a user makes it.
+func (l *left) ship(image string) {
+	l.t.Helper()
+	d := &appsv1.Deployment{}
+	if err := l.client.Get(l.t.Context(), cart, d); err != nil {
+		l.t.Fatal(err)
+	}
+	d.Spec.Template.Spec.Containers[0].Image = image
+	if err := l.client.Update(l.t.Context(), d); err != nil {
+		l.t.Fatal(err)
+	}
+	l.kubelet()
+}
+
+func (l *left) starts() (n int) {
+	for _, phase := range l.phases {
+		if phase == flaggerv1.CanaryPhaseProgressing {
+			n++
+		}
+	}
+	return n
+}
+
+// releasesOnce ships a version, wants exactly one release, and what the newest Flagger would record of it.
+func (l *left) releasesOnce(image string) {
+	l.t.Helper()
+	l.phases = nil
+	l.ship(image)
+	l.run(200)
+	c := l.canary()
+	if l.starts() != 1 || c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
+		l.t.Errorf("one change made %d releases: %v", l.starts(), l.phases)
+	}
+	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(podTemplate(image, false)))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if hash := peerhash.Of(template); c.Status.LastAppliedSpec != hash || c.Status.LastPromotedSpec != hash {
+		l.t.Errorf("on the way back Flagger 1.44 would find applied %s and promoted %s, and take %s: a new revision", c.Status.LastAppliedSpec, c.Status.LastPromotedSpec, hash)
+	}
+	if c.Status.TrackedConfigs == nil {
+		l.t.Error("on the way back Flagger would find no list of tracked configuration")
+	}
+}
+
+func leftStatus(phase flaggerv1.CanaryPhase, applied, promoted string, at time.Time) flaggerv1.CanaryStatus {
+	return flaggerv1.CanaryStatus{
+		Phase: phase, LastAppliedSpec: applied, LastPromotedSpec: promoted, TrackedConfigs: map[string]string{}, LastTransitionTime: metav1.NewTime(at),
+		Conditions: []flaggerv1.CanaryCondition{{Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(phase), LastUpdateTime: metav1.NewTime(at), LastTransitionTime: metav1.NewTime(at)}},
+	}
+}
+
+func TestAdoptionAtRestMakesNoRipple(t *testing.T) {
+	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	for name, hash := range flaggersHashes {
+		for _, phase := range []flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed} {
+			t.Run(name+"/"+string(phase), func(t *testing.T) {
+				target, promoted := "cart:1", hash
+				if phase == flaggerv1.CanaryPhaseFailed {
+					target, promoted = "cart:2", "7b67dd54f9" // the version that failed is still in the target
+				}
+				if hash == "" {
+					template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(podTemplate(target, false)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					hash = peerhash.Of(template)
+					promoted = hash
+				}
+				status := leftStatus(phase, hash, promoted, now.Add(-time.Hour))
+				l := start(t, leave(leftCanary(status), target, "cart:1", 0, 0), now)
+				l.run(20)
+				l.restart() // Serin upgraded is the same case as Flagger replaced
+				l.run(20)
+				if len(l.writes) > 0 {
+					t.Errorf("Serin wrote: %v", l.writes)
+				}
+				c := l.canary()
+				if c.Status.Phase != phase || c.Status.LastAppliedSpec != status.LastAppliedSpec || c.Status.LastPromotedSpec != status.LastPromotedSpec {
+					t.Errorf("what Flagger stored did not stay: %+v", c.Status)
+				}
+				if c.Status.Serin == nil || c.Status.Serin.Revision == "" {
+					t.Errorf("nothing was recorded in our form: %+v", c.Status.Serin)
+				}
+				l.releasesOnce("cart:3")
+			})
+		}
+	}
+}
+
+func TestAdoptionInTheMiddleOfARunGoesOnWhereItStands(t *testing.T) {
+	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	for name, hash := range flaggersHashes {
+		for _, tc := range []struct {
+			phase   flaggerv1.CanaryPhase
+			primary string
+			weight  int
+			writes  []string // that are due at once, because Flagger had decided them
+		}{
+			{phase: flaggerv1.CanaryPhaseProgressing, primary: "cart:1"},
+			{phase: flaggerv1.CanaryPhaseProgressing, primary: "cart:1", weight: 30},
+			{phase: flaggerv1.CanaryPhaseWaitingPromotion, primary: "cart:1", weight: 60},
+			{phase: flaggerv1.CanaryPhasePromoting, primary: "cart:2", weight: 60},
+			{phase: flaggerv1.CanaryPhaseFinalising, primary: "cart:2"},
+		} {
+			t.Run(fmt.Sprintf("%s/%s at %d", name, tc.phase, tc.weight), func(t *testing.T) {
+				status := leftStatus(tc.phase, hash, "7b67dd54f9", now.Add(-time.Minute))
+				status.CanaryWeight = tc.weight
+				l := start(t, leave(leftCanary(status), "cart:2", tc.primary, 2, int64(tc.weight)), now)
+				l.run(1)
+				if len(l.writes) > 0 {
+					t.Errorf("the pass that takes the release over wrote: %v", l.writes)
+				}
+				if c := l.canary(); c.Status.Phase != tc.phase || c.Status.CanaryWeight != tc.weight {
+					t.Errorf("it does not stand where it stood: %+v", c.Status)
+				}
+				l.phases = nil
+				l.run(200)
+				if c := l.canary(); c.Status.Phase != flaggerv1.CanaryPhaseSucceeded {
+					t.Errorf("the release of Flagger did not come to its end: %v", l.phases)
+				}
+				if restarted := slices.Contains(l.phases[1:], flaggerv1.CanaryPhaseProgressing); restarted {
+					t.Errorf("a release was started again: %v", l.phases)
+				}
+				l.releasesOnce("cart:3")
+			})
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// Rehearse is one pass over a Canary up to, and without, the write of its status: what is seen, what is decided, and the
+// effects. The clients of the Observer and of its parts decide what becomes of these: with clients that write nothing it
+// shows what a pass would write. refused is what kept an effect from being made true, where a person has to act on it.
+func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
+	r := &Reconciler{Parts: Parts{Observer: *o}}
+	s, err := o.observe(ctx, object.DeepCopy(), now, canary.Peer{}, false)
+	if err != nil {
+		return canary.Decision{}, nil, err
+	}
+	decision = canary.Next(s.snapshot)
+	for _, effect := range decision.Effects {
+		err := r.one(ctx, s, effect, decision.Status)
+		var partly *workload.PartlyError
+		switch {
+		case err == nil, errors.As(err, &partly):
+		case isSentence(err):
+			return decision, err, nil
+		default:
+			return decision, nil, err
+		}
+	}
+	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, now)
+	return decision, nil, nil
+}

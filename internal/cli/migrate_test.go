@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/spf13/cobra"
+
+	"github.com/serin-dev/serin/internal/cli/clitest"
+	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/migrate"
+)
+
+// migrates types serin migrate with these arguments.
+func migrates(t *testing.T, w *clitest.World, args ...string) (out, notes string, code int) {
+	t.Helper()
+	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(migrateCommand(func(*connection, string) (*cluster.Session, string, error) { return w.Session, "shop", nil }))
+	var stdout, stderr bytes.Buffer
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	code = Run(t.Context(), root, append([]string{"migrate"}, args...), &stderr)
+	return stdout.String(), stderr.String(), code
+}
+
+func TestMigrateSaysWhatWouldHappen(t *testing.T) {
+	mid := []string{"phase: Succeeded", "phase: Progressing", "canaryWeight: 0", "canaryWeight: 20", "weight: 100", "weight: 80", "weight: 0}", "weight: 20}", "replicas: 0\n", "replicas: 1\n", "status: {observedGeneration: 3}", "status: {observedGeneration: 3, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}"}
+	target := []string{`image: "cart:2", ports: [{name: http, containerPort: 8080}]}]}
+status: {observedGeneration: 3`, `image: "cart:3", ports: [{name: http, containerPort: 8080}]}]}
+status: {observedGeneration: 3`}
+	for _, tt := range []struct {
+		name      string
+		replace   []string // pairs of old and new in what Flagger left
+		more      string
+		forbidden []string
+		outcome   migrate.Outcome
+		says      []string
+		writes    []string
+		code      int
+	}{
+		{name: "at rest", outcome: migrate.Adopt, says: []string{"No living Flagger was found", "cart.shop: Taken over as it is: nothing starts", "Of 1 Canary: 1 at rest. Nothing stands in the way."}},
+		{
+			name: "Flagger lives", more: clitest.Flagger, outcome: migrate.Adopt,
+			says: []string{"Flagger lives: Deployment flagger of namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
+		},
+		{name: "a hash by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, says: []string{`status.lastAppliedSpec is "v1.2.3", which is a hash neither of Flagger's nor of Serin's`}},
+		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: Deployment/cart is neither"}, code: ExitFailed},
+		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, target...), outcome: migrate.Adopt},
+		{
+			name: "mid-release", replace: append(slices.Clone(mid), target...), outcome: migrate.Continue,
+			says: []string{"In the middle of a release (Progressing, weight 20, 0 of 2 failed checks): it goes on from there. Its window of 30s starts again", "Next: weight 40."},
+		},
+		{
+			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitFailed,
+			says: []string{`spec.provider names "teleport", which is no provider of Serin`},
+		},
+		{
+			name: "a template that is gone", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitFailed,
+			says: []string{"Metric template errors.shop error"},
+		},
+		{
+			name: "a metrics service that is not served", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitFailed, outcome: migrate.Blocked,
+			more: "\n---\napiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: errors, namespace: shop}\nspec: {provider: {type: crystalball, address: \"http://x\"}, query: up}",
+			says: []string{"metric template errors.shop asks crystalball"},
+		},
+		{
+			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitFailed,
+			says: []string{"spec.targetRef.kind is Fleet"},
+		},
+		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status it would patch Service shop/cart-canary."}},
+		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialised yet"}},
+		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitFailed, says: []string{"Cannot be told", "Not read: Deployments of all namespaces may not be read."}},
+		{name: "Secrets may not be read", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				manifests := clitest.Left
+				for i := 0; i < len(tt.replace); i += 2 {
+					if !strings.Contains(manifests, tt.replace[i]) {
+						t.Fatalf("no %q in the manifests", tt.replace[i])
+					}
+					manifests = strings.Replace(manifests, tt.replace[i], tt.replace[i+1], 1)
+				}
+				w := clitest.NewWorld(t, manifests+tt.more)
+				before := w.All(t)
+				w.Forbid(tt.forbidden...)
+				out, notes, code := migrates(t, w, "--check")
+				if code != tt.code {
+					t.Errorf("ended with %d, want %d: %s%s", code, tt.code, out, notes)
+				}
+				for _, text := range tt.says {
+					if !strings.Contains(out, text) {
+						t.Errorf("does not say %q:\n%s", text, out)
+					}
+				}
+				document, _, _ := migrates(t, w, "--check", "-o", "json")
+				var report migrate.Report
+				if err := json.Unmarshal([]byte(document), &report); err != nil {
+					t.Fatal(err)
+				}
+				if len(report.Canaries) != 1 || report.Canaries[0].Outcome != tt.outcome || report.Ready != (tt.code == ExitDone) {
+					t.Errorf("want one Canary %s:\n%s", tt.outcome, document)
+				} else if !slices.Equal(report.Canaries[0].Writes, tt.writes) && tt.outcome == migrate.Adopt {
+					t.Errorf("would write %v, want %v", report.Canaries[0].Writes, tt.writes)
+				}
+				if after := w.All(t); after != before {
+					t.Errorf("the command changed the cluster:\n%s\n%s", before, after)
+				}
+			})
+		})
+	}
+}
+
+func TestMigrateNeedsAClusterAndSomethingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := clitest.NewWorld(t, clitest.Left)
+		for _, tt := range []struct {
+			args []string
+			want int
+		}{{nil, ExitUsage}, {[]string{"--check", "cart"}, ExitUsage}, {[]string{"--check", "-o", "xml"}, ExitUsage}} {
+			if _, notes, code := migrates(t, w, tt.args...); code != tt.want {
+				t.Errorf("%v ended with %d, want %d: %s", tt.args, code, tt.want, notes)
+			}
+		}
+		w.Fail(errors.New("dial tcp 127.0.0.1:6443: connect: connection refused"))
+		if _, notes, code := migrates(t, w, "--check"); code != ExitUnreachable {
+			t.Errorf("without a cluster it ended with %d: %s", code, notes)
+		}
+	})
+}
