@@ -1,6 +1,8 @@
 package metric
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -59,6 +61,36 @@ func Builtin(dialect, name string, v Vars) (string, error) {
 	default:
 		return "", fmt.Errorf("%s is not a builtin metric: use %s or %s, or give a templateRef", name, RequestSuccessRate, RequestDuration)
 	}
+}
+
+// Complement is the PromQL text of the success rate as what failures leave of it. Where no request has ever succeeded
+// there is no series of successes, and the builtin text has no value although all is lost.
+func Complement(dialect string, v Vars) (string, error) {
+	span, err := promDuration(v.interval())
+	if err != nil {
+		return "", err
+	}
+	o := observerOf(dialect)
+	base := o.requests(v)
+	return fmt.Sprintf("100 - sum(rate(%s[%s])) / sum(rate(%s[%s])) * 100", base.with(o.succeeded.not()), span, base, span), nil
+}
+
+// OrElse is a provider that is asked for another text where a query has no data.
+func OrElse(p Provider, text string) Provider { return orElse{Provider: p, text: text} }
+
+type orElse struct {
+	Provider
+	text string
+}
+
+// Measure is the value of the query, or else of the other text.
+func (p orElse) Measure(ctx context.Context, q Query) (float64, error) {
+	value, err := p.Provider.Measure(ctx, q)
+	if !errors.Is(err, ErrNoData) {
+		return value, err
+	}
+	q.Text = p.text
+	return p.Provider.Measure(ctx, q)
 }
 
 // Scale is what the value of a builtin query is multiplied with to get percent or milliseconds. Most queries do that
@@ -213,15 +245,27 @@ func envoy(matchers func(Vars) []matcher) observer {
 }
 
 // podMatchers select the pods of the target by name. A pod of a Deployment has two suffixes, its ReplicaSet's hash and
-// its own; a pod of a DaemonSet has one. No suffix contains a hyphen, so neither form matches a pod of the primary, as
-// one pattern for both would: T-primary-x is a DaemonSet's primary with the form of a Deployment's pod.
+// its own; a pod of a DaemonSet has one. Kubernetes makes them of few letters, so that they spell no words, and its own
+// of five: the names of the primary's pods, and of StatefulSets beside the target, have another form.
 func podMatchers(v Vars) []matcher {
-	suffix := "-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)"
-	if v.TargetKind == "DaemonSet" {
-		suffix = "-[0-9a-z]+"
+	const letter = "[bcdfghjklmnpqrstvwxz2456789]"
+	hash, own := letter+"{1,10}-", letter+"{5}"
+	switch n := len(v.Target); {
+	case v.TargetKind == "DaemonSet":
+		hash = ""
+	case n > cutNames && n <= tellingNames:
+		hash = letter + "{0,10}-?"
 	}
-	return []matcher{is("kubernetes_namespace", v.Namespace), like("kubernetes_pod_name", quote(v.Target), suffix)}
+	return []matcher{is("kubernetes_namespace", v.Namespace), like("kubernetes_pod_name", quote(v.Target), "-", hash, own)}
 }
+
+const (
+	// cutNames is the length of the name of a Deployment up to which those of its pods have all parts: of longer ones
+	// Kubernetes keeps 58 characters before it adds its own five.
+	cutNames = 58 - len("-0123456789-")
+	// tellingNames is the length up to which enough is left to tell the primary's pods.
+	tellingNames = 58 - len("-pri")
+)
 
 // series is a selector of PromQL.
 type series struct {
@@ -261,6 +305,12 @@ type matcher struct{ label, operator, value string }
 
 // String is the condition as PromQL reads it; its strings escape as Go's do.
 func (m matcher) String() string { return m.label + m.operator + strconv.Quote(m.value) }
+
+// not is the condition that holds where this one does not.
+func (m matcher) not() matcher {
+	opposite := map[string]string{"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
+	return matcher{m.label, opposite[m.operator], m.value}
+}
 
 func is(label, value string) matcher { return matcher{label, "=", value} }
 

@@ -1,11 +1,16 @@
 package metric_test
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apiserver/pkg/storage/names"
 	"pgregory.net/rapid"
 
 	"github.com/serin-dev/serin/internal/metric"
@@ -19,9 +24,10 @@ func cart(kind string) metric.Vars {
 }
 
 // The texts that Flagger 1.44 was seen to send, with names of our own. Where the target's name stood for a route that
-// is made from the service's name, the service's stands here (W32).
+// is made from the service's name, the service's stands here (W32), and where a word of any length stood for a part of
+// a pod's name, what Kubernetes makes (W71).
 func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
-	const pod = `kubernetes_namespace="shop", kubernetes_pod_name=~"cart-[0-9a-zA-Z]+(-[0-9a-zA-Z]+)"`
+	const pod = `kubernetes_namespace="shop", kubernetes_pod_name=~"cart-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}"`
 	const istio = `reporter="destination", destination_workload_namespace="shop", destination_workload=~"cart"`
 	rate := func(series, base, ok string) string {
 		return `sum( rate( ` + series + `{ ` + base + `, ` + ok + ` }[30s] ) ) / sum( rate( ` + series + `{ ` + base + `, }[30s] ) ) * 100`
@@ -113,7 +119,7 @@ func TestBuiltinQueriesAreTheRecordedOnes(t *testing.T) {
 // canonical spells a query without spaces, with sorted matchers and no comma behind the last.
 func canonical(query string) string {
 	query = strings.Join(strings.Fields(query), "")
-	return regexp.MustCompile(`\{[^{}]*\}`).ReplaceAllStringFunc(query, func(s string) string {
+	return regexp.MustCompile(`\{(?:[^{}"]|"[^"]*")*\}`).ReplaceAllStringFunc(query, func(s string) string {
 		matchers := regexp.MustCompile(`\w+[!=~]+"[^"]*"`).FindAllString(s, -1)
 		slices.Sort(matchers)
 		return "{" + strings.Join(matchers, ",") + "}"
@@ -147,7 +153,7 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-func podPattern(t *testing.T, v metric.Vars) *regexp.Regexp {
+func podPattern(t rapid.TB, v metric.Vars) *regexp.Regexp {
 	t.Helper()
 	query, err := metric.Builtin("kubernetes", metric.RequestSuccessRate, v)
 	if err != nil {
@@ -166,12 +172,74 @@ func TestPodsOfTheCanaryAreMatchedByKind(t *testing.T) {
 		{"Deployment", "cart-primary-6c9dbdd48d-x7k2p", false},
 		{"Deployment", "cart-x7k2p", false},
 		{"Deployment", "my-cart-6c9dbdd48d-x7k2p", false},
+		{"Deployment", "cart-db-0", false},
+		{"Deployment", "cart-db-12", false},
+		{"Deployment", "cart-node-x7k2p", false},
 		{"DaemonSet", "cart-x7k2p", true},
+		{"DaemonSet", "cart-0", false},
 		{"DaemonSet", "cart-primary-x7k2p", false},
 		{"DaemonSet", "cart-6c9dbdd48d-x7k2p", false},
 	} {
 		if got := podPattern(t, cart(c.kind)).MatchString(c.pod); got != c.match {
 			t.Errorf("%s cart: pod %s matches %t, want %t", c.kind, c.pod, got, c.match)
+		}
+	}
+}
+
+// TestPodsAreMatchedAsKubernetesNamesThem: Kubernetes cuts long names.
+func TestPodsAreMatchedAsKubernetesNamesThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := cart("Deployment")
+		v.Target = "a" + rapid.StringMatching("[a-z0-9]{0,53}").Draw(t, "target")
+		hash := rand.SafeEncodeString(strconv.FormatUint(uint64(rapid.Uint32().Draw(t, "hash")), 10))
+		pattern := podPattern(t, v)
+		if pod := names.SimpleNameGenerator.GenerateName(v.Target + "-" + hash + "-"); !pattern.MatchString(pod) {
+			t.Errorf("%s does not match %s", pattern, pod)
+		}
+		if pod := names.SimpleNameGenerator.GenerateName(v.Target + "-primary-" + hash + "-"); pattern.MatchString(pod) {
+			t.Errorf("%s matches %s", pattern, pod)
+		}
+	})
+}
+
+func TestTheComplementSaysTheSameOfFailures(t *testing.T) {
+	got, err := metric.Complement("istio", cart("Deployment"))
+	const istio = `reporter="destination",destination_workload_namespace="shop",destination_workload=~"cart"`
+	want := `100 - sum(rate(istio_requests_total{` + istio + `,response_code=~"5.*"}[30s])) / sum(rate(istio_requests_total{` + istio + `}[30s])) * 100`
+	if err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	v := cart("Deployment")
+	v.Interval = "soon"
+	if _, err := metric.Complement("istio", v); err == nil {
+		t.Error("a span that is none is accepted")
+	}
+}
+
+// script is a provider that answers by the text of the query.
+type script map[string]error
+
+func (s script) Measure(_ context.Context, q metric.Query) (float64, error) {
+	return float64(len(q.Text)), s[q.Text]
+}
+func (script) Online(context.Context) error { return nil }
+
+func TestOrElseAsksTheOtherTextForMissingDataOnly(t *testing.T) {
+	outage := errors.New("outage")
+	for _, c := range []struct {
+		first, second error
+		value         float64
+		err           error
+	}{
+		{nil, outage, 1, nil},
+		{metric.ErrNoData, nil, 2, nil},
+		{metric.ErrNoData, metric.ErrNoData, 2, metric.ErrNoData},
+		{metric.ErrNoData, outage, 2, outage},
+		{outage, nil, 1, outage},
+	} {
+		value, err := metric.OrElse(script{"a": c.first, "bb": c.second}, "bb").Measure(t.Context(), metric.Query{Text: "a"})
+		if value != c.value || !errors.Is(err, c.err) {
+			t.Errorf("%v, %v: got %v, %v", c.first, c.second, value, err)
 		}
 	}
 }

@@ -157,12 +157,22 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if check.Source == canary.Inline {
 		query.Text, err = metric.Render(check.Metric.Query, vars)
 	} else {
-		query.Text, err = metric.Builtin(metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
+		provider, query.Text, err = builtin(provider, metric.Dialect(c.Spec.Provider, a.Provider), check.Canonical, vars)
 	}
 	if err != nil {
 		return broken(err.Error())
 	}
 	return provider, query, nil
+}
+
+// builtin is the text of a builtin metric, and whom to ask for it.
+func builtin(provider metric.Provider, dialect, name string, vars metric.Vars) (metric.Provider, string, error) {
+	text, err := metric.Builtin(dialect, name, vars)
+	if err != nil || name != metric.RequestSuccessRate {
+		return provider, text, err
+	}
+	complement, err := metric.Complement(dialect, vars)
+	return metric.OrElse(provider, complement), text, err
 }
 
 func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
