@@ -59,6 +59,23 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	if err != nil {
 		return 0, err
 	}
+	return parse(body)
+}
+
+// Online asks for anything at all.
+func (p *provider) Online(ctx context.Context) error {
+	_, err := p.ask(ctx, "SELECT * FROM Metric", time.Minute)
+	return err
+}
+
+func (p *provider) ask(ctx context.Context, query string, since time.Duration) ([]byte, error) {
+	seconds := max(int(since/time.Second), 1)
+	address := *p.endpoint
+	address.RawQuery = url.Values{"nrql": {fmt.Sprintf("%s SINCE %d seconds ago", strings.TrimSpace(query), seconds)}}.Encode()
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+}
+
+func parse(body []byte) (float64, error) {
 	var answer struct {
 		Results []struct {
 			Result json.RawMessage `json:"result"`
@@ -78,17 +95,4 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 		return 0, metric.ErrNoData
 	}
 	return *value, nil
-}
-
-// Online asks for anything at all.
-func (p *provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "SELECT * FROM Metric", time.Minute)
-	return err
-}
-
-func (p *provider) ask(ctx context.Context, query string, since time.Duration) ([]byte, error) {
-	seconds := max(int(since/time.Second), 1)
-	address := *p.endpoint
-	address.RawQuery = url.Values{"nrql": {fmt.Sprintf("%s SINCE %d seconds ago", strings.TrimSpace(query), seconds)}}.Encode()
-	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
 }

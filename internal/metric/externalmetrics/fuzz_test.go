@@ -1,0 +1,31 @@
+package externalmetrics
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+)
+
+// FuzzAnswer reads whatever a server says.
+func FuzzAnswer(f *testing.F) {
+	metrictest.Fuzz(f, parse, list(item(`"1500m"`)), list(item(`"1e99"`)), list(item(`"9Ei"`)), list(""))
+}
+
+// FuzzQuery takes whatever a template says apart: what it names stays below the API.
+func FuzzQuery(f *testing.F) {
+	for _, query := range []string{"shop/errors?labelSelector=app%3Dcart", "errors", "../x", "a/b/c", "a/..", "?"} {
+		f.Add(query)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		namespace, name, _, err := read(query)
+		if err != nil {
+			return
+		}
+		root := &url.URL{Scheme: "https", Host: "kubernetes", Path: "/apis"}
+		if path := root.JoinPath("namespaces", namespace, name).Path; path != "/apis/namespaces/"+namespace+"/"+name || strings.Count(path, "/") != 4 {
+			t.Errorf("%q asks %s", query, path)
+		}
+	})
+}

@@ -1,0 +1,16 @@
+package prometheus
+
+import (
+	"testing"
+
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+)
+
+// FuzzAnswer reads whatever a server says.
+func FuzzAnswer(f *testing.F) {
+	metrictest.Fuzz(f, parse,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[1767323045.1,"1.5"]}]}}`,
+		`{"status":"success","data":{"resultType":"scalar","result":[1,"NaN"]}}`,
+		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`,
+		`{"status":"error","errorType":"bad_data","error":"parse error"}`)
+}
