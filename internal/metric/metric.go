@@ -26,6 +26,14 @@ type Query struct {
 	Interval time.Duration
 	// Now is the end of the span, for such providers.
 	Now time.Time
+	// Range asks for the values at many moments instead of one, for finders that can. Nil: one.
+	Range *Range
+}
+
+// Range is a span with the moments in it.
+type Range struct {
+	Start, End time.Time
+	Step       time.Duration
 }
 
 // Provider answers queries of one metrics service, with one set of credentials. It may be used by several goroutines.
@@ -46,7 +54,8 @@ type Finder interface {
 
 // Result is an answer as a whole.
 type Result struct {
-	// Value is a float64, a []float64, or what a JSON document holds: text, truth, lists, maps, and nil.
+	// Value is a float64, a []float64, or what a JSON document holds: text, truth, lists, maps, and nil. Numbers may be
+	// NaN: conditions can ask for that.
 	Value any
 	// Metadata is what the service tells about its answer, by names that the API of analyses promises. Nil without any.
 	Metadata map[string]string
@@ -60,6 +69,28 @@ type Slow interface {
 	// Resume asks for the outcome; ErrUnfinished while there is none yet.
 	Resume(ctx context.Context, ticket string) (Result, error)
 }
+
+// Single is the one number of a result, for those who judge no more than that.
+func Single(r Result) (float64, error) {
+	switch v := r.Value.(type) {
+	case nil:
+		return 0, ErrNoData
+	case float64:
+		return Number(v)
+	case []float64:
+		if len(v) == 1 {
+			return Number(v[0])
+		}
+		return 0, errMultiple
+	default:
+		return 0, errNoNumber
+	}
+}
+
+var (
+	errMultiple = errors.New("query returned multiple values: ask for one")
+	errNoNumber = errors.New("the result is not a number: ask for one")
+)
 
 // ErrUnfinished says that the service is still at work.
 var ErrUnfinished = errors.New("not finished yet")
@@ -159,7 +190,7 @@ func CallError(err error) error {
 	case closed:
 		return refused
 	case errors.Is(err, outbound.ErrTooLong):
-		return ErrTooLong
+		return outbound.ErrTooLong
 	case errors.Is(err, context.DeadlineExceeded):
 		return context.DeadlineExceeded
 	case errors.Is(err, context.Canceled):

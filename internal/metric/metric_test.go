@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -63,6 +64,29 @@ func TestTextsAreThoseOfTheAPI(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestSingleIsTheOneNumberOfAResult(t *testing.T) {
+	for _, c := range []struct {
+		value   any
+		want    float64
+		outcome release.Outcome
+	}{
+		{1.5, 1.5, release.Measured},
+		{[]float64{1.5}, 1.5, release.Measured},
+		{nil, 0, release.NoData},
+		{math.NaN(), 0, release.NoData},
+		{[]float64{math.NaN()}, 0, release.NoData},
+		{[]float64{1, 2}, 0, release.Broken},
+		{[]float64{}, 0, release.Broken},
+		{"1.5", 0, release.Broken},
+		{true, 0, release.Broken},
+		{map[string]any{"a": 1.0}, 0, release.Broken},
+	} {
+		if got, err := metric.Single(metric.Result{Value: c.value}); got != c.want || metric.OutcomeOf(err) != c.outcome {
+			t.Errorf("%v: %v, %v", c.value, got, err)
 		}
 	}
 }

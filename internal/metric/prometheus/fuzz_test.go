@@ -14,3 +14,14 @@ func FuzzAnswer(f *testing.F) {
 		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"]]}]}}`,
 		`{"status":"error","errorType":"bad_data","error":"parse error"}`)
 }
+
+// FuzzAllAnswers reads whatever a server says to a question for all values.
+func FuzzAllAnswers(f *testing.F) {
+	read := func(answer []byte) (float64, error) {
+		_, err := parseAll(answer)
+		return 0, err
+	}
+	metrictest.Fuzz(f, read,
+		`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"1"],[2,"NaN"]]}]}}`,
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`)
+}

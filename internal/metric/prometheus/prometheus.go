@@ -6,13 +6,14 @@ package prometheus
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"math"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -21,14 +22,24 @@ import (
 // Type is the provider's name in a MetricTemplate.
 const Type = "prometheus"
 
-// Factory makes providers of this type. The credentials have a token, or username and password; the address is needed.
+const (
+	keyTokenURL     = "oauth2_token_url"
+	keyClientID     = "oauth2_client_id"
+	keyClientSecret = "oauth2_client_secret"
+	keyScopes       = "oauth2_scopes"
+)
+
+// Factory makes providers of this type. The credentials have a token, or username and password, or oauth2_token_url,
+// oauth2_client_id, oauth2_client_secret and, optionally, oauth2_scopes; the address is needed.
 func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
 
 type provider struct {
 	client     *outbound.Client
-	endpoint   *url.URL
+	api        *url.URL
 	header     http.Header
 	skipVerify bool
+	// grant is nil unless a token has to be fetched first.
+	grant *metric.Grant
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -36,7 +47,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{client: client, endpoint: address.JoinPath("api/v1/query"), header: c.Header.Clone(), skipVerify: c.SkipVerify}
+	p := &provider{client: client, api: address.JoinPath("api/v1"), header: c.Header.Clone(), skipVerify: c.SkipVerify}
 	if p.header == nil {
 		p.header = http.Header{}
 	}
@@ -47,6 +58,10 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 		p.header.Set("Authorization", "Bearer "+token.Reveal())
 		return p, nil
 	}
+	if c.Credentials[keyTokenURL] != "" {
+		p.grant, err = newGrant(c.Credentials)
+		return p, err
+	}
 	username, password := c.Credentials["username"], c.Credentials["password"]
 	if username == "" || password == "" {
 		return nil, metric.Missing(Type, "a token, or username", "password")
@@ -56,30 +71,80 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	return p, nil
 }
 
+func newGrant(credentials map[string]outbound.Secret) (*metric.Grant, error) {
+	g := &metric.Grant{
+		TokenURL: credentials[keyTokenURL].Reveal(), ID: credentials[keyClientID], Secret: credentials[keyClientSecret],
+		Scopes: strings.Fields(credentials[keyScopes].Reveal()),
+	}
+	if g.ID == "" || g.Secret == "" {
+		return nil, metric.Missing(Type, keyClientID, keyClientSecret)
+	}
+	return g, g.Check()
+}
+
 // Measure is the value of the last element of the vector that the query gives.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	return p.ask(ctx, strings.TrimSpace(q.Text))
+	return p.instant(ctx, strings.TrimSpace(q.Text))
 }
 
 // Online asks for a constant.
 func (p *provider) Online(ctx context.Context) error {
-	one, err := p.ask(ctx, "vector(1)")
+	one, err := p.instant(ctx, "vector(1)")
 	if err == nil && one != 1 {
 		return metric.Unexpected("Prometheus")
 	}
 	return err
 }
 
-func (p *provider) ask(ctx context.Context, query string) (float64, error) {
-	address := *p.endpoint
-	parameters := address.Query() // a tenant may be named in the address
-	parameters.Set("query", query)
-	address.RawQuery = parameters.Encode()
-	body, err := metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, classify)
+// maxPoints is how many moments of a range the servers give.
+const maxPoints = 11_000
+
+// Find is a number if the query gives one, and otherwise the list of all values; those of a range follow each other.
+func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+	parameters, path := url.Values{"query": {strings.TrimSpace(q.Text)}}, "query"
+	if r := q.Range; r != nil {
+		if r.Step <= 0 || r.End.Before(r.Start) || r.End.Sub(r.Start)/r.Step >= maxPoints {
+			return metric.Result{}, fmt.Errorf("the range has no moments, or more than %d: correct its start, end or step", maxPoints)
+		}
+		path = "query_range"
+		parameters.Set("start", unix(r.Start))
+		parameters.Set("end", unix(r.End))
+		parameters.Set("step", strconv.FormatFloat(r.Step.Seconds(), 'f', -1, 64))
+	}
+	body, err := p.ask(ctx, path, parameters)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseAll(body)
+}
+
+func unix(t time.Time) string {
+	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
+}
+
+func (p *provider) instant(ctx context.Context, query string) (float64, error) {
+	body, err := p.ask(ctx, "query", url.Values{"query": {query}})
 	if err != nil {
 		return 0, err
 	}
 	return parse(body)
+}
+
+func (p *provider) ask(ctx context.Context, path string, parameters url.Values) ([]byte, error) {
+	address := p.api.JoinPath(path)
+	all := p.api.Query() // a tenant may be named in the address
+	maps.Copy(all, parameters)
+	address.RawQuery = all.Encode()
+	header := p.header
+	if p.grant != nil {
+		token, err := p.grant.Token(ctx, p.client)
+		if err != nil {
+			return nil, err
+		}
+		header = header.Clone()
+		header.Set("Authorization", "Bearer "+token.Reveal())
+	}
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: header, SkipVerify: p.skipVerify}, classify)
 }
 
 // errorTypes are the words of the API for what went wrong. Only they are repeated: the sentence beside them may quote
@@ -94,60 +159,4 @@ func classify(body []byte) string {
 		return ""
 	}
 	return answer.ErrorType
-}
-
-// element is one series of a vector, or, with Values, of a range.
-type element struct {
-	Value  json.RawMessage `json:"value"`
-	Values json.RawMessage `json:"values"`
-}
-
-var errMultiple = errors.New("query returned multiple values: ask for an instant, not for a range")
-
-func parse(body []byte) (float64, error) {
-	var answer struct {
-		Status string `json:"status"`
-		Data   struct {
-			Type   string          `json:"resultType"`
-			Result json.RawMessage `json:"result"`
-		} `json:"data"`
-	}
-	if json.Unmarshal(body, &answer) != nil || answer.Status != "success" {
-		return 0, metric.Unexpected("Prometheus")
-	}
-	switch answer.Data.Type {
-	case "scalar":
-		return value(answer.Data.Result)
-	case "matrix":
-		return 0, errMultiple
-	}
-	var vector []element
-	if json.Unmarshal(answer.Data.Result, &vector) != nil {
-		return 0, metric.Unexpected("Prometheus")
-	}
-	if len(vector) == 0 {
-		return 0, metric.ErrNoData
-	}
-	if slices.ContainsFunc(vector, func(e element) bool { return e.Values != nil }) {
-		return 0, errMultiple
-	}
-	return value(vector[len(vector)-1].Value)
-}
-
-// value reads a sample: a pair of time and number, the number as text.
-func value(sample json.RawMessage) (float64, error) {
-	var pair []json.RawMessage
-	var text string
-	if json.Unmarshal(sample, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[1], &text) != nil {
-		return 0, metric.Unexpected("Prometheus")
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	switch {
-	case err != nil:
-		return 0, metric.Unexpected("Prometheus")
-	case math.IsNaN(v):
-		return 0, metric.ErrNoData
-	default:
-		return v, nil
-	}
 }

@@ -1,0 +1,165 @@
+package kayenta
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func options(address string) Options {
+	return Options{
+		Address: address, Application: "cart", ConfigName: "errors", MetricsAccount: "m", ConfigurationAccount: "c", StorageAccount: "s", Pass: 90, Marginal: 75,
+		Scopes: map[string]Scopes{"default": {
+			Control:    Scope{Scope: "cart-stable", Region: "eu", Step: 60, Start: metrictest.Now.Add(-time.Hour), End: metrictest.Now},
+			Experiment: Scope{Scope: "cart-canary", Region: "eu", Step: 60},
+		}},
+	}
+}
+
+const configurations = `[{"id":"0ther","name":"latency","applications":["cart"]},{"id":"c0nfig","name":"errors","applications":["cart"]}]`
+
+// begins answers everything up to the question for the score.
+func begins(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case r.URL.Path == "/canaryConfig":
+		_, _ = w.Write([]byte(configurations))
+	case r.Method == http.MethodPost && r.URL.Path == "/canary/c0nfig":
+		_, _ = w.Write([]byte(`{"canaryExecutionId":"01EXECUT10N"}`))
+	default:
+		return false
+	}
+	return true
+}
+
+// once is the provider as one that can be measured at once, with a judgement that takes no time.
+type once struct{ *Provider }
+
+func (o once) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	ticket, err := o.Begin(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	found, err := o.Resume(ctx, ticket)
+	if err != nil {
+		return 0, err
+	}
+	value, err := metric.Single(found)
+	return value / 2, err // the contract's value is 1.5, and scores are whole
+}
+
+// Online has the score asked for, because what it asks else is answered aside.
+func (o once) Online(ctx context.Context) error {
+	if err := o.Provider.Online(ctx); err != nil {
+		return err
+	}
+	_, err := o.Resume(ctx, "01EXECUT10N")
+	return err
+}
+
+func score(of string) string {
+	return `{"application":"cart","complete":true,"status":"succeeded","result":{"judgeResult":{"judgeName":"NetflixACAJudge-v1.0","score":{"score":` + of + `,"classification":"Pass"}}}}`
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory: metric.Factory{Type: "kayenta", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+			provider, err := New(client, options(c.Address))
+			return once{provider}, err
+		}},
+		NoSecret: true, Aside: begins,
+		Value: score("3.9"),
+		Wrong: []string{
+			`{"complete":true}`, `{"complete":"yes"}`, `{"result":{}}`, score("null"), score(`"90"`), `{"complete":false}`,
+		},
+	})
+}
+
+func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
+	var calls []string
+	complete := "false"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		calls = append(calls, strings.TrimSpace(r.Method+" "+r.URL.String()+" "+string(body)))
+		if !begins(w, r) {
+			_, _ = w.Write([]byte(strings.Replace(score("91.9"), `"complete":true`, `"complete":`+complete, 1)))
+		}
+	}))
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	provider, err := New(client, options(server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var slow metric.Slow = provider
+	ticket, err := slow.Begin(t.Context(), metric.Query{Interval: 5 * time.Minute, Now: metrictest.Now})
+	if err != nil || ticket != "01EXECUT10N" {
+		t.Fatalf("ticket %q, %v", ticket, err)
+	}
+	if _, err := slow.Resume(t.Context(), ticket); !errors.Is(err, metric.ErrUnfinished) {
+		t.Errorf("while it works: %v", err)
+	}
+	complete = "true"
+	if found, err := slow.Resume(t.Context(), ticket); err != nil || found.Value != 91.0 {
+		t.Errorf("%v, %v", found.Value, err)
+	}
+	want := []string{
+		"GET /canaryConfig?application=cart&configurationAccountName=c",
+		`POST /canary/c0nfig?application=cart&configurationAccountName=c&metricsAccountName=m&storageAccountName=s ` +
+			`{"scopes":{"default":{"controlScope":{"scope":"cart-stable","region":"eu","step":60,"start":"2026-01-02T02:04:05Z","end":"2026-01-02T03:04:05Z"},` +
+			`"experimentScope":{"scope":"cart-canary","region":"eu","step":60,"start":"2026-01-02T02:59:05Z","end":"2026-01-02T03:04:05Z"}}},"thresholds":{"marginal":75,"pass":90}}`,
+		"GET /canary/01EXECUT10N", "GET /canary/01EXECUT10N",
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if _, err := slow.Resume(t.Context(), "../canaryConfig"); metric.OutcomeOf(err) != release.Broken || len(calls) != 4 {
+		t.Errorf("a ticket that is a path: %v", err)
+	}
+}
+
+func TestWhatDoesNotBegin(t *testing.T) {
+	for body, read := range map[string]func([]byte) (string, error){
+		"[]":                              func(b []byte) (string, error) { return parseConfigurations(b, "errors") },
+		"{}":                              func(b []byte) (string, error) { return parseConfigurations(b, "errors") },
+		`[{"id":"../x","name":"errors"}]`: func(b []byte) (string, error) { return parseConfigurations(b, "errors") },
+		`{"canaryExecutionId":""}`:        parseExecution,
+		`{"canaryExecutionId":"a/../b"}`:  parseExecution,
+		`{"canaryExecutionId":null}`:      parseExecution,
+		`[1]`:                             parseExecution,
+	} {
+		if got, err := read([]byte(body)); metric.OutcomeOf(err) != release.Broken {
+			t.Errorf("%s: %q, %v", body, got, err)
+		}
+	}
+}
+
+// FuzzAnswer reads whatever a server says.
+func FuzzAnswer(f *testing.F) {
+	read := func(answer []byte) (float64, error) {
+		if id, err := parseConfigurations(answer, "errors"); err == nil && !names.MatchString(id) {
+			panic("a configuration of the name " + id)
+		}
+		if id, err := parseExecution(answer); err == nil && !names.MatchString(id) {
+			panic("an execution of the name " + id)
+		}
+		found, err := parseScore(answer)
+		if err != nil {
+			return 0, err
+		}
+		return metric.Single(found)
+	}
+	metrictest.Fuzz(f, read, score("91.9"), score("1e300"), `{"complete":false}`, configurations, `{"canaryExecutionId":"a"}`)
+}

@@ -1,0 +1,209 @@
+package prometheus_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func client() map[string][]byte {
+	return map[string][]byte{"oauth2_client_id": []byte("cl1ent-id"), "oauth2_client_secret": []byte("cl1ent-secret"), "oauth2_scopes": []byte("metrics read")}
+}
+
+// authorises is an authorisation server.
+func authorises(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != "/token" {
+		return false
+	}
+	id, secret, _ := r.BasicAuth()
+	if r.PostFormValue("grant_type") != "client_credentials" || r.PostFormValue("scope") != "metrics read" || id != "cl1ent-id" || secret != "cl1ent-secret" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(`{"access_token":"f3tched-token","token_type":"Bearer","expires_in":3600}`))
+	return true
+}
+
+func TestContractWithAClientOfAnAuthorisationServer(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory: prometheus.Factory(), Credentials: client(), Query: "sum(errors_total)",
+		At: func(address string) map[string][]byte {
+			return map[string][]byte{"oauth2_token_url": []byte(address + "/token")}
+		},
+		Aside:  authorises,
+		Value:  vector(`{"metric":{},"value":[1,"1.5"]}`),
+		NoData: []string{vector("")},
+		Wrong:  wrong,
+		Authorised: func(r *http.Request) bool {
+			return cmp.Equal(r.Header["Authorization"], []string{"Bearer f3tched-token"})
+		},
+	})
+}
+
+func providerOf(t *testing.T, address, tokenURL string, policy outbound.Policy) metric.Provider {
+	t.Helper()
+	client, secret := outbound.New(policy), client()
+	t.Cleanup(client.Close)
+	secret["oauth2_token_url"] = []byte(tokenURL)
+	spec := flaggerv1.MetricTemplateProvider{Type: prometheus.Type, Address: address, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
+	provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", spec, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+func TestATokenIsFetchedOnce(t *testing.T) {
+	fetched := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if authorises(w, r) {
+			fetched++
+			return
+		}
+		_, _ = w.Write([]byte(vector(`{"metric":{},"value":[1,"1"]}`)))
+	}))
+	t.Cleanup(server.Close)
+	provider := providerOf(t, server.URL, server.URL+"/token", outbound.Policy{AllowLoopback: true})
+	for range 3 {
+		if _, err := provider.Measure(t.Context(), metric.Query{Text: "up"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fetched != 1 {
+		t.Errorf("fetched %d times", fetched)
+	}
+}
+
+func TestWhatAnAuthorisationServerSaysIsSorted(t *testing.T) {
+	for _, c := range []struct {
+		code    int
+		body    string
+		outcome release.Outcome
+		text    string
+	}{
+		{401, `{"error":"invalid_client","error_description":"cl1ent-secret of page"}`, release.Broken, "fetch a token: error response: Status 401 Unauthorized: invalid_client"},
+		{400, `{"error":"page"}`, release.Broken, "fetch a token: error response: Status 400 Bad Request"},
+		{400, `{"error":"temporarily_unavailable"}`, release.Unreachable, "fetch a token: error response: Status 400 Bad Request: temporarily_unavailable"},
+		{429, `page`, release.Unreachable, "fetch a token: error response: Status 429 Too Many Requests"},
+		{503, `page`, release.Unreachable, "fetch a token: error response: Status 503 Service Unavailable"},
+		{200, `page`, release.Broken, "fetch a token: the answer is not what the API of an authorisation server gives: correct the address of the provider"},
+		{200, `{"token_type":"Bearer"}`, release.Broken, "fetch a token: the answer is not what the API of an authorisation server gives: correct the address of the provider"},
+		{200, strings.Repeat(" ", 1<<20), release.Broken, "fetch a token: the answer is longer than may be read"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(c.code)
+			_, _ = w.Write([]byte(c.body))
+		}))
+		t.Cleanup(server.Close)
+		_, err := providerOf(t, "http://metrics.invalid", server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+		if err == nil || err.Error() != c.text || metric.OutcomeOf(err) != c.outcome {
+			t.Errorf("%d %.40s: %v is %s", c.code, c.body, err, metric.OutcomeOf(err))
+		}
+	}
+}
+
+// TestTheClientIsShownToItsAuthorisationServerAlone: neither the metrics server nor the target of a redirect sees it.
+func TestTheClientIsShownToItsAuthorisationServerAlone(t *testing.T) {
+	called := false
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { called = true }))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(server.Close)
+	_, err := providerOf(t, other.URL, server.URL, outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+	if metric.OutcomeOf(err) != release.Broken || called {
+		t.Errorf("%v, called %t", err, called)
+	}
+	_, err = providerOf(t, other.URL, "http://169.254.169.254/token", outbound.Policy{AllowLoopback: true}).Measure(t.Context(), metric.Query{Text: "up"})
+	if metric.OutcomeOf(err) != release.Broken || !strings.Contains(err.Error(), "may not be called") {
+		t.Errorf("a token from the cloud's metadata: %v", err)
+	}
+}
+
+func TestAClientNeedsAllItsParts(t *testing.T) {
+	for name, secret := range map[string]map[string][]byte{
+		"no secret":  {"oauth2_token_url": []byte("https://login.example"), "oauth2_client_id": []byte("hunter2")},
+		"no id":      {"oauth2_token_url": []byte("https://login.example"), "oauth2_client_secret": []byte("hunter2")},
+		"no address": {"oauth2_token_url": []byte("hunter2"), "oauth2_client_id": []byte("a"), "oauth2_client_secret": []byte("hunter2")},
+	} {
+		spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://prom", SecretRef: &flaggerv1.SecretReference{Name: "s"}}
+		_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), prometheus.Factory()).New("shop", spec, secret)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	var seen, body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.URL.Path + "?" + r.URL.Query().Encode()
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(server.Close)
+	c := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(c.Close)
+	provider, err := metric.NewRegistry(c, prometheus.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL + "?tenant=a"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finder := provider.(metric.Finder)
+	span := &metric.Range{Start: time.UnixMilli(1_000_500), End: time.Unix(1_060, 0), Step: 30 * time.Second}
+	matrix := `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[[1,"1"],[2,"2"]]},{"metric":{"a":"2"},"values":[[1,"+Inf"]]}]}}`
+	for _, c := range []struct {
+		body  string
+		span  *metric.Range
+		value any
+		seen  string
+	}{
+		{`{"status":"success","data":{"resultType":"scalar","result":[1,"1.5"]}}`, nil, 1.5, "/api/v1/query?query=up&tenant=a"},
+		{vector(`{"metric":{},"value":[1,"7"]},{"metric":{},"value":[1,"1.5"]}`), nil, []float64{7, 1.5}, "/api/v1/query?query=up&tenant=a"},
+		{matrix, span, []float64{1, 2, inf()}, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
+		{vector(""), nil, nil, "/api/v1/query?query=up&tenant=a"},
+		{`{"status":"success","data":{"resultType":"matrix","result":[]}}`, span, nil, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
+	} {
+		body = c.body
+		found, err := finder.Find(t.Context(), metric.Query{Text: " up\n", Range: c.span})
+		if diff := cmp.Diff(c.value, found.Value); diff != "" || seen != c.seen || (c.value == nil) != (metric.OutcomeOf(err) == release.NoData) {
+			t.Errorf("%s asked %s, %v (-want +got):\n%s", c.body, seen, err, diff)
+		}
+	}
+	for _, bad := range append(wrong, `{`, `{"status":"success"}`) {
+		if strings.Contains(bad, "values") {
+			continue // a list, when all values are asked for
+		}
+		body = bad
+		if found, err := finder.Find(t.Context(), metric.Query{Text: "up"}); metric.OutcomeOf(err) != release.Broken {
+			t.Errorf("%s is %v, %v", bad, found.Value, err)
+		}
+	}
+	seen = ""
+	for name, bad := range map[string]metric.Range{
+		"no step":         {Start: span.Start, End: span.End},
+		"backwards":       {Start: span.End, End: span.Start, Step: time.Second},
+		"too many points": {Start: time.Unix(0, 0), End: time.Unix(11_000, 0), Step: time.Second},
+	} {
+		if _, err := finder.Find(t.Context(), metric.Query{Text: "up", Range: &bad}); err == nil || seen != "" {
+			t.Errorf("%s: %v, asked %q", name, err, seen)
+		}
+	}
+}
+
+func inf() float64 {
+	zero := 0.0
+	return 1 / zero
+}

@@ -1,0 +1,115 @@
+package prometheus
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/serin-dev/serin/internal/metric"
+)
+
+// data is what a query gives: a sample, or a list of elements.
+type data struct {
+	Type   string          `json:"resultType"`
+	Result json.RawMessage `json:"result"`
+}
+
+// element is one series of a vector, or, with Values, of a range.
+type element struct {
+	Value  json.RawMessage   `json:"value"`
+	Values []json.RawMessage `json:"values"`
+}
+
+var errMultiple = errors.New("query returned multiple values: ask for an instant, not for a range")
+
+// read takes an answer apart; a vector has elements, a scalar has none.
+func read(body []byte) (data, []element, error) {
+	var answer struct {
+		Status string `json:"status"`
+		Data   data   `json:"data"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Status != "success" {
+		return data{}, nil, metric.Unexpected("Prometheus")
+	}
+	if answer.Data.Type == "scalar" {
+		return answer.Data, nil, nil
+	}
+	var elements []element
+	if json.Unmarshal(answer.Data.Result, &elements) != nil {
+		return data{}, nil, metric.Unexpected("Prometheus")
+	}
+	return answer.Data, elements, nil
+}
+
+// parse is the one value of an answer.
+func parse(body []byte) (float64, error) {
+	d, elements, err := read(body)
+	switch {
+	case err != nil:
+		return 0, err
+	case d.Type == "scalar":
+		return number(d.Result)
+	case d.Type == "matrix" || slices.ContainsFunc(elements, func(e element) bool { return e.Values != nil }):
+		return 0, errMultiple
+	case len(elements) == 0:
+		return 0, metric.ErrNoData
+	default:
+		return number(elements[len(elements)-1].Value)
+	}
+}
+
+func number(sample json.RawMessage) (float64, error) {
+	v, err := value(sample)
+	if err != nil {
+		return 0, err
+	}
+	return metric.Number(v)
+}
+
+// parseAll are all values of an answer.
+func parseAll(body []byte) (metric.Result, error) {
+	d, elements, err := read(body)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	if d.Type == "scalar" {
+		v, err := value(d.Result)
+		return metric.Result{Value: v}, err
+	}
+	var list []float64
+	for _, e := range elements {
+		samples := e.Values
+		if e.Value != nil {
+			samples = append(samples, e.Value)
+		}
+		if len(samples) == 0 {
+			return metric.Result{}, metric.Unexpected("Prometheus")
+		}
+		for _, sample := range samples {
+			v, err := value(sample)
+			if err != nil {
+				return metric.Result{}, err
+			}
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return metric.Result{}, metric.ErrNoData
+	}
+	return metric.Result{Value: list}, nil
+}
+
+// value reads a sample: a pair of time and number, the number as text.
+func value(sample json.RawMessage) (float64, error) {
+	var pair []json.RawMessage
+	var text string
+	if json.Unmarshal(sample, &pair) != nil || len(pair) != 2 || json.Unmarshal(pair[1], &text) != nil {
+		return 0, metric.Unexpected("Prometheus")
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, metric.Unexpected("Prometheus")
+	}
+	return v, nil
+}

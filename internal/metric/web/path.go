@@ -1,0 +1,68 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Bounds of a path. It comes from users and is walked in the controller, over answers of a million values.
+const (
+	maxPath = 1 << 10 // bytes
+	maxRuns = 1       // parts that look at every value below, such as ..
+	maxBoth = 8       // members of all unions together
+)
+
+var errWide = errors.New("the JSONPath visits too much of the answer: use no range, at most one .. and few unions")
+
+// parsePath reads a path that ends in bounded time, whatever it is walked over.
+func parsePath(text string) (*jsonpath.JSONPath, error) {
+	if len(text) > maxPath {
+		return nil, errWide
+	}
+	parsed, err := jsonpath.Parse("path", text)
+	if err != nil {
+		return nil, fmt.Errorf("the JSONPath cannot be read: %s", outbound.Excerpt([]byte(err.Error())))
+	}
+	count := &cost{}
+	count.add(parsed.Root)
+	if count.loop || count.runs > maxRuns || count.members > maxBoth {
+		return nil, errWide
+	}
+	path := jsonpath.New("path").AllowMissingKeys(false)
+	if err := path.Parse(text); err != nil {
+		return nil, fmt.Errorf("the JSONPath cannot be read: %s", outbound.Excerpt([]byte(err.Error())))
+	}
+	return path, nil
+}
+
+// cost is what a path may visit more than once.
+type cost struct {
+	loop          bool
+	runs, members int
+}
+
+func (c *cost) add(node jsonpath.Node) {
+	switch node := node.(type) {
+	case *jsonpath.ListNode:
+		for _, child := range node.Nodes {
+			c.add(child)
+		}
+	case *jsonpath.FilterNode:
+		c.add(node.Left)
+		c.add(node.Right)
+	case *jsonpath.UnionNode:
+		c.members += len(node.Nodes)
+		for _, child := range node.Nodes {
+			c.add(child)
+		}
+	case *jsonpath.RecursiveNode:
+		c.runs++
+	case *jsonpath.IdentifierNode:
+		c.loop = true // range, and its end
+	default: // fields, indices, constants and wildcards visit each value once
+	}
+}

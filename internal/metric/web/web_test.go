@@ -1,0 +1,179 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/metrictest"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func factory(path string) metric.Factory {
+	return metric.Factory{Type: "web", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+		return New(client, Options{URL: c.Address, JSONPath: path, Header: http.Header{"X-Key": {c.Credentials["key"].Reveal()}}})
+	}}
+}
+
+func TestContract(t *testing.T) {
+	metrictest.Run(t, metrictest.Subject{
+		Factory: factory("{$.data.value}"), NoSecret: true, Credentials: map[string][]byte{"key": []byte("k3y-value")},
+		Value:      `{"data":{"value":1.5}}`,
+		NoData:     []string{`{"data":{"value":null}}`},
+		Wrong:      []string{`{"data":{}}`, `{"data":{"value":"1.5"}}`, `{"data":{"value":[1]}}`, `{"data":{"value":{}}}`, `{"data":[]}`, "1.5"},
+		Authorised: func(r *http.Request) bool { return r.Header.Get("X-Key") == "k3y-value" },
+	})
+}
+
+func TestWhatAPathLeadsTo(t *testing.T) {
+	const body = `{"data":{"ok":true,"rate":1.5,"name":"cart","list":[{"n":1,"up":true},{"n":2,"up":false}],"nothing":null}}`
+	var document any
+	if err := json.Unmarshal([]byte(body), &document); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]any{
+		"":                              document,
+		"{$}":                           document,
+		"{$.data.ok}":                   true,
+		"{$.data.rate}":                 1.5,
+		"{$.data.name}":                 "cart",
+		"{.data.list[1].n}":             2.0,
+		"{.data.list[*].n}":             1.0,
+		"{.data.list[?(@.up==true)].n}": 1.0,
+		"{..rate}":                      1.5,
+		"{.data['ok','rate']}":          true,
+		"{$.data.list[0]}":              map[string]any{"n": 1.0, "up": true},
+	} {
+		if text == "" {
+			text = defaultPath
+		}
+		path, err := parsePath(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		found, err := find(path, []byte(body))
+		if diff := cmp.Diff(want, found.Value); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+	path, _ := parsePath("{$.data.missing}")
+	if _, err := find(path, []byte(body)); err == nil || !strings.HasPrefix(err.Error(), "Could not find JSONPath in body: ") || strings.Contains(err.Error(), "cart") {
+		t.Errorf("a key that is missing: %v", err)
+	}
+	path, _ = parsePath(defaultPath)
+	if found, err := find(path, []byte("all is well\n")); err != nil || found.Value != "all is well\n" {
+		t.Errorf("an answer that is no JSON: %v, %v", found.Value, err)
+	}
+	if _, err := find(path, []byte(" \n")); !errors.Is(err, errNothing) {
+		t.Errorf("an empty answer: %v", err)
+	}
+}
+
+// TestPathsThatWouldNotEnd: over an answer of a million values each of these is worked on for hours.
+func TestPathsThatWouldNotEnd(t *testing.T) {
+	for _, text := range []string{
+		"{..a..b}", "{range .a[*]}{range $.b[*]}{.c}{end}{end}", "{[0,0,0][0,0,0][0,0,0]}", "{.a[?(@..b==1)]..c}",
+		"{." + strings.Repeat("a", maxPath) + "}", "{$.a", "{.a[?(@.b",
+	} {
+		if _, err := parsePath(text); err == nil || len(err.Error()) > 400 {
+			t.Errorf("%.60s: %v", text, err)
+		}
+	}
+}
+
+func TestCalls(t *testing.T) {
+	var seen string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"access_token":"f3tched","expires_in":60}`))
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		seen = strings.Join([]string{r.Method, r.URL.String(), r.Header.Get("Content-Type"), r.Header.Get("X-A"), r.Header.Get("Authorization"), string(body)}, "|")
+		_, _ = w.Write([]byte("1"))
+	}))
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	for _, c := range []struct {
+		options Options
+		seen    string
+	}{
+		{Options{}, "GET|/x?y=1||||"},
+		{Options{Header: http.Header{"X-A": {"b"}}}, "GET|/x?y=1||b||"},
+		{Options{Method: "POST", Body: "text"}, "POST|/x?y=1||||text"},
+		{Options{Method: "PUT", JSONBody: json.RawMessage(`{"a":1}`)}, `PUT|/x?y=1|application/json|||{"a":1}`},
+		{Options{Grant: &metric.Grant{TokenURL: server.URL + "/token", ID: "id", Secret: "secret"}}, "GET|/x?y=1|||Bearer f3tched|"},
+	} {
+		c.options.URL = server.URL + "/x?y=1"
+		provider, err := New(client, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value, err := provider.Measure(t.Context(), metric.Query{}); err != nil || value != 1 || seen != c.seen {
+			t.Errorf("%v, %v after %s, want %s", value, err, seen, c.seen)
+		}
+	}
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for name, o := range map[string]Options{
+		errTwoBodies.Error(): {Method: "POST", Body: "a", JSONBody: json.RawMessage("1")},
+		errBodyOfGet.Error(): {Body: "a"},
+		"none of GET":        {Method: "DELETE"},
+		"client for tokens":  {Grant: &metric.Grant{TokenURL: "https://login.example"}},
+		"address for tokens": {Grant: &metric.Grant{TokenURL: "login", ID: "a", Secret: "b"}},
+		"JSONPath cannot":    {JSONPath: "{.a"},
+	} {
+		o.URL = "https://metrics.example"
+		if _, err := New(nil, o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheTimeoutIsThatOfTheOptions(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(server.Close)
+	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(client.Close)
+	provider, err := New(client, Options{URL: server.URL, Timeout: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := provider.Measure(t.Context(), metric.Query{}); metric.OutcomeOf(err) != release.Unreachable {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzAnswer reads whatever a server says, along whatever path a user writes.
+func FuzzAnswer(f *testing.F) {
+	for _, path := range []string{"{$}", "{.a.b[0]}", "{..a}", "{.a[?(@.b>1)]}", "{.a['b','c']}", "{.a[0:2:1]}", "{.a[-1]}", "text", "{'a'}"} {
+		f.Add(path, `{"a":{"b":[1,2],"c":null}}`)
+		f.Add(path, `[[1,"a",{"a":true}],null]`)
+	}
+	f.Fuzz(func(t *testing.T, text, answer string) {
+		path, err := parsePath(text)
+		if err != nil {
+			return
+		}
+		found, err := find(path, []byte(answer))
+		if err != nil && len(err.Error()) > 400 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
+		if value, err := metric.Single(found); err != nil && value != 0 {
+			t.Errorf("%v and %v", value, err)
+		}
+	})
+}
