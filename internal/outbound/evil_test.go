@@ -1,0 +1,236 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// nameServer answers questions for addresses (A) of any name with one of the list after the other, and knows no other
+// records.
+type nameServer struct {
+	mu      sync.Mutex
+	answers []netip.Addr
+	asked   int
+}
+
+func (s *nameServer) next() netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := s.answers[min(s.asked, len(s.answers)-1)]
+	s.asked++
+	return answer
+}
+
+// answer is the reply to a question, in the format of RFC 1035.
+func (s *nameServer) answer(question []byte) []byte {
+	const header, typeA = 12, 1
+	end := header
+	for question[end] != 0 {
+		end += int(question[end]) + 1
+	}
+	end += 5 // the root, type and class
+	kind := binary.BigEndian.Uint16(question[end-4:])
+	reply := append([]byte{}, question[:end]...)
+	copy(reply[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // an answer, one question, no records
+	if kind != typeA {
+		return reply
+	}
+	reply[7] = 1
+	address := s.next().As4()
+	reply = append(reply, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // the name of the question, at once forgotten
+	return append(reply, address[:]...)
+}
+
+// resolver asks the name server, in the machine instead of over a network.
+func (s *nameServer) resolver(t *testing.T) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		question := make([]byte, 512)
+		for {
+			n, from, err := server.ReadFrom(question)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(s.answer(question[:n]), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
+
+// resolving is a client whose names are resolved by the server.
+func resolving(t *testing.T, policy Policy, s *nameServer) *Client {
+	t.Helper()
+	client := New(policy)
+	t.Cleanup(client.Close)
+	transport, ok := client.verifying.Transport.(*http.Transport)
+	if !ok {
+		t.Fatal("no transport")
+	}
+	dialer := &net.Dialer{Control: policy.checkDial, Resolver: s.resolver(t)}
+	transport.DialContext = dialer.DialContext
+	return client
+}
+
+// TestANameThatChangesItsAddressIsCheckedEachTime: the first answer of the name server is harmless, the second is the
+// address of something that must not be reached. What counts is the address that is dialled.
+func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
+	called := false
+	address := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, forbidden := range []string{"127.0.0.1", "169.254.169.254", "0.0.0.0"} {
+		// 192.0.2.1 is for documentation; nobody has it, so that the first call ends in time.
+		names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr(forbidden)}}
+		client := resolving(t, Policy{}, names)
+		request := get("http://rebinding.example:" + port)
+		request.Timeout = 50 * time.Millisecond
+		if _, err := client.Do(t.Context(), request); refused(err) != nil || err == nil {
+			t.Errorf("the harmless address: %v", err)
+		}
+		request.Timeout = time.Minute
+		_, err := client.Do(t.Context(), request)
+		if reason, ok := errors.AsType[*RefusedError](err); !ok || reason.Destination != forbidden {
+			t.Errorf("after the name went to %s: %v", forbidden, err)
+		}
+		if names.asked < 2 {
+			t.Errorf("the name server was asked %d times", names.asked)
+		}
+	}
+	if called {
+		t.Error("the server was reached")
+	}
+}
+
+// TestARedirectToANameIsCheckedWhereItLeads: the host is the same, and its address is another one by then.
+func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
+	steps := 0
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		steps++
+		w.Header().Set("Connection", "close") // a kept connection would not ask again
+		http.Redirect(w, r, "/next", http.StatusFound)
+	})
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254")}}
+	client := resolving(t, Policy{AllowLoopback: true}, names)
+	_, err = client.Do(t.Context(), get("http://rebinding.example:"+port))
+	if refused(err) == nil || steps != 1 {
+		t.Errorf("%v after %d steps", err, steps)
+	}
+}
+
+// TestAddressesInUnusualSpelling: what C libraries and proxies read as addresses must not pass as names.
+func TestAddressesInUnusualSpelling(t *testing.T) {
+	for _, host := range []string{
+		"2130706433", "017700000001", "0x7f000001", "0x7f.0.0.1", "127.1", "127.0.1", "0177.0.0.1", "[::ffff:7f00:1]", "[::ffff:127.0.0.1]",
+		"[0:0:0:0:0:ffff:a9fe:a9fe]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "169.254.169.254.", "LOCALHOST", "localhost.", "a.b.localhost", "[fe80::1%25eth0]", "[::]", "0",
+	} {
+		_, err := New(Policy{}).Do(t.Context(), get("http://"+host+"/"))
+		if refused(err) == nil {
+			t.Errorf("%s: %v, want a RefusedError", host, err)
+		}
+	}
+}
+
+// TestAServerThatDripsItsHeaders: a byte now and then keeps no deadline away.
+func TestAServerThatDripsItsHeaders(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close()
+				_, _ = connection.Write([]byte("HTTP/1.1 200 OK\r\n"))
+				for range time.Tick(time.Millisecond) {
+					if _, err := connection.Write([]byte("X-A: drip\r\n")); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	request := get("http://" + listener.Addr().String())
+	request.Timeout = 50 * time.Millisecond
+	_, err = open(t).Do(t.Context(), request)
+	if _, ok := errors.AsType[*UnreachableError](err); !ok {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHeadersWithoutEndAreNoAnswer(t *testing.T) {
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 3 * maxHeaderBytes / 1000 {
+			w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
+		}
+	})
+	_, err := open(t).Do(t.Context(), get(address))
+	if _, ok := errors.AsType[*UnreachableError](err); !ok || len(err.Error()) > 1<<10 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestHeadersAreNotSplit: a header or a URL with line breaks is no way to a second request.
+func TestHeadersAreNotSplit(t *testing.T) {
+	called := false
+	address := serve(t, func(http.ResponseWriter, *http.Request) { called = true })
+	for name, change := range map[string]func(*Request){
+		"value":  func(r *Request) { r.Header = http.Header{"X-A": {"b\r\nX-Admin: yes"}} },
+		"name":   func(r *Request) { r.Header = http.Header{"X-A\r\nX-Admin": {"yes"}} },
+		"method": func(r *Request) { r.Method = "GET / HTTP/1.1\r\nX-Admin: yes\r\n\r\nGET" },
+		"path":   func(r *Request) { r.URL += "/a\r\nX-Admin: yes" },
+	} {
+		request := get(address)
+		change(&request)
+		if _, err := open(t).Do(t.Context(), request); err == nil || called {
+			t.Errorf("%s: %v, called %t", name, err, called)
+		}
+	}
+}
+
+func TestOldVersionsOfTLSAreNotSpoken(t *testing.T) {
+	for version, spoken := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains about the client that hangs up
+		server.TLS = &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: version}
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		request := get(server.URL)
+		request.SkipVerify = true
+		_, err := open(t).Do(t.Context(), request)
+		if _, unreachable := errors.AsType[*UnreachableError](err); unreachable == spoken {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
