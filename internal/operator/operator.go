@@ -296,7 +296,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, peers *controlle
 	}
 	asker := &controller.Asker{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
-		Metrics: providers(named, own, clk), Trusted: metric.NewRegistry(trusted, prometheus.Factory()),
+		Metrics: MetricsServices(named, own, clk), Trusted: metric.NewRegistry(trusted, prometheus.Factory()),
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
 	queue := &controller.Queue{}

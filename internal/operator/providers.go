@@ -22,10 +22,10 @@ import (
 )
 
 // MetricTypes are the metrics services that templates may name.
-func MetricTypes() []string { return providers(nil, metric.Cluster{}, nil).Types() }
+func MetricTypes() []string { return MetricsServices(nil, metric.Cluster{}, nil).Types() }
 
-// providers are the metrics services that this binary has.
-func providers(c *outbound.Client, own metric.Cluster, clk clock.Clock) *metric.Registry {
+// MetricsServices are the providers of metrics that this binary has.
+func MetricsServices(c *outbound.Client, own metric.Cluster, clk clock.Clock) *metric.Registry {
 	return metric.NewRegistry(c,
 		prometheus.Factory(), graphite.Factory(), newrelic.Factory(), datadog.Factory(), dynatrace.Factory(), influxdb.Factory(),
 		cloudwatch.Factory(), stackdriver.Factory(), splunk.Factory(), externalmetrics.Factory(own), keptn.Factory(own, clk))

@@ -55,7 +55,7 @@ func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
 		want = append(want, strings.Trim(string(value.Raw), `"`))
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, providers(nil, metric.Cluster{}, clock.RealClock{}).Types()); diff != "" || len(want) == 0 {
+	if diff := cmp.Diff(want, MetricsServices(nil, metric.Cluster{}, clock.RealClock{}).Types()); diff != "" || len(want) == 0 {
 		t.Errorf("types (-definition +served):\n%s", diff)
 	}
 }

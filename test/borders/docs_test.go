@@ -10,16 +10,20 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 )
@@ -101,6 +105,9 @@ func TestExamplesCanWork(t *testing.T) {
 			if kind.APIVersion != flaggerv1.SchemeGroupVersion.String() {
 				continue
 			}
+			if kind.Kind == flaggerv1.MetricTemplateKind {
+				canAsk(t, name, document, text)
+			}
 			c := &flaggerv1.Canary{}
 			known := map[string]any{
 				flaggerv1.CanaryKind: c, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplate{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProvider{},
@@ -174,6 +181,35 @@ func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// canAsk holds a MetricTemplate of an example against its provider, with the Secret that stands beside it.
+func canAsk(t *testing.T, name, document, text string) {
+	t.Helper()
+	template := &flaggerv1.MetricTemplate{}
+	if err := yaml.Unmarshal([]byte(document), template); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	credentials := map[string][]byte{}
+	for other := range strings.SplitSeq(text, "\n---\n") {
+		secret := &corev1.Secret{}
+		if err := yaml.Unmarshal([]byte(other), secret); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if ref := template.Spec.Provider.SecretRef; ref != nil && secret.Kind == "Secret" && secret.Name == ref.Name {
+			for key, value := range secret.StringData {
+				credentials[key] = []byte(value)
+			}
+		}
+	}
+	services := operator.MetricsServices(outbound.New(outbound.Policy{}), metric.Cluster{Address: "https://kubernetes.default.svc"}, clock.RealClock{})
+	if _, err := services.New("shop", template.Spec.Provider, credentials); err != nil {
+		t.Errorf("%s: MetricTemplate %s: %v", name, template.Name, err)
+	}
+	vars := metric.Vars{Name: "cart", Namespace: "shop", Target: "cart", Variables: map[string]string{"code": "404", "service": "SERVICE-1"}}
+	if _, err := metric.Render(template.Spec.Query, vars); err != nil {
+		t.Errorf("%s: MetricTemplate %s: %v", name, template.Name, err)
 	}
 }
 
