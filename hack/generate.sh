@@ -11,3 +11,7 @@ controller_gen object paths=./api/flagger/...
 # Floats are part of the API: thresholds have been numbers since its first version.
 controller_gen crd:allowDangerousTypes=true paths=./api/flagger/... output:crd:dir=config/crd
 go run ./hack/crdversions config/crd
+
+controller_gen object paths=./api/argoproj/...
+controller_gen crd:generateEmbeddedObjectMeta=true paths=./api/argoproj/... output:crd:dir=config/crd/argoproj
+go run ./hack/crdpods config/crd/argoproj

@@ -9,27 +9,55 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml argoproj/*.yaml
 var files embed.FS
 
-// Files are the definitions, one file for each kind.
-func Files() fs.FS { return files }
+// patterns are where the definitions of a group of kinds lie. A cluster may want one without the others, and so
+// argoproj.io has a folder that nobody applies by the way.
+var patterns = map[string]string{
+	"flagger.app": "flagger.app_*.yaml",
+	"argoproj.io": "argoproj/argoproj.io_*.yaml",
+}
 
-// YAML is all definitions in one stream of YAML documents, in the order of their file names.
-func YAML() ([]byte, error) {
-	names, err := fs.Glob(files, "*.yaml")
+// Groups are the API groups that there are definitions of.
+func Groups() []string { return slices.Sorted(maps.Keys(patterns)) }
+
+// Files are the definitions of a group, one file for each kind.
+func Files(group string) (map[string][]byte, error) {
+	pattern, ok := patterns[group]
+	if !ok {
+		return nil, fmt.Errorf("there are definitions of %s, none of %q", strings.Join(Groups(), " and "), group)
+	}
+	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
 	}
-	var all bytes.Buffer
+	found := make(map[string][]byte, len(names))
 	for _, name := range names {
 		definition, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, fmt.Errorf("read definition %s: %w", name, err)
 		}
-		all.Write(definition)
+		found[path.Base(name)] = definition
+	}
+	return found, nil
+}
+
+// YAML is all definitions of a group in one stream of YAML documents, in the order of their file names.
+func YAML(group string) ([]byte, error) {
+	found, err := Files(group)
+	if err != nil {
+		return nil, err
+	}
+	var all bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all.Write(found[name])
 	}
 	return all.Bytes(), nil
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/view"
@@ -163,19 +164,22 @@ func paintFor(stream any) view.Paint {
 }
 
 func crdsCommand() *cobra.Command {
-	return &cobra.Command{
+	var group string
+	cmd := &cobra.Command{
 		Use: "crds", Short: "Print the definitions of the resources", Args: checked(cobra.NoArgs),
-		Long:    "Prints the definitions of the resources that Serin serves, as YAML.",
+		Long:    "Prints the definitions of the resources of one API group, as YAML.",
 		Example: "  serin crds | kubectl apply --server-side -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := crd.YAML()
+			text, err := crd.YAML(group)
 			if err != nil {
-				return err
+				return exit(ExitUsage, fmt.Errorf("read --group: %w", err))
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&group, "group", flaggerv1.GroupName, "API group: "+strings.Join(crd.Groups(), " or "))
+	return cmd
 }
 
 func versionCommand() *cobra.Command {

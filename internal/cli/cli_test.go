@@ -133,7 +133,7 @@ func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData
 func TestExitCodesOfTheCommandLine(t *testing.T) {
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(Commands()...)
-	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get rollout/x", "get a -A", "version x"} {
+	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get rollout/x", "get a -A", "version x", "crds --group apps"} {
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetErr(&out)
@@ -151,17 +151,31 @@ func TestExitCodesAreFixedForEver(t *testing.T) {
 	}
 }
 
-func TestCrdsPrintsDefinitions(t *testing.T) {
-	cmd := crdsCommand()
-	var out bytes.Buffer
-	cmd.SetOut(&out)
-	cmd.SetArgs([]string{})
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"canaries.flagger.app", "metrictemplates.flagger.app", "alertproviders.flagger.app"} {
-		if !strings.Contains(out.String(), "name: "+name) {
-			t.Errorf("the definition of %s is missing", name)
+func TestCrdsPrintsDefinitionsOfOneGroup(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app"}},
+		{[]string{"--group", "argoproj.io"}, []string{
+			"analysisruns.argoproj.io", "analysistemplates.argoproj.io", "clusteranalysistemplates.argoproj.io",
+			"experiments.argoproj.io", "rollouts.argoproj.io",
+		}},
+	} {
+		cmd := crdsCommand()
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs(c.args)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), "\nkind: CustomResourceDefinition\n"); got != len(c.want) {
+			t.Errorf("crds %v printed %d definitions, want %d", c.args, got, len(c.want))
+		}
+		for _, name := range c.want {
+			if !strings.Contains(out.String(), "name: "+name) {
+				t.Errorf("crds %v: the definition of %s is missing", c.args, name)
+			}
 		}
 	}
 }

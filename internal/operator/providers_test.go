@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -41,12 +41,12 @@ func TestTheOwnClusterIsAskedWithTheOwnTokenAndWithoutAny(t *testing.T) {
 }
 
 func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
-	text, err := fs.ReadFile(crd.Files(), "flagger.app_metrictemplates.yaml")
+	files, err := crd.Files(flaggerv1.GroupName)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &definition); err != nil {
+	if err := yaml.Unmarshal(files["flagger.app_metrictemplates.yaml"], &definition); err != nil {
 		t.Fatal(err)
 	}
 	var want []string

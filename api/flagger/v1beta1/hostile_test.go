@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/config/crd/crdtest"
 )
 
 // TestWhateverTheSchemaAcceptsCanBeRead draws objects from the schemas themselves, odd ones, and reads those that the
@@ -23,18 +24,18 @@ func TestWhateverTheSchemaAcceptsCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	all := servers(t)
+	all := crdtest.Servers(t, v1beta1.GroupName)
 	for _, kind := range []string{"Canary", "MetricTemplate", "AlertProvider"} {
 		s := all["v1beta1/"+kind]
 		t.Run(kind, func(t *testing.T) {
 			accepted := 0
 			rapid.Check(t, func(t *rapid.T) {
-				object, _ := odd(t, s.structural, 0).(map[string]any)
+				object, _ := odd(t, s.Structural, 0).(map[string]any)
 				if object == nil {
 					object = map[string]any{}
 				}
 				object["apiVersion"], object["kind"], object["metadata"] = "flagger.app/v1beta1", kind, map[string]any{"name": "odd"}
-				stored, err := s.write(t.Context(), object)
+				stored, err := s.Create(t.Context(), object)
 				if err != nil {
 					return // whoever wrote it reads why
 				}

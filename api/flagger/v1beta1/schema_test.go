@@ -2,12 +2,10 @@ package v1beta1_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,101 +13,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
-	"github.com/serin-dev/serin/config/crd"
+	"github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/config/crd/crdtest"
 )
 
 // shared holds recorded cases and example manifests; it lies beside the repository where it is present at all.
 const shared = "../../../../shared"
-
-// definitions reads the generated definitions by kind, as the API server holds them.
-func definitions(t *testing.T) map[string]*apiextensions.CustomResourceDefinition {
-	t.Helper()
-	names, err := fs.Glob(crd.Files(), "flagger.app_*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]*apiextensions.CustomResourceDefinition{}
-	for _, name := range names {
-		text, err := fs.ReadFile(crd.Files(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var written apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict(text, &written); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		apiextensionsv1.SetDefaults_CustomResourceDefinition(&written)
-		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&written.Spec)
-		held := &apiextensions.CustomResourceDefinition{}
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&written, held, nil); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		found[held.Spec.Names.Kind] = held
-	}
-	return found
-}
-
-// server does with an object of one version what the API server does when it is written: default, prune, validate.
-type server struct {
-	structural *structuralschema.Structural
-	validator  validation.SchemaValidator
-	rules      *schemacel.Validator
-}
-
-// servers makes a server for each version of each definition, by "version/kind".
-func servers(t *testing.T) map[string]server {
-	t.Helper()
-	all := map[string]server{}
-	for kind, definition := range definitions(t) {
-		for _, version := range definition.Spec.Versions {
-			schema, err := apiextensions.GetSchemaForVersion(definition, version.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			structural, err := structuralschema.NewStructural(schema.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			validator, _, err := validation.NewSchemaValidator(schema.OpenAPIV3Schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[version.Name+"/"+kind] = server{structural, validator, schemacel.NewValidator(structural, true, celconfig.PerCallLimit)}
-		}
-	}
-	return all
-}
-
-// write gives what would be stored, and why it would not be.
-func (s server) write(ctx context.Context, object map[string]any) (map[string]any, error) {
-	stored := runtime.DeepCopyJSON(object)
-	pruning.Prune(stored, s.structural, true)
-	defaulting.Default(stored, s.structural)
-	refusals := validation.ValidateCustomResource(nil, stored, s.validator)
-	if s.rules != nil {
-		ruled, _ := s.rules.Validate(ctx, nil, s.structural, stored, nil, celconfig.RuntimeCELCostBudget)
-		refusals = append(refusals, ruled...)
-	}
-	return stored, refusals.ToAggregate()
-}
-
-// pruned gives the object without the fields that the schema does not know.
-func (s server) pruned(object map[string]any) map[string]any {
-	kept := runtime.DeepCopyJSON(object)
-	pruning.Prune(kept, s.structural, true)
-	return kept
-}
 
 // manifest is one object of flagger.app in a file.
 type manifest struct {
@@ -172,17 +85,7 @@ func documents(t *testing.T, file string, text []byte) []manifest {
 	}
 }
 
-func TestSchemasAreStructural(t *testing.T) {
-	for version, s := range servers(t) {
-		if refusals := structuralschema.ValidateStructural(nil, s.structural); len(refusals) > 0 {
-			t.Errorf("schema of %s: %v", version, refusals.ToAggregate())
-		}
-		refusals, err := defaulting.ValidateDefaults(t.Context(), nil, s.structural, true, true)
-		if err != nil || len(refusals) > 0 {
-			t.Errorf("defaults of %s: %v %v", version, refusals.ToAggregate(), err)
-		}
-	}
-}
+func TestSchemasAreStructural(t *testing.T) { crdtest.CheckSchemas(t, v1beta1.GroupName) }
 
 func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
 	type column struct {
@@ -207,7 +110,7 @@ func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
 		"v1beta1/AlertProvider":  {{"Type", "string", ".spec.type", 0}},
 	}
 	got := map[string][]column{}
-	for kind, definition := range definitions(t) {
+	for kind, definition := range crdtest.Definitions(t, v1beta1.GroupName) {
 		if policy := definition.Annotations["helm.sh/resource-policy"]; policy != "keep" {
 			t.Errorf("%s: annotation helm.sh/resource-policy is %q, want keep", kind, policy)
 		}
@@ -241,10 +144,10 @@ func TestDefinitionsCarryWhatTheAPIPromises(t *testing.T) {
 }
 
 func TestOldVersionsHaveTheSchemaOfTheNewest(t *testing.T) {
-	all := servers(t)
-	newest := all["v1beta1/Canary"].structural
+	all := crdtest.Servers(t, v1beta1.GroupName)
+	newest := all["v1beta1/Canary"].Structural
 	for _, version := range []string{"v1alpha1", "v1alpha2", "v1alpha3"} {
-		old := all[version+"/Canary"].structural
+		old := all[version+"/Canary"].Structural
 		if diff := cmp.Diff(withoutDescription(newest), withoutDescription(old)); diff != "" {
 			t.Errorf("%s differs from v1beta1 (-v1beta1 +%s):\n%s", version, version, diff)
 		}
@@ -263,17 +166,17 @@ func withoutDescription(schema *structuralschema.Structural) *structuralschema.S
 }
 
 func TestManifestsAreAcceptedAndNothingIsPruned(t *testing.T) {
-	all := servers(t)
+	all := crdtest.Servers(t, v1beta1.GroupName)
 	for _, m := range manifests(t) {
 		t.Run(m.name, func(t *testing.T) {
 			s, served := all[m.version()]
 			if !served {
 				t.Fatalf("%s is not served", m.version())
 			}
-			if _, err := s.write(t.Context(), m.object); err != nil {
+			if _, err := s.Create(t.Context(), m.object); err != nil {
 				t.Errorf("refused: %v", err)
 			}
-			if diff := cmp.Diff(m.object, s.pruned(m.object)); diff != "" {
+			if diff := cmp.Diff(m.object, s.Pruned(m.object)); diff != "" {
 				t.Errorf("pruned (-written +kept):\n%s", diff)
 			}
 		})
@@ -362,12 +265,12 @@ func TestSchemaAcceptsAndRefuses(t *testing.T) {
 		{"condition without times and message", `{status: {conditions: [{type: Promoted, status: "True", reason: ""}]}}`, ""},
 		{"what a newer Serin adds", `{status: {serin: {tomorrow: {is: here}}}}`, ""},
 	}
-	s := servers(t)["v1beta1/Canary"]
+	s := crdtest.Servers(t, v1beta1.GroupName)["v1beta1/Canary"]
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			object := parse(t, base)
 			overlay(object, parse(t, c.merge))
-			_, err := s.write(t.Context(), object)
+			_, err := s.Create(t.Context(), object)
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("%s: refused: %v", c.merge, err)
@@ -393,12 +296,12 @@ func TestSchemaOfTheOtherKindsAcceptsAndRefuses(t *testing.T) {
 		{"MetricTemplate", `{provider: {type: prometheus}}`, "spec.query"},
 		{"MetricTemplate", `{query: q}`, "spec.provider"},
 	}
-	all := servers(t)
+	all := crdtest.Servers(t, v1beta1.GroupName)
 	for _, c := range cases {
 		object := map[string]any{
 			"apiVersion": "flagger.app/v1beta1", "kind": c.kind, "metadata": map[string]any{"name": "x"}, "spec": parse(t, c.spec),
 		}
-		_, err := all["v1beta1/"+c.kind].write(t.Context(), object)
+		_, err := all["v1beta1/"+c.kind].Create(t.Context(), object)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: got %v, want a refusal that names %q (empty: accepted)", c.kind, c.spec, err, c.want)
 		}
@@ -410,7 +313,7 @@ func TestSchemaFillsInDefaults(t *testing.T) {
 	overlay(object, parse(t, `{spec: {
 		service: {gatewayRefs: [{name: public}], mirror: [{backendRef: {name: shadow, port: 80}}]},
 		analysis: {sessionAffinity: {cookieName: cart}}}}`))
-	stored, err := servers(t)["v1beta1/Canary"].write(t.Context(), object)
+	stored, err := crdtest.Servers(t, v1beta1.GroupName)["v1beta1/Canary"].Create(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (d *Definitions) withoutSerinStatus() *Definitions {
 
 // Serin are the definitions that Serin comes with.
 var Serin = sync.OnceValues(func() (*Definitions, error) {
-	stream, err := crd.YAML()
+	stream, err := crd.YAML(flaggerv1.GroupName)
 	if err != nil {
 		return nil, err
 	}
