@@ -1,0 +1,187 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/expr-lang/expr"
+)
+
+// Bounds of one expression, which a user wrote about a value that a stranger sent: nodes when it is compiled, and values
+// that it may make when it runs. Nothing loops but over values, so that the second bounds its time as well.
+const maxNodes = 1000
+
+// errNoData is what a condition fails with that asks something of nothing.
+var errNoData = errors.New("metric result is nil or empty: no data returned from the metric provider")
+
+// Judge says what a measured value means by the two conditions of a metric, each of which may be empty. Value is what a
+// provider gave: a number, a text, a truth, a list or map of such, or nil. Errors: a condition that cannot be evaluated.
+func Judge(value any, success, failure string) (Verdict, error) {
+	succeeded, err := holds("successCondition", success, value)
+	if err != nil {
+		return "", err
+	}
+	failed, err := holds("failureCondition", failure, value)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case failed:
+		return Failed, nil
+	case succeeded, success == "":
+		return Successful, nil
+	case failure == "":
+		return Failed, nil
+	default:
+		return Inconclusive, nil
+	}
+}
+
+func holds(field, condition string, value any) (bool, error) {
+	if condition == "" {
+		return false, nil
+	}
+	held, err := Evaluate(condition, value)
+	if err != nil && nothing(value) {
+		err = errNoData
+	}
+	if err != nil {
+		return false, fmt.Errorf("could not evaluate %s %q: %s", field, condition, firstLine(err))
+	}
+	return held, nil
+}
+
+// firstLine leaves the drawing out that the language makes of a mistake.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}
+
+// Evaluate is a condition about a value, which it calls result.
+func Evaluate(condition string, value any) (bool, error) {
+	value = dereferenced(value)
+	options := append(functions(value), expr.Env(map[string]any{"result": value}), expr.MaxNodes(maxNodes))
+	program, err := expr.Compile(condition, options...)
+	if err != nil {
+		return false, err
+	}
+	out, err := expr.Run(program, map[string]any{"result": value})
+	if err != nil {
+		return false, err
+	}
+	held, ok := out.(bool)
+	if !ok {
+		return false, fmt.Errorf("expected bool, but got %T", out)
+	}
+	return held, nil
+}
+
+// functions are those that conditions have besides the language's own. Two of them are about the result, whatever they
+// are given: that is how conditions were written.
+func functions(result any) []expr.Option {
+	one := func(name string, of func(any) (any, error), returns any) expr.Option {
+		return expr.Function(name, func(args ...any) (any, error) { return of(args[0]) }, returns)
+	}
+	return []expr.Option{
+		one("asInt", asInt, new(func(any) int64)),
+		one("asFloat", func(v any) (any, error) { return asFloat(v) }, new(func(any) float64)),
+		one("isNaN", func(v any) (any, error) {
+			f, err := asFloat(v)
+			return math.IsNaN(f), err
+		}, new(func(any) bool)),
+		one("isInf", func(v any) (any, error) {
+			f, err := asFloat(v)
+			return math.IsInf(f, 0), err
+		}, new(func(any) bool)),
+		one("isNil", func(any) (any, error) { return null(result), nil }, new(func(any) bool)),
+		expr.Function("default", func(args ...any) (any, error) {
+			if null(result) {
+				return args[1], nil
+			}
+			return result, nil
+		}, new(func(any, any) any)),
+	}
+}
+
+func asInt(v any) (any, error) {
+	switch rv := reflect.ValueOf(v); rv.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return rv.Int(), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if rv.Uint() > math.MaxInt64 {
+			return nil, fmt.Errorf("asInt() of %d: it is too large", rv.Uint())
+		}
+		return int64(rv.Uint()), nil
+	case reflect.Float32, reflect.Float64:
+		f := math.Trunc(rv.Float())
+		if !(f >= math.MinInt64 && f < math.MaxInt64) {
+			return nil, fmt.Errorf("asInt() of %v: no integer is near it", rv.Float())
+		}
+		return int64(f), nil
+	case reflect.String:
+		n, err := strconv.ParseInt(rv.String(), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("asInt() of %q: it is no integer", rv.String())
+		}
+		return n, nil
+	default:
+		return nil, fmt.Errorf("asInt() not supported on type %T", v)
+	}
+}
+
+func asFloat(v any) (float64, error) {
+	switch rv := reflect.ValueOf(v); rv.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return float64(rv.Int()), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return float64(rv.Uint()), nil
+	case reflect.Float32, reflect.Float64:
+		return rv.Float(), nil
+	case reflect.String:
+		f, err := strconv.ParseFloat(rv.String(), 64)
+		if err != nil {
+			return 0, fmt.Errorf("asFloat() of %q: it is no number", rv.String())
+		}
+		return f, nil
+	default:
+		return 0, fmt.Errorf("asFloat() not supported on type %T", v)
+	}
+}
+
+// dereferenced is what a pointer points to.
+func dereferenced(v any) any {
+	rv := reflect.ValueOf(v)
+	for rv.Kind() == reflect.Pointer {
+		if rv.IsNil() {
+			return nil
+		}
+		rv = rv.Elem()
+	}
+	if !rv.IsValid() {
+		return nil
+	}
+	return rv.Interface()
+}
+
+// null is true of nil, and of lists and maps that are nil.
+func null(v any) bool {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Slice, reflect.Map, reflect.Pointer:
+		return rv.IsNil()
+	default:
+		return false
+	}
+}
+
+// nothing is true of results that say nothing: nil and empty lists.
+func nothing(v any) bool {
+	v = dereferenced(v)
+	return null(v) || reflect.ValueOf(v).Kind() == reflect.Slice && reflect.ValueOf(v).Len() == 0
+}

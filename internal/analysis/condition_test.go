@@ -1,0 +1,93 @@
+package analysis_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/internal/analysis"
+)
+
+func TestJudge(t *testing.T) {
+	var nobody *float64
+	number := 0.9
+	for _, c := range []struct {
+		value            any
+		success, failure string
+		want             analysis.Verdict
+		err              string
+	}{
+		{0.99, "", "", analysis.Successful, ""},
+		{0.99, "result >= 0.95", "", analysis.Successful, ""},
+		{0.9, "result >= 0.95", "", analysis.Failed, ""},
+		{0.9, "", "result < 0.95", analysis.Failed, ""},
+		{0.99, "", "result < 0.95", analysis.Successful, ""},
+		{0.93, "result >= 0.95", "result < 0.90", analysis.Inconclusive, ""},
+		{0.5, "result >= 0.95", "result < 0.90", analysis.Failed, ""},
+		{0.99, "true", "true", analysis.Failed, ""},
+		{&number, "result > 0.8", "", analysis.Successful, ""},
+		{[]float64{0.99, 0.98}, "result[0] >= 0.95 && all(result, # > 0.9)", "", analysis.Successful, ""},
+		{[]any{}, "len(result) == 0 || result[0] < 1", "", analysis.Successful, ""},
+		{"200", "asInt(result) == 200", "", analysis.Successful, ""},
+		{"0.25", "asFloat(result) < 0.5", "", analysis.Successful, ""},
+		{7.9, "asInt(result) == 7", "", analysis.Successful, ""},
+		{math.NaN(), "isNaN(result) || result > 1", "", analysis.Successful, ""},
+		{math.Inf(1), "isInf(result)", "", analysis.Successful, ""},
+		{map[string]any{"data": map[string]any{"ok": true, "rate": 5}}, "result.data.ok && result.data.rate < 6", "", analysis.Successful, ""},
+		{nil, "isNil(result)", "", analysis.Successful, ""},
+		{nobody, "isNil(7)", "", analysis.Successful, ""},
+		{nil, "default(result, 0) < 0.05", "", analysis.Successful, ""},
+		{0.5, "default(result, 0) < 0.05", "", analysis.Failed, ""},
+		{"a", "result in ['a', 'b'] && result startsWith 'a'", "", analysis.Successful, ""},
+
+		{nil, "result < 1", "", "", `could not evaluate successCondition "result < 1": metric result is nil or empty: no data returned from the metric provider`},
+		{[]float64{}, "result[0] < 1", "", "", `could not evaluate successCondition "result[0] < 1": metric result is nil or empty: no data returned from the metric provider`},
+		{1.0, "", "result +", "", `could not evaluate failureCondition "result +": `},
+		{1.0, "result + 1", "", "", "expected bool, but got float64"},
+		{"x", "asInt(result) > 1", "", "", `asInt() of "x": it is no integer`},
+		{true, "asFloat(result) > 1", "", "", "asFloat() not supported on type bool"},
+		{math.NaN(), "asInt(result) > 1", "", "", "no integer is near it"},
+		{1.0, "nobody > 1", "", "", "nobody"},
+	} {
+		got, err := analysis.Judge(c.value, c.success, c.failure)
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got != c.want || !strings.Contains(text, c.err) || (c.err == "") != (err == nil) {
+			t.Errorf("%v by %q and %q: got %q, %v, want %q, %q", c.value, c.success, c.failure, got, err, c.want, c.err)
+		}
+	}
+}
+
+// What a user writes costs the user's own release an error, and never the process.
+func TestConditionsAreBounded(t *testing.T) {
+	for name, condition := range map[string]string{
+		"long":   strings.Repeat("result > 1 && ", 5000) + "true",
+		"large":  "len(1..100000000) > 1",
+		"nested": "all(1..3000, all(1..3000, all(1..3000, # > 0)))",
+		"text":   "len(repeat('x', 1000000000)) > 1",
+	} {
+		if got, err := analysis.Judge(1.0, condition, ""); err == nil {
+			t.Errorf("a %s condition: got %v, want an error", name, got)
+		}
+	}
+}
+
+func FuzzCondition(f *testing.F) {
+	for _, condition := range []string{"result > 1", "len(result) == 0 || result[0] < 0.5", "asFloat(result) in 1..5", "default(result, [1])[0] == 1", "{"} {
+		f.Add(condition, "0.5", 0.5)
+	}
+	f.Fuzz(func(t *testing.T, condition, text string, number float64) {
+		if strings.Contains(condition, "now") {
+			t.Skip("what asks the clock answers anew each time")
+		}
+		for _, value := range []any{number, text, []float64{number}, map[string]any{"a": text}, nil} {
+			first, err := analysis.Judge(value, condition, "")
+			second, again := analysis.Judge(value, condition, "")
+			if first != second || (err == nil) != (again == nil) {
+				t.Fatalf("%q of %v: got %v, %v, then %v, %v", condition, value, first, err, second, again)
+			}
+		}
+	})
+}
