@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
 // Bounds of one expression, which a user wrote about a value that a stranger sent: nodes when it is compiled, and values
@@ -20,7 +22,7 @@ var errNoData = errors.New("metric result is nil or empty: no data returned from
 
 // Judge says what a measured value means by the two conditions of a metric, each of which may be empty. Value is what a
 // provider gave: a number, a text, a truth, a list or map of such, or nil. Errors: a condition that cannot be evaluated.
-func Judge(value any, success, failure string) (Verdict, error) {
+func Judge(value any, success, failure string) (argov1.AnalysisPhase, error) {
 	succeeded, err := holds("successCondition", success, value)
 	if err != nil {
 		return "", err
@@ -31,13 +33,13 @@ func Judge(value any, success, failure string) (Verdict, error) {
 	}
 	switch {
 	case failed:
-		return Failed, nil
+		return argov1.AnalysisPhaseFailed, nil
 	case succeeded, success == "":
-		return Successful, nil
+		return argov1.AnalysisPhaseSuccessful, nil
 	case failure == "":
-		return Failed, nil
+		return argov1.AnalysisPhaseFailed, nil
 	default:
-		return Inconclusive, nil
+		return argov1.AnalysisPhaseInconclusive, nil
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
@@ -14,31 +15,31 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		value            any
 		success, failure string
-		want             analysis.Verdict
+		want             argov1.AnalysisPhase
 		err              string
 	}{
-		{0.99, "", "", analysis.Successful, ""},
-		{0.99, "result >= 0.95", "", analysis.Successful, ""},
-		{0.9, "result >= 0.95", "", analysis.Failed, ""},
-		{0.9, "", "result < 0.95", analysis.Failed, ""},
-		{0.99, "", "result < 0.95", analysis.Successful, ""},
-		{0.93, "result >= 0.95", "result < 0.90", analysis.Inconclusive, ""},
-		{0.5, "result >= 0.95", "result < 0.90", analysis.Failed, ""},
-		{0.99, "true", "true", analysis.Failed, ""},
-		{&number, "result > 0.8", "", analysis.Successful, ""},
-		{[]float64{0.99, 0.98}, "result[0] >= 0.95 && all(result, # > 0.9)", "", analysis.Successful, ""},
-		{[]any{}, "len(result) == 0 || result[0] < 1", "", analysis.Successful, ""},
-		{"200", "asInt(result) == 200", "", analysis.Successful, ""},
-		{"0.25", "asFloat(result) < 0.5", "", analysis.Successful, ""},
-		{7.9, "asInt(result) == 7", "", analysis.Successful, ""},
-		{math.NaN(), "isNaN(result) || result > 1", "", analysis.Successful, ""},
-		{math.Inf(1), "isInf(result)", "", analysis.Successful, ""},
-		{map[string]any{"data": map[string]any{"ok": true, "rate": 5}}, "result.data.ok && result.data.rate < 6", "", analysis.Successful, ""},
-		{nil, "isNil(result)", "", analysis.Successful, ""},
-		{nobody, "isNil(7)", "", analysis.Successful, ""},
-		{nil, "default(result, 0) < 0.05", "", analysis.Successful, ""},
-		{0.5, "default(result, 0) < 0.05", "", analysis.Failed, ""},
-		{"a", "result in ['a', 'b'] && result startsWith 'a'", "", analysis.Successful, ""},
+		{0.99, "", "", argov1.AnalysisPhaseSuccessful, ""},
+		{0.99, "result >= 0.95", "", argov1.AnalysisPhaseSuccessful, ""},
+		{0.9, "result >= 0.95", "", argov1.AnalysisPhaseFailed, ""},
+		{0.9, "", "result < 0.95", argov1.AnalysisPhaseFailed, ""},
+		{0.99, "", "result < 0.95", argov1.AnalysisPhaseSuccessful, ""},
+		{0.93, "result >= 0.95", "result < 0.90", argov1.AnalysisPhaseInconclusive, ""},
+		{0.5, "result >= 0.95", "result < 0.90", argov1.AnalysisPhaseFailed, ""},
+		{0.99, "true", "true", argov1.AnalysisPhaseFailed, ""},
+		{&number, "result > 0.8", "", argov1.AnalysisPhaseSuccessful, ""},
+		{[]float64{0.99, 0.98}, "result[0] >= 0.95 && all(result, # > 0.9)", "", argov1.AnalysisPhaseSuccessful, ""},
+		{[]any{}, "len(result) == 0 || result[0] < 1", "", argov1.AnalysisPhaseSuccessful, ""},
+		{"200", "asInt(result) == 200", "", argov1.AnalysisPhaseSuccessful, ""},
+		{"0.25", "asFloat(result) < 0.5", "", argov1.AnalysisPhaseSuccessful, ""},
+		{7.9, "asInt(result) == 7", "", argov1.AnalysisPhaseSuccessful, ""},
+		{math.NaN(), "isNaN(result) || result > 1", "", argov1.AnalysisPhaseSuccessful, ""},
+		{math.Inf(1), "isInf(result)", "", argov1.AnalysisPhaseSuccessful, ""},
+		{map[string]any{"data": map[string]any{"ok": true, "rate": 5}}, "result.data.ok && result.data.rate < 6", "", argov1.AnalysisPhaseSuccessful, ""},
+		{nil, "isNil(result)", "", argov1.AnalysisPhaseSuccessful, ""},
+		{nobody, "isNil(7)", "", argov1.AnalysisPhaseSuccessful, ""},
+		{nil, "default(result, 0) < 0.05", "", argov1.AnalysisPhaseSuccessful, ""},
+		{0.5, "default(result, 0) < 0.05", "", argov1.AnalysisPhaseFailed, ""},
+		{"a", "result in ['a', 'b'] && result startsWith 'a'", "", argov1.AnalysisPhaseSuccessful, ""},
 
 		{nil, "result < 1", "", "", `could not evaluate successCondition "result < 1": metric result is nil or empty: no data returned from the metric provider`},
 		{[]float64{}, "result[0] < 1", "", "", `could not evaluate successCondition "result[0] < 1": metric result is nil or empty: no data returned from the metric provider`},

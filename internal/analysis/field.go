@@ -1,0 +1,70 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Field is the value of a field of a Rollout, given as the tree that its JSON has. Paths that begin with metadata are
+// those of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All others name fields and
+// indices: spec.template.spec.containers[0].image. Errors: a path that leads nowhere, or not to a single value.
+func Field(rollout map[string]any, path string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "metadata"); ok && (rest == "" || rest[0] == '.') {
+		metadata, _ := rollout["metadata"].(map[string]any)
+		return metadataField(metadata, path, strings.TrimPrefix(rest, "."))
+	}
+	var at any = rollout
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		switch tree := at.(type) {
+		case map[string]any:
+			next, ok := tree[step]
+			if !ok {
+				return "", fmt.Errorf("invalid path %s in rollout", path)
+			}
+			at = next
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil {
+				return "", fmt.Errorf("invalid index '%s'", step)
+			}
+			if i < 0 || i >= len(tree) {
+				return "", fmt.Errorf("index %d out of range", i)
+			}
+			at = tree[i]
+		default:
+			return "", fmt.Errorf("invalid path %s in rollout", path)
+		}
+	}
+	switch at.(type) {
+	case map[string]any, []any, nil:
+		return "", fmt.Errorf("path %s in rollout must terminate in a primitive value", path)
+	default:
+		return fmt.Sprint(at), nil
+	}
+}
+
+func metadataField(metadata map[string]any, path, field string) (string, error) {
+	name, subscript, subscripted := strings.Cut(field, "['")
+	values, _ := metadata[name].(map[string]any)
+	switch {
+	case (name == "labels" || name == "annotations") && subscripted && strings.HasSuffix(subscript, "']"):
+		value, _ := values[strings.TrimSuffix(subscript, "']")].(string)
+		return value, nil
+	case (name == "labels" || name == "annotations") && !subscripted:
+		lines := make([]string, 0, len(values))
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			lines = append(lines, fmt.Sprintf("%s=%q", key, values[key]))
+		}
+		return strings.Join(lines, "\n"), nil
+	case name == "name", name == "namespace", name == "uid":
+		if subscripted {
+			break
+		}
+		value, _ := metadata[name].(string)
+		return value, nil
+	}
+	return "", fmt.Errorf("unsupported fieldPath: %s", path)
+}

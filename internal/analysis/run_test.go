@@ -1,0 +1,270 @@
+package analysis_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// metric asks Prometheus, with settings as key=value.
+func metric(name string, settings ...string) argov1.Metric {
+	m := argov1.Metric{Name: name, Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}, SuccessCondition: "result == 'S'", FailureCondition: "result == 'F'"}
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		limit := new(intstr.Parse(value))
+		switch key {
+		case "interval":
+			m.Interval = argov1.DurationString(value)
+		case "delay":
+			m.InitialDelay = argov1.DurationString(value)
+		case "count":
+			m.Count = limit
+		case "failures":
+			m.FailureLimit = limit
+		case "inconclusive":
+			m.InconclusiveLimit = limit
+		case "errors":
+			m.ConsecutiveErrorLimit = limit
+		case "successes":
+			m.ConsecutiveSuccessLimit = limit
+		default:
+			panic(s)
+		}
+	}
+	return m
+}
+
+// play runs a run. Letters answer a metric's measurements in turn: S, F, I, E; a metric without letters is not answered.
+// It ends when nothing more happens, or at the moment until.
+type play struct {
+	s       analysis.Snapshot
+	letters map[string]string
+	events  []string
+	deleted bool
+}
+
+func newPlay(letters map[string]string, metrics ...argov1.Metric) *play {
+	return &play{
+		s:       analysis.Snapshot{Now: noon, UID: "run", Spec: argov1.AnalysisRunSpec{Metrics: metrics}, Answers: map[string]analysis.Answer{}},
+		letters: letters,
+	}
+}
+
+func (p *play) until(end time.Time) {
+	for range 1000 {
+		d := analysis.Next(p.s)
+		p.s.Status = d.Status
+		for _, event := range d.Events {
+			p.events = append(p.events, string(event.Type)+" "+event.Message)
+		}
+		for _, effect := range d.Effects {
+			if _, ok := effect.(analysis.RunDeleted); ok {
+				p.deleted = true
+				return
+			}
+		}
+		answered := false
+		for _, probe := range d.Probes {
+			question, ok := probe.Question.(analysis.Question)
+			if !ok {
+				panic("a question of another kind")
+			}
+			letters := p.letters[question.Metric.Name]
+			if letters == "" {
+				continue
+			}
+			answered = true
+			answer := analysis.Answer{Began: p.s.Now, Ended: p.s.Now, Value: letters[:1], Text: letters[:1]}
+			switch letters[:1] {
+			case "E":
+				answer.Failed = "no connection"
+			case "R":
+				answer.Judged = argov1.AnalysisPhaseRunning
+			}
+			p.letters[question.Metric.Name] = letters[1:]
+			p.s.Answers[probe.ID] = answer
+		}
+		switch {
+		case answered:
+		case d.Wake.IsZero() || d.Wake.After(end):
+			p.s.Now = end
+			return
+		default:
+			p.s.Now = later(p.s.Now, d.Wake)
+		}
+	}
+	panic("it never comes to rest")
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func TestRuns(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		metric  argov1.Metric
+		letters string
+		want    argov1.AnalysisPhase
+		message string
+	}{
+		{"one good measurement", metric("m"), "S", "Successful", ""},
+		{"a failure within its limit", metric("m", "count=3", "failures=1", "interval=5s"), "SFS", "Successful", ""},
+		{"one failure too many", metric("m", "count=3", "failures=1", "interval=5s"), "SFF", "Failed", `Metric "m" assessed Failed due to failed (2) > failureLimit (1)`},
+		{"neither limit decides", metric("m", "count=5", "failures=1", "successes=3", "interval=5s"), "SSFSS", "Inconclusive", ""},
+		{"enough in a row", metric("m", "count=5", "failures=1", "successes=3", "interval=5s"), "SFSSS", "Successful", ""},
+		{"failures do not count, and not enough in a row", metric("m", "count=3", "failures=-1", "successes=3", "interval=5s"), "SFS", "Failed", ""},
+		{"five errors in a row", metric("m", "interval=5s"), "EEEEE", "Error", `Metric "m" assessed Error due to consecutiveErrors (5) > consecutiveErrorLimit (4): "Error Message: no connection"`},
+		{"errors do not count", metric("m", "count=2", "interval=5s"), "EESEES", "Successful", ""},
+		{"an inconclusive one", metric("m", "count=2", "interval=5s"), "SI", "Inconclusive", `Metric "m" assessed Inconclusive due to inconclusive (1) > inconclusiveLimit (0)`},
+		{"without an end", metric("m", "interval=5s"), "SSSS", "Running", ""},
+		{"under way, and looked at again", metric("m"), "RRS", "Successful", ""},
+		{"after a delay", metric("m", "delay=1h"), "S", "Successful", ""},
+		{"nothing to ask", argov1.Metric{Name: "m"}, "S", "Error", "Analysis spec invalid: metrics[0]: no provider specified"},
+		{"a count that cannot be", metric("m", "count=2", "failures=3", "interval=5s"), "S", "Error", "Analysis spec invalid: metrics[0]: count (2) must be >= failureLimit + consecutiveSuccessLimit (3 + 0) if both >= 0"},
+	} {
+		p := newPlay(map[string]string{"m": c.letters}, c.metric)
+		p.until(noon.Add(24 * time.Hour))
+		status := p.s.Status
+		if status.Phase != c.want || status.Message != c.message || (status.CompletedAt != nil) != c.want.Completed() {
+			t.Errorf("%s: got %s %q at %v, want %s %q", c.name, status.Phase, status.Message, status.CompletedAt, c.want, c.message)
+		}
+	}
+}
+
+func TestOneBadMetricEndsTheOthers(t *testing.T) {
+	p := newPlay(map[string]string{"bad": "SF", "good": "SSSSS", "silent": ""},
+		metric("bad", "interval=10s"), metric("good", "interval=10s"), metric("silent", "interval=10s"), metric("later", "delay=1h"))
+	p.until(noon.Add(time.Hour))
+	status := p.s.Status
+	if status.Phase != argov1.AnalysisPhaseFailed || !status.CompletedAt.Time.Equal(noon.Add(10*time.Second)) {
+		t.Errorf("got %s at %v", status.Phase, status.CompletedAt)
+	}
+	if status.RunSummary != (argov1.RunSummary{Count: 4, Successful: 3, Failed: 1}) || *status.DryRunSummary != (argov1.RunSummary{}) {
+		t.Errorf("got %+v, %+v", status.RunSummary, *status.DryRunSummary)
+	}
+	want := []string{"Warning Metric 'bad' Completed. Result: Failed", "Warning Analysis Completed. Result: Failed"}
+	if p.events[0] != want[0] || p.events[len(p.events)-1] != want[1] {
+		t.Errorf("got %q", p.events)
+	}
+}
+
+func TestADryRunIsOnlyRecorded(t *testing.T) {
+	p := newPlay(map[string]string{"tried": "F", "real": "SS"}, metric("tried"), metric("real", "count=2", "interval=10s"))
+	p.s.Spec.DryRun = []argov1.DryRun{{MetricName: "tri.*"}}
+	p.until(noon.Add(time.Hour))
+	status := p.s.Status
+	if status.Phase != argov1.AnalysisPhaseSuccessful || status.Message != "" {
+		t.Errorf("got %s %q", status.Phase, status.Message)
+	}
+	if tried := status.MetricResults[0]; !tried.DryRun || tried.Message != "Metric assessed Failed due to failed (1) > failureLimit (0)" {
+		t.Errorf("got %+v", tried)
+	}
+	if status.DryRunSummary.Failed != 1 || status.RunSummary.Successful != 1 {
+		t.Errorf("got %+v, %+v", status.RunSummary, *status.DryRunSummary)
+	}
+}
+
+func TestARunThatIsTerminatedEndsWell(t *testing.T) {
+	p := newPlay(map[string]string{"m": "SS"}, metric("m", "interval=10s"))
+	p.until(noon.Add(10 * time.Second))
+	p.s.Spec.Terminate = true
+	p.until(noon.Add(time.Hour))
+	if status := p.s.Status; status.Phase != argov1.AnalysisPhaseSuccessful || status.Message != "Run Terminated" {
+		t.Errorf("got %s %q", status.Phase, status.Message)
+	}
+}
+
+func TestMeasurementsAreKeptAsLongAsTheyMayBe(t *testing.T) {
+	p := newPlay(map[string]string{"few": strings.Repeat("S", 20), "many": strings.Repeat("S", 20)},
+		metric("few", "count=20", "interval=1s"), metric("many", "count=20", "interval=1s"))
+	p.s.Spec.MeasurementRetention = []argov1.MeasurementRetention{{MetricName: "man", Limit: 15}}
+	p.until(noon.Add(time.Hour))
+	if few, many := p.s.Status.MetricResults[0], p.s.Status.MetricResults[1]; len(few.Measurements) != 10 || len(many.Measurements) != 15 || many.Count != 20 {
+		t.Errorf("%d and %d are kept, of %d", len(few.Measurements), len(many.Measurements), many.Count)
+	}
+}
+
+func TestARunGoesWhenItsTimeIsOver(t *testing.T) {
+	for _, c := range []struct {
+		letters string
+		keep    argov1.TTLStrategy
+		gone    time.Duration
+	}{
+		{"S", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60))}, 61 * time.Second},
+		{"S", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60)), SecondsAfterSuccess: new(int32(5))}, 6 * time.Second},
+		{"F", argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60)), SecondsAfterSuccess: new(int32(5))}, 61 * time.Second},
+		{"F", argov1.TTLStrategy{SecondsAfterFailure: new(int32(0))}, time.Second},
+	} {
+		p := newPlay(map[string]string{"m": c.letters}, metric("m"))
+		p.s.Spec.TTLStrategy = &c.keep
+		p.until(noon.Add(c.gone - time.Nanosecond))
+		if p.deleted {
+			t.Errorf("%+v: too early", c.keep)
+		}
+		p.until(noon.Add(c.gone))
+		if !p.deleted {
+			t.Errorf("%+v: still there", c.keep)
+		}
+	}
+}
+
+// Whatever the metrics and the answers are, also for a process that lost what it
+// knew, counts add up, a run that ended stays so, and one that has not names what it waits for.
+func TestEveryRunIsSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		letters := map[string]string{}
+		var metrics []argov1.Metric
+		for i := range rapid.IntRange(0, 3).Draw(t, "metrics") {
+			name := fmt.Sprint("m", i)
+			var settings []string
+			for _, key := range []string{"count", "failures", "inconclusive", "errors", "successes"} {
+				if rapid.Bool().Draw(t, "has "+key) {
+					settings = append(settings, fmt.Sprint(key, "=", rapid.IntRange(-1, 4).Draw(t, key)))
+				}
+			}
+			for _, key := range []string{"interval", "delay"} {
+				settings = append(settings, key+"="+rapid.SampledFrom([]string{"", "7s", "1m", "nonsense"}).Draw(t, key))
+			}
+			metrics = append(metrics, metric(name, settings...))
+			letters[name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"S", "S", "F", "I", "E", "R"}), 0, 12).Draw(t, "letters"), "")
+		}
+		p := newPlay(letters, metrics...)
+		if rapid.Bool().Draw(t, "dry") {
+			p.s.Spec.DryRun = []argov1.DryRun{{MetricName: "m0"}}
+		}
+		for range 6 {
+			p.until(p.s.Now.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "seconds")) * time.Second))
+			if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
+				p.s.Answers = map[string]analysis.Answer{}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "terminate") == 0 {
+				p.s.Spec.Terminate = true
+			}
+			d := analysis.Next(p.s)
+			if p.s.Status.Phase.Completed() && (d.Status.Phase != p.s.Status.Phase || len(d.Probes) > 0) {
+				t.Fatalf("ended as %s, and then %s with %v", p.s.Status.Phase, d.Status.Phase, d.Probes)
+			}
+			if !d.Status.Phase.Completed() && len(d.Probes) == 0 && d.Wake.IsZero() {
+				t.Fatalf("nothing brings it on: %+v", d)
+			}
+			for _, result := range p.s.Status.MetricResults {
+				if result.Count != result.Successful+result.Failed+result.Inconclusive || result.ConsecutiveError > result.Error || len(result.Measurements) > 10 {
+					t.Fatalf("counts do not add up: %+v", result)
+				}
+			}
+		}
+	})
+}

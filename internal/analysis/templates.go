@@ -1,0 +1,128 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// Template is the content of one AnalysisTemplate or ClusterAnalysisTemplate.
+type Template struct {
+	Name    string
+	Cluster bool
+	Spec    argov1.AnalysisTemplateSpec
+}
+
+// Collect gives the templates that are referred to, and those that they refer to, each once: those of the namespace first,
+// then those of the cluster, each in the order in which they were met. Get looks one up; its errors are returned.
+func Collect(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)) ([]Template, error) {
+	var found []Template
+	for len(refs) > 0 {
+		var nested []argov1.AnalysisTemplateRef
+		for _, ref := range refs {
+			cluster := ref.ClusterScope != nil && *ref.ClusterScope
+			known := func(t Template) bool { return t.Name == ref.TemplateName && t.Cluster == cluster }
+			if slices.ContainsFunc(found, known) {
+				continue
+			}
+			spec, err := get(ref.TemplateName, cluster)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, Template{Name: ref.TemplateName, Cluster: cluster, Spec: spec})
+			nested = append(nested, spec.Templates...)
+		}
+		refs = nested
+	}
+	slices.SortStableFunc(found, func(a, b Template) int {
+		switch {
+		case a.Cluster == b.Cluster:
+			return 0
+		case b.Cluster:
+			return -1
+		default:
+			return 1
+		}
+	})
+	return found, nil
+}
+
+// Caller is what whoever starts a run says beside the templates.
+type Caller struct {
+	// Args have values; those that no template names are dropped.
+	Args                 []argov1.Argument
+	DryRun               []argov1.DryRun
+	MeasurementRetention []argov1.MeasurementRetention
+}
+
+// Merge makes one run of templates. Errors: metrics, rules or arguments that contradict each other, an argument that
+// nobody gave.
+func Merge(templates []Template, caller Caller) (argov1.AnalysisRunSpec, error) {
+	spec := argov1.AnalysisRunSpec{DryRun: slices.Clone(caller.DryRun), MeasurementRetention: slices.Clone(caller.MeasurementRetention)}
+	var declared []argov1.Argument
+	for _, t := range templates {
+		spec.Metrics = append(spec.Metrics, t.Spec.Metrics...)
+		spec.DryRun = append(spec.DryRun, t.Spec.DryRun...)
+		spec.MeasurementRetention = append(spec.MeasurementRetention, t.Spec.MeasurementRetention...)
+		var err error
+		if declared, err = declare(declared, t.Spec.Args); err != nil {
+			return spec, err
+		}
+	}
+	if name, twice := repeated(spec.Metrics, func(m argov1.Metric) string { return m.Name }); twice {
+		return spec, fmt.Errorf("two metrics have the same name '%s'", name)
+	}
+	if name, twice := repeated(spec.DryRun, func(r argov1.DryRun) string { return r.MetricName }); twice {
+		return spec, fmt.Errorf("two Dry-Run metric rules have the same name '%s'", name)
+	}
+	if name, twice := repeated(spec.MeasurementRetention, func(r argov1.MeasurementRetention) string { return r.MetricName }); twice {
+		return spec, fmt.Errorf("two Measurement Retention metric rules have the same name '%s'", name)
+	}
+	var err error
+	spec.Args, err = given(declared, caller.Args)
+	return spec, err
+}
+
+// declare adds the arguments of one template. Several may declare the same one, as long as they agree on its value.
+func declare(declared, more []argov1.Argument) ([]argov1.Argument, error) {
+	for _, arg := range more {
+		i := slices.IndexFunc(declared, func(old argov1.Argument) bool { return old.Name == arg.Name })
+		switch {
+		case i < 0:
+			declared = append(declared, arg)
+		case declared[i].Value == nil && declared[i].ValueFrom == nil:
+			declared[i] = arg
+		case arg.Value != nil && declared[i].Value != nil && *arg.Value != *declared[i].Value:
+			return nil, fmt.Errorf("Argument `%s` specified multiple times with different values: '%s', '%s'", arg.Name, *declared[i].Value, *arg.Value) //nolint:staticcheck // the text is part of the API
+		}
+	}
+	return declared, nil
+}
+
+// given are the declared arguments with the values of the caller, which count more than those of a template.
+func given(declared, values []argov1.Argument) ([]argov1.Argument, error) {
+	out := slices.Clone(declared)
+	for i := range out {
+		for _, value := range values {
+			if value.Name == out[i].Name && (value.Value != nil || value.ValueFrom != nil) {
+				out[i].Value, out[i].ValueFrom = value.Value, value.ValueFrom
+			}
+		}
+		if out[i].Value == nil && out[i].ValueFrom == nil {
+			return out, fmt.Errorf("args.%s was not resolved", out[i].Name)
+		}
+	}
+	return out, nil
+}
+
+func repeated[T any](all []T, name func(T) string) (string, bool) {
+	seen := map[string]bool{}
+	for _, one := range all {
+		if seen[name(one)] {
+			return name(one), true
+		}
+		seen[name(one)] = true
+	}
+	return "", false
+}

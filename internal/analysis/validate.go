@@ -1,0 +1,166 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// defaultErrorLimit is how many measurements in a row may go wrong.
+const defaultErrorLimit = 4
+
+// limits of a metric, as numbers.
+type limits struct {
+	count, failures, inconclusive, errors, successes int
+}
+
+func limitsOf(m argov1.Metric) limits {
+	return limits{
+		count: number(m.Count, 0), failures: number(m.FailureLimit, 0), inconclusive: number(m.InconclusiveLimit, 0),
+		errors: number(m.ConsecutiveErrorLimit, defaultErrorLimit), successes: number(m.ConsecutiveSuccessLimit, 0),
+	}
+}
+
+// number reads a limit; what is no number is 0, as in the API.
+func number(v *intstr.IntOrString, fallback int) int {
+	if v == nil {
+		return fallback
+	}
+	return v.IntValue()
+}
+
+// wanted is how many measurements there will be; 0: as many as there is time for.
+func (l limits) wanted(m argov1.Metric) int {
+	if l.count == 0 && m.Interval == "" {
+		return 1
+	}
+	return l.count
+}
+
+// Validate says what is wrong with a run, in the words of the API. Metrics are those of the spec, with their arguments.
+func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
+	if len(metrics) == 0 {
+		return errors.New("no metrics specified")
+	}
+	seen := map[string]bool{}
+	for i, m := range metrics {
+		if seen[m.Name] {
+			return fmt.Errorf("metrics[%d]: duplicate name '%s'", i, m.Name)
+		}
+		seen[m.Name] = true
+		if err := validateMetric(m); err != nil {
+			return fmt.Errorf("metrics[%d]: %w", i, err)
+		}
+	}
+	for i, rule := range spec.DryRun {
+		if !names(rule.MetricName, metrics) {
+			return fmt.Errorf("dryRun[%d]: Rule didn't match any metric name(s)", i)
+		}
+	}
+	for i, rule := range spec.MeasurementRetention {
+		if !names(rule.MetricName, metrics) {
+			return fmt.Errorf("measurementRetention[%d]: Rule didn't match any metric name(s)", i)
+		}
+	}
+	return nil
+}
+
+func validateMetric(m argov1.Metric) error {
+	l := limitsOf(m)
+	_, interval := duration(m.Interval)
+	_, delay := duration(m.InitialDelay)
+	switch {
+	case l.successes < 0:
+		return errors.New("consecutiveSuccessLimit must be >= 0")
+	case l.failures < -1:
+		return errors.New("failureLimit must be >= 0, or -1 to be disabled")
+	case l.failures == -1 && l.successes == 0:
+		return errors.New("failureLimit and consecutiveSuccessLimit cannot both be disabled")
+	case l.inconclusive < 0:
+		return errors.New("inconclusiveLimit must be >= 0")
+	case l.errors < 0:
+		return errors.New("consecutiveErrorLimit must be >= 0")
+	case l.count > 0 && l.failures >= 0 && l.count < l.failures+l.successes:
+		return fmt.Errorf("count (%d) must be >= failureLimit + consecutiveSuccessLimit (%d + %d) if both >= 0", l.count, l.failures, l.successes)
+	case l.count > 0 && l.failures == -1 && l.count < l.successes:
+		return errors.New("count must be >= consecutiveSuccessLimit")
+	case l.count > 0 && l.count < l.inconclusive:
+		return errors.New("count must be >= inconclusiveLimit")
+	case l.count > 1 && m.Interval == "":
+		return errors.New("interval must be specified when count > 1")
+	case interval != nil:
+		return fmt.Errorf("invalid interval string: %w", interval)
+	case delay != nil:
+		return fmt.Errorf("invalid startDelay string: %w", delay)
+	}
+	switch n := providers(m.Provider); {
+	case n == 0:
+		return errors.New("no provider specified")
+	case n > 1:
+		return errors.New("multiple providers specified")
+	default:
+		return nil
+	}
+}
+
+func duration(s argov1.DurationString) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(string(s))
+}
+
+func providers(p argov1.MetricProvider) int {
+	n := len(p.Plugin)
+	for _, set := range []bool{
+		p.Prometheus != nil, p.Kayenta != nil, p.Web != nil, p.Datadog != nil, p.Wavefront != nil, p.NewRelic != nil, p.Job != nil,
+		p.CloudWatch != nil, p.Graphite != nil, p.Influxdb != nil, p.SkyWalking != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// names is true of a rule that is about one of the metrics. Rules are regular expressions over whole or part names.
+func names(rule string, metrics []argov1.Metric) bool {
+	for _, m := range metrics {
+		if about(rule, m.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func about(rule, metric string) bool {
+	matches, err := regexp.MatchString(rule, metric)
+	return err == nil && matches
+}
+
+// dry is true of a metric whose outcome is only recorded.
+func dry(spec argov1.AnalysisRunSpec, metric string) bool {
+	for _, rule := range spec.DryRun {
+		if about(rule.MetricName, metric) {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultRetention is how many measurements of a metric are kept.
+const defaultRetention = 10
+
+func retention(spec argov1.AnalysisRunSpec, metric string) int {
+	for _, rule := range spec.MeasurementRetention {
+		if rule.Limit > 0 && about(rule.MetricName, metric) {
+			return int(rule.Limit)
+		}
+	}
+	return defaultRetention
+}
