@@ -25,9 +25,8 @@ for tool in unshare ip openssl; do
 	fi
 done
 
-# The routers that Serin has, and the targets that it can release.
+# The routers that Serin has.
 routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|kuma|appmesh|appmesh:v1beta2'
-others=(core-service-target)
 few=(
 	appmesh-v1beta2-ab kuma-weighted linkerd-weighted
 	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted gloo-ab hook-confirm-promotion
@@ -39,7 +38,6 @@ cases=()
 for file in "$recordings"/flagger/*/case.yaml; do
 	folder=$(dirname "$file") name=$(basename "$(dirname "$file")")
 	grep -qxE "provider: \"?($routers)\"?" "$file" || continue
-	[[ " ${others[*]} " != *" $name "* ]] || continue
 	[ $sample = no ] || [[ " ${few[*]} " == *" $name "* ]] || continue
 	cases+=("$folder")
 done

@@ -41,9 +41,12 @@ func (s *Snapshot) primaryLost() bool {
 }
 
 func (s *Snapshot) primaryMessage() string {
-	primary := s.Workload.Primary
+	primary, name := s.Workload.Primary, s.Plan.primary()
+	if !s.Plan.counted() {
+		name = "primary daemonset " + name
+	}
 	if !primary.Found {
-		return s.Plan.primary() + " not ready: it does not exist"
+		return name + " not ready: it does not exist"
 	}
 	message := primary.Message
 	if message == "" {
@@ -52,7 +55,7 @@ func (s *Snapshot) primaryMessage() string {
 	if primary.PodProblem != "" {
 		message += " (" + primary.PodProblem + ")"
 	}
-	return s.Plan.primary() + " not ready: " + message
+	return name + " not ready: " + message
 }
 
 // canaryReady holds everything while the new revision has not enough pods, until the progress deadline.

@@ -236,7 +236,7 @@ func initialise(s Snapshot) Decision {
 	case s.Plan.Routed:
 		effects = append(effects, RouteStands{})
 	}
-	if !s.Workload.Target.gone() {
+	if s.Plan.scales() && !s.Workload.Target.gone() {
 		draining := s.serin().DrainUntil != nil || s.Pruned && s.Status.LastAppliedSpec != ""
 		if !draining {
 			e := s.edit().effect(effects...).stamp(release.StampDrain)

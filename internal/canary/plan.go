@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -70,6 +69,8 @@ type Plan struct {
 	Name, Namespace string
 	// Kind and Target name the workload of the user, Deployment and so on.
 	Kind, Target string
+	// Knative is true of a Service of Knative.
+	Knative bool
 	// Apex is the Service that clients call.
 	Apex     string
 	Provider string
@@ -155,7 +156,7 @@ func NewPlan(c *flaggerv1.Canary, settings Settings) Plan {
 	}
 	p := Plan{
 		Name: c.Name, Namespace: c.Namespace,
-		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name,
+		Kind: c.Spec.TargetRef.Kind, Target: c.Spec.TargetRef.Name, Knative: c.Spec.TargetRef.Knative(),
 		Apex:     cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name),
 		Provider: c.Spec.Provider,
 		Deadline: DefaultDeadline, Drain: settings.Drain,
@@ -313,7 +314,7 @@ func (p *Plan) checks(analysis *flaggerv1.CanaryAnalysis) {
 
 // references checks what a plan may point at.
 func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysis, settings Settings) {
-	knative := c.Spec.TargetRef.Kind == "Service" && strings.HasPrefix(c.Spec.TargetRef.APIVersion, "serving.knative.dev/")
+	knative := c.Spec.TargetRef.Knative()
 	switch {
 	case knative && c.Spec.Provider != "knative":
 		p.block("can't use %s provider with Knative Service as target", p.Provider)
@@ -321,8 +322,8 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 		p.block("can't use %s/%s as target if provider is set to knative", c.Spec.TargetRef.APIVersion, c.Spec.TargetRef.Kind)
 	case knative && c.Spec.AutoscalerRef != nil:
 		p.block("can't use autoscaler with Knative Service")
-	case c.Spec.TargetRef.Kind != "Deployment" && c.Spec.TargetRef.Kind != "DaemonSet":
-		p.block("spec.targetRef.kind is %s, but this version of Serin releases Deployments and DaemonSets only: point it at one of these", c.Spec.TargetRef.Kind)
+	case !slices.Contains([]string{"Deployment", "DaemonSet", "Service"}, c.Spec.TargetRef.Kind):
+		p.block("spec.targetRef.kind is %s, but Serin releases Deployments, DaemonSets and Services: point it at one of these", c.Spec.TargetRef.Kind)
 	}
 	if !settings.NoCrossNamespace {
 		return
@@ -370,6 +371,9 @@ func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
 
 // counted is true where the number of pods is somebody's choice. A DaemonSet has one for each of its nodes.
 func (p *Plan) counted() bool { return p.Kind != "DaemonSet" }
+
+// scales is true where a target has pods that are ours to take away. Services have none.
+func (p *Plan) scales() bool { return p.Kind != "Service" }
 
 // service is the Service of one of the two copies.
 func (p *Plan) service(of string) string { return p.Apex + "-" + of + "." + p.Namespace }

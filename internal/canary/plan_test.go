@@ -192,7 +192,7 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 		},
 		{
 			"a StatefulSet", func(s *flaggerv1.CanarySpec) { s.TargetRef.Kind = "StatefulSet" },
-			"spec.targetRef.kind is StatefulSet, but this version of Serin releases Deployments and DaemonSets only: point it at one of these",
+			"spec.targetRef.kind is StatefulSet, but Serin releases Deployments, DaemonSets and Services: point it at one of these",
 		},
 		{"Knative under another provider", func(s *flaggerv1.CanarySpec) {
 			s.TargetRef = flaggerv1.TargetReference{APIVersion: "serving.knative.dev/v1", Kind: "Service", Name: "x"}

@@ -40,6 +40,8 @@ func trimmed(object any) (any, error) {
 	accessor.SetManagedFields(nil)
 	if generic, ok := object.(*unstructured.Unstructured); ok {
 		switch generic.GetKind() {
+		case "Revision": // of Knative: whether it is ready is all that is asked
+			delete(generic.Object, "spec")
 		case "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "ScaledObject":
 		default:
 			return object, nil

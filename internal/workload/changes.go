@@ -3,6 +3,7 @@ package workload
 import (
 	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,9 +22,17 @@ func Changed(before, after *unstructured.Unstructured) bool {
 		return changedForm(daemonSets{}, before, after)
 	case serviceKind.GroupKind(), podScaler.kind.GroupKind(), kedaScaler.kind.GroupKind():
 		return changedMetadata(before, after) || !jsontree.Equal(before.Object["spec"], after.Object["spec"])
+	case revisionKind.GroupKind():
+		return changedMetadata(before, after) || !slices.Equal(saidOfRevision(before), saidOfRevision(after))
 	default:
 		return true
 	}
+}
+
+// saidOfRevision is what is read of the status of a revision of Knative.
+func saidOfRevision(obj *unstructured.Unstructured) []string {
+	status, why := readyCondition(obj)
+	return []string{status, why}
 }
 
 // changedForm compares what is read of a workload. Its spec has a number: the generation, in the metadata.

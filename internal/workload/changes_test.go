@@ -23,6 +23,7 @@ status:
 		scaler    = `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: cart, resourceVersion: "1"}, spec: {minReplicas: 2}, status: {currentReplicas: 2}}`
 		keda      = `{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: cart, resourceVersion: "1"}, spec: {triggers: []}, status: {lastActiveTime: "1"}}`
 		agent     = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, generation: 2, annotations: {deprecated.daemonset.template.generation: "1"}}, status: {observedGeneration: 2, desiredNumberScheduled: 3, numberAvailable: 2, numberUnavailable: 1, conditions: []}}`
+		revision  = `{apiVersion: serving.knative.dev/v1, kind: Revision, metadata: {name: fn-00001, resourceVersion: "1"}, status: {actualReplicas: 1, conditions: [{type: Ready, status: Unknown}]}}`
 		service   = `{apiVersion: v1, kind: Service, metadata: {name: cart, resourceVersion: "1"}, spec: {selector: {app: cart}}, status: {loadBalancer: {}}}`
 		route     = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: cart}, status: {parents: []}}`
 		condition = `{type: Available, status: "True"}`
@@ -61,6 +62,8 @@ status:
 		{"a pod of a DaemonSet", agent, `{status: {numberAvailable: 3}}`, true},
 		{"a node for a DaemonSet", agent, `{status: {desiredNumberScheduled: 4}}`, true},
 		{"the spec of a DaemonSet", agent, `{metadata: {generation: 3}}`, true},
+		{"the pods of a revision", revision, `{metadata: {resourceVersion: "2"}, status: {actualReplicas: 2}}`, false},
+		{"that a revision is ready", revision, `{status: {conditions: [{type: Ready, status: "True"}]}}`, true},
 		{"the address of a Service", service, `{metadata: {resourceVersion: "2"}, status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}}`, false},
 		{"what a Service selects", service, `{spec: {selector: {app: other}}}`, true},
 		{"a kind of which everything counts", route, `{status: {parents: [{}]}}`, true},

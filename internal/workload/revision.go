@@ -21,9 +21,14 @@ func revisionOf(template map[string]any, configs map[string]string) (string, err
 	if configs == nil {
 		configs = map[string]string{}
 	}
-	text, err := canonicalJSON(map[string]any{"template": said(template), "configs": configs})
+	return identityOf(map[string]any{"template": said(template), "configs": configs})
+}
+
+// identityOf is the hash of what makes a revision.
+func identityOf(what map[string]any) (string, error) {
+	text, err := canonicalJSON(what)
 	if err != nil {
-		return "", fmt.Errorf("hash the pod template: %w", err)
+		return "", fmt.Errorf("hash what is released: %w", err)
 	}
 	sum := sha256.Sum256(text)
 	return revisionForm + hex.EncodeToString(sum[:16]), nil

@@ -27,7 +27,8 @@ import (
 // Kind is what a release needs of one kind of target. All methods act on the target of the Canary and on what belongs to
 // it, may be called again at any time, and return conflicts of the API server as they are: the caller looks again.
 type Kind interface {
-	// Reads are the objects that the spec of a Canary makes this kind look at, found or not. It asks nobody.
+	// Reads are the objects that the spec of a Canary makes this kind look at, found or not, the target first. It asks
+	// nobody.
 	Reads(c *flaggerv1.Canary) []Object
 	// Observe says what is. Its error is of the moment (API server, cache); what a person has to mend is in the
 	// observation.
@@ -125,11 +126,15 @@ type Workloads struct {
 
 // Of is the Kind of a Canary's target; nil where the target is of no kind that can be released.
 func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
-	switch ref := c.Spec.TargetRef; ref.Kind {
-	case deploymentKind.Kind:
+	switch ref := c.Spec.TargetRef; {
+	case ref.Kind == deploymentKind.Kind:
 		return templated{w, deployments{}}
-	case daemonSetKind.Kind:
+	case ref.Kind == daemonSetKind.Kind:
 		return templated{w, daemonSets{}}
+	case ref.Knative():
+		return knative{Workloads: w}
+	case ref.Kind == serviceKind.Kind:
+		return coreService{Workloads: w}
 	default:
 		return nil
 	}

@@ -40,7 +40,7 @@ var worldKinds = []schema.GroupVersionKind{
 }
 
 // foreignKinds are kinds that this cluster has although no type of them is linked.
-var foreignKinds = []schema.GroupVersionKind{kedaScaler.kind}
+var foreignKinds = []schema.GroupVersionKind{kedaScaler.kind, knativeServiceKind, revisionKind}
 
 // world is a cluster without controllers, and the Deployments that act on it.
 type world struct {

@@ -1,6 +1,10 @@
 package v1beta1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Canary describes how new versions of one workload are brought into service: which workload it is, how traffic reaches
 // it, and what has to hold while a new version gets a growing part of that traffic.
@@ -122,6 +126,14 @@ type TargetReference struct {
 	Kind string `json:"kind"`
 	// Name of the workload.
 	Name string `json:"name"`
+}
+
+// KnativeGroup is the API group of Knative's Services, which share their kind with those of Kubernetes.
+const KnativeGroup = "serving.knative.dev"
+
+// Knative is true of a reference to a Service of Knative.
+func (r *TargetReference) Knative() bool {
+	return r.Kind == "Service" && strings.HasPrefix(r.APIVersion, KnativeGroup+"/")
 }
 
 // AutoscalerReference names the autoscaler of the target, and what its copy for the primary has otherwise.

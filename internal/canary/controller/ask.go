@@ -20,6 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/workload"
 )
 
 // No data right after a step is often data that was not scraped yet: it is asked for again before it counts.
@@ -144,7 +145,10 @@ func (a *Asker) resolve(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	broken := func(text string) (metric.Provider, metric.Query, *release.Answer) {
 		return nil, metric.Query{}, &release.Answer{Outcome: release.Broken, Text: text}
 	}
-	vars := a.vars(c, check)
+	vars, err := a.vars(ctx, c, check)
+	if err != nil {
+		return nil, metric.Query{}, &release.Answer{Outcome: release.Unreachable, Text: err.Error()}
+	}
 	interval, _ := time.ParseDuration(check.Interval)
 	query := metric.Query{Interval: interval}
 	if check.Source == canary.Template {
@@ -231,7 +235,7 @@ func (a *Asker) credentials(ctx context.Context, template *flaggerv1.MetricTempl
 	return secret.Data, ""
 }
 
-func (a *Asker) vars(c *flaggerv1.Canary, check canary.Check) metric.Vars {
+func (a *Asker) vars(ctx context.Context, c *flaggerv1.Canary, check canary.Check) (metric.Vars, error) {
 	v := metric.Vars{
 		Name: c.Name, Namespace: c.Namespace,
 		Target: c.Spec.TargetRef.Name, TargetKind: c.Spec.TargetRef.Kind,
@@ -247,7 +251,14 @@ func (a *Asker) vars(c *flaggerv1.Canary, check canary.Check) metric.Vars {
 	if c.Spec.RouteRef != nil {
 		v.Route = c.Spec.RouteRef.Name
 	}
-	return v
+	if !c.Spec.TargetRef.Knative() {
+		return v, nil
+	}
+	var err error
+	if v.Route, err = workload.LatestRevision(ctx, a.Client, c); err != nil {
+		return metric.Vars{}, err
+	}
+	return v, nil
 }
 
 // sources asks whether everything that will be measured can be had. Inline queries share the default server with the
@@ -271,7 +282,12 @@ func (a *Asker) sources(ctx context.Context, c *flaggerv1.Canary, checks []canar
 			continue
 		}
 		key := templateKey(c.Namespace, *check.Metric.TemplateRef)
-		provider, _, broken := a.template(ctx, c, check, a.vars(c, check), metric.Query{})
+		vars, err := a.vars(ctx, c, check)
+		if err != nil {
+			problems = append(problems, err.Error())
+			continue
+		}
+		provider, _, broken := a.template(ctx, c, check, vars, metric.Query{})
 		if broken != nil {
 			problems = append(problems, lowerFirst(broken.Text))
 			continue

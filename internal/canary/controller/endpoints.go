@@ -90,6 +90,11 @@ func published(object client.Object) int32 {
 // endpoints looks at what is published of both copies.
 func (o *Observer) endpoints(ctx context.Context, s *seen) error {
 	w, plan := &s.snapshot.Workload, s.snapshot.Plan
+	if plan.Knative {
+		w.Target.Endpoints.Unknown = "Knative knows the pods of a revision, and brings them up for a request"
+		w.Primary.Endpoints.Unknown = w.Target.Endpoints.Unknown
+		return nil
+	}
 	for _, of := range []struct {
 		copy    *canary.Copy
 		service string

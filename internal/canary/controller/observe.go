@@ -72,7 +72,13 @@ func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-func targetOf(c *flaggerv1.Canary) string { return c.Spec.TargetRef.Kind + "/" + c.Spec.TargetRef.Name }
+func targetOf(c *flaggerv1.Canary) string {
+	ref := c.Spec.TargetRef
+	if ref.Knative() {
+		return flaggerv1.KnativeGroup + "/" + ref.Name // its kind is also that of something else
+	}
+	return ref.Kind + "/" + ref.Name
+}
 
 // seen is a Canary, what is around it, and the snapshot that was made of both.
 type seen struct {

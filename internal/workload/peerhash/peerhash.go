@@ -1,4 +1,4 @@
-// Package peerhash reckons the hash that Flagger 1.44 gives a pod template, so that what Serin leaves in a status is what
+// Package peerhash reckons the hash that Flagger 1.44 gives what a target runs, so that what Serin leaves in a status is what
 // that peer would have written, and the way back to it starts no release.
 //
 // It must not know the Go structs of the linked Kubernetes library: the peer hashes a dump of its structs, every field of
@@ -21,9 +21,17 @@ const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 
 // Of is the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Fields that
 // the frozen list does not have do not count, as they do not for the peer.
-func Of(template map[string]any) string {
+func Of(template map[string]any) string { return hash(podTemplate, template) }
+
+// OfService is the hash of the spec of a Service.
+func OfService(spec map[string]any) string { return hash(serviceSpec, spec) }
+
+// OfText is the hash of a name.
+func OfText(name string) string { return hash(text, name) }
+
+func hash(typeName string, value any) string {
 	sum := fnv.New32a()
-	_, _ = sum.Write(dump(template)) // a hash never fails
+	_, _ = sum.Write(dump(typeName, value)) // a hash never fails
 	text := []byte(strconv.FormatUint(uint64(sum.Sum32()), 10))
 	for i, digit := range text {
 		text[i] = alphabet[int(digit)%len(alphabet)]
@@ -31,12 +39,12 @@ func Of(template map[string]any) string {
 	return string(text)
 }
 
-// dump is a template as the peer's dumper writes its structs: each value behind its type, but for the elements of lists
+// dump is a value as the peer's dumper writes its structs: each value behind its type, but for the elements of lists
 // and maps; structs as {Name:value Name:value}, the keys of maps sorted, nothing quoted.
-func dump(template map[string]any) []byte {
+func dump(typeName string, value any) []byte {
 	known := types()
 	d := dumper{known: known}
-	d.value(known.of(root), template, named)
+	d.value(known.of(typeName), value, named)
 	return d.out.Bytes()
 }
 

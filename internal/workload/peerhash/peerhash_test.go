@@ -24,8 +24,28 @@ func TestHashesAreThePeers(t *testing.T) {
 	}
 }
 
+// The values were made as those of testdata/templates were.
+func TestHashesOfServicesAndNamesAreThePeers(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{"type":"ExternalName","externalName":"one.example.com","ports":[{"name":"http","protocol":"TCP","port":80,"targetPort":8080}],"sessionAffinity":"None"}`:                                                                                                                                                                                                                    "68b746c9bc",
+		`{"type":"ClusterIP","clusterIP":"10.0.0.7","clusterIPs":["10.0.0.7"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","internalTrafficPolicy":"Cluster","selector":{"app":"cart"},"ports":[{"name":"http","protocol":"TCP","port":80,"targetPort":"web","appProtocol":"http"}],"sessionAffinity":"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":10}}}`: "58f6997569",
+		`{}`: "55f5bb485",
+	} {
+		var object map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(spec), &object); err != nil {
+			t.Fatal(err)
+		}
+		if got := OfService(object); got != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+	if got, want := OfText("cart-00002"), "86cdc66cf6"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestDump(t *testing.T) {
-	got := string(dump(map[string]any{"metadata": map[string]any{"labels": map[string]any{"b": "2", "a": "1"}}}))
+	got := string(dump(podTemplate, map[string]any{"metadata": map[string]any{"labels": map[string]any{"b": "2", "a": "1"}}}))
 	const want = "(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) GenerateName:(string) Namespace:(string) SelfLink:(string) " +
 		"UID:(types.UID) ResourceVersion:(string) Generation:(int64)0 " +
 		"CreationTimestamp:(v1.Time){Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}} " +

@@ -9,8 +9,12 @@ import (
 //go:embed fields.txt
 var fieldList string
 
-// root is the type of a pod template.
-const root = "core.PodTemplateSpec"
+// The types that are hashed.
+const (
+	podTemplate = "core.PodTemplateSpec"
+	serviceSpec = "core.ServiceSpec"
+	text        = "string"
+)
 
 // embedded stands for the JSON name of a field whose own fields stand in its holder.
 const embedded = "~"
@@ -66,6 +70,7 @@ var types = sync.OnceValue(func() *typeTable {
 		made.name = printed(name)
 		t.byName[name] = &made
 	}
+	t.make(text)
 	for _, each := range t.structs() {
 		for _, field := range each.fields {
 			t.make(field.typeName)

@@ -1,0 +1,188 @@
+package workload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"github.com/serin-dev/serin/internal/jsontree"
+)
+
+// shopService is a Service as the API server has it.
+const shopService = `
+apiVersion: v1
+kind: Service
+metadata: {name: shop, labels: {team: web, argocd.argoproj.io/instance: shop}, annotations: {note: mine}}
+spec:
+  type: NodePort
+  clusterIP: 10.0.0.7
+  clusterIPs: [10.0.0.7]
+  ipFamilies: [IPv4]
+  ipFamilyPolicy: SingleStack
+  selector: {version: v1}
+  ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30001}]`
+
+// shops is a world with a Service and a Canary for it.
+func shops(t *testing.T) (*world, Kind) {
+	t.Helper()
+	w := newWorld(t)
+	w.applyYAML(shopService)
+	w.applyYAML(`{apiVersion: flagger.app/v1beta1, kind: Canary, metadata: {name: shop}, spec: {targetRef: {apiVersion: v1, kind: Service, name: shop}, analysis: {interval: 10s}}}`)
+	return w, w.d.Of(w.canary("shop"))
+}
+
+func (w *world) spec(name string) map[string]any {
+	w.t.Helper()
+	spec, _ := w.object(serviceKind, name).Object["spec"].(map[string]any)
+	return spec
+}
+
+// A copy takes what its user meant, and nothing that the API server gave to the target alone (W82).
+func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
+	w, kind := shops(t)
+	ctx, c := t.Context(), w.canary("shop")
+	must(t, kind.EnsureServices(ctx, c, true))
+	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	want := map[string]any{
+		"type": "NodePort", "ipFamilyPolicy": "SingleStack", "selector": map[string]any{"version": "v1"},
+		"ports": []any{map[string]any{"name": "http", "port": int64(80), "targetPort": int64(8080), "protocol": "TCP"}},
+	}
+	for _, name := range []string{"shop-primary", "shop-canary"} {
+		if diff := cmp.Diff(want, w.spec(name)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if diff := cmp.Diff(map[string]string{"team": "web"}, w.object(serviceKind, name).GetLabels()); diff != "" {
+			t.Errorf("%s: labels %s", name, diff)
+		}
+	}
+	o, err := kind.Observe(ctx, c)
+	must(t, err)
+	if !o.Same || o.Problem != "" || !o.Target.Readiness.Ready || o.Primary.ID != "id-1" || o.PeerConfigs != nil {
+		t.Errorf("got %+v", o)
+	}
+
+	// What the API server allocates to the copies is theirs.
+	for name, address := range map[string]string{"shop-primary": "10.0.0.8", "shop-canary": "10.0.0.9"} {
+		w.edit(serviceKind, name, `{spec: {clusterIP: `+address+`, clusterIPs: [`+address+`], ipFamilies: [IPv4], ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP, nodePort: 30009}]}}`)
+	}
+	w.quiet("equal", func() {
+		must(t, kind.EnsureServices(ctx, c, true))
+		must(t, kind.EnsurePrimary(ctx, c, "id-2", true))
+	})
+	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}, ports: [{name: http, port: 80, targetPort: 9090, protocol: TCP, nodePort: 30001}]}}`)
+	must(t, kind.EnsureServices(ctx, c, true))
+	want["selector"] = map[string]any{"version": "v2"}
+	want["clusterIP"], want["clusterIPs"], want["ipFamilies"] = "10.0.0.9", []any{"10.0.0.9"}, []any{"IPv4"}
+	want["ports"] = []any{map[string]any{"name": "http", "port": int64(80), "targetPort": int64(9090), "protocol": "TCP", "nodePort": int64(30009)}}
+	if diff := cmp.Diff(want, w.spec("shop-canary")); diff != "" {
+		t.Error(diff)
+	}
+	if selector, _, _ := unstructured.NestedString(w.object(serviceKind, "shop-primary").Object, "spec", "selector", "version"); selector != "v1" {
+		t.Errorf("the primary follows without being asked: %s", selector)
+	}
+}
+
+func TestServiceIsPromotedAndTakenBack(t *testing.T) {
+	w, kind := shops(t)
+	ctx, c := t.Context(), w.canary("shop")
+	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	before := w.spec("shop-primary")
+	first, err := kind.Observe(ctx, c)
+	must(t, err)
+	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}}}`)
+	second, err := kind.Observe(ctx, c)
+	must(t, err)
+	if first.Target.Revision == second.Target.Revision || first.Target.PeerHash == second.Target.PeerHash || second.Same {
+		t.Errorf("got %+v, then %+v", first, second)
+	}
+	refused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "service shop.shop has revision "+second.Target.Revision)
+	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
+	w.quiet("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
+	if got, err := kind.Observe(ctx, c); err != nil || !got.Same || got.Primary.ID != "id-2" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	must(t, kind.RestoreTemplate(ctx, c, "id-3"))
+	w.quiet("restored already", func() { must(t, kind.RestoreTemplate(ctx, c, "id-3")) })
+	if diff := cmp.Diff(before, w.spec("shop-primary")); diff != "" {
+		t.Error(diff)
+	}
+	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrGone, "service shop-primary.shop does not say in its annotation serin.dev/previous")
+	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-primary")))
+	refused(t, kind.RecreatePrimary(ctx, c, "id-5"), ErrGone, "service shop-primary.shop was deleted in the middle of a release")
+}
+
+func TestServicesOfOthersAreLeftAlone(t *testing.T) {
+	for _, name := range []string{"shop-primary", "shop-canary"} {
+		w, kind := shops(t)
+		w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: ` + name + `}, spec: {selector: {app: theirs}}}`)
+		c := w.canary("shop")
+		err := kind.EnsurePrimary(t.Context(), c, "id-1", true)
+		if name == "shop-canary" {
+			err = kind.EnsureServices(t.Context(), c, true)
+		}
+		refused(t, err, ErrForeign, "Service "+name+".shop was not made for Canary shop")
+		if len(w.versionsOf("Service/"+name)) != 1 {
+			t.Errorf("%s was written", name)
+		}
+	}
+}
+
+func TestServiceThatCannotFollow(t *testing.T) {
+	w, kind := shops(t)
+	ctx, c := t.Context(), w.canary("shop")
+	must(t, kind.EnsureServices(ctx, c, true))
+	w.edit(serviceKind, "shop", `{spec: {type: ClusterIP, clusterIP: None, clusterIPs: [None]}}`)
+	refused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, "service shop-canary.shop cannot follow shop, because only one of them has no address")
+	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-canary")))
+	must(t, kind.EnsureServices(ctx, c, true))
+	if got := w.spec("shop-canary")["clusterIP"]; got != "None" {
+		t.Errorf("got address %v", got)
+	}
+	w.quiet("equal", func() { must(t, kind.EnsureServices(ctx, c, true)) })
+	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop")))
+	refused(t, kind.EnsureServices(ctx, c, true), ErrUnusable, `service shop.shop get query error: services "shop" not found`)
+}
+
+// Whatever is allocated to two Services, one that follows the other means the same, keeps its own, and need not be
+// written twice.
+func TestFollowingAServiceComesToRest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		service := func(name string) *unstructured.Unstructured {
+			spec := map[string]any{"type": rapid.SampledFrom([]string{"ClusterIP", "NodePort", "LoadBalancer"}).Draw(t, "type")}
+			address := rapid.StringMatching(`10\.0\.0\.[1-9]`).Draw(t, "address")
+			spec["clusterIP"], spec["clusterIPs"] = address, []any{address}
+			var ports []any
+			for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"http", "grpc", "admin"}), rapid.ID[string]).Draw(t, "ports") {
+				port := map[string]any{"name": name, "port": rapid.Int64Range(1, 9).Draw(t, "port")}
+				if spec["type"] != "ClusterIP" {
+					port["nodePort"] = rapid.Int64Range(30000, 30009).Draw(t, "nodePort")
+				}
+				ports = append(ports, port)
+			}
+			if ports != nil {
+				spec["ports"] = ports
+			}
+			obj := newObject(serviceKind, namespace, name)
+			obj.Object["spec"] = spec
+			return obj
+		}
+		copied, target := service("copy"), service("target")
+		before := runtime.DeepCopyJSON(copied.Object)
+		once := following(copied, target)
+		if !jsontree.Equal(meant(once), meant(target)) {
+			t.Fatalf("means %v, want %v", meant(once), meant(target))
+		}
+		if once.Object["spec"].(map[string]any)["clusterIP"] != before["spec"].(map[string]any)["clusterIP"] {
+			t.Fatal("the address changed")
+		}
+		if !jsontree.Equal(before, copied.Object) {
+			t.Fatal("what is there was changed")
+		}
+		if twice := following(once, target); !jsontree.Equal(once.Object, twice.Object) {
+			t.Fatalf("got %v, then %v", once.Object, twice.Object)
+		}
+	})
+}

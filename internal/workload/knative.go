@@ -1,0 +1,245 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/workload/peerhash"
+)
+
+// knative is the Kind for targets that are Services of Knative. Knative itself makes a revision of each template, and
+// scales it; the primary is no object but a name: that of the revision that serves, in an annotation. Who gets which
+// requests is the route's business, in the same object.
+type knative struct {
+	*Workloads
+	podless
+}
+
+var _ Kind = knative{}
+
+var (
+	knativeServiceKind = schema.GroupVersionKind{Group: flaggerv1.KnativeGroup, Version: "v1", Kind: "Service"}
+	revisionKind       = schema.GroupVersionKind{Group: flaggerv1.KnativeGroup, Version: "v1", Kind: "Revision"}
+)
+
+// primaryRevision is the annotation that names the revision that serves.
+const primaryRevision = "flagger.app/primary-revision"
+
+// Reads is the Service. Its revisions are known when it is.
+func (knative) Reads(c *flaggerv1.Canary) []Object {
+	return []Object{{knativeServiceKind, c.Spec.TargetRef.Name}}
+}
+
+// Observe reads the Service and the two revisions.
+func (k knative) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error) {
+	o := Observation{Reads: k.Reads(c)}
+	service, err := k.service(ctx, c)
+	switch {
+	case errors.Is(err, ErrNotInstalled):
+		o.Problem, o.NotInstalled = err.Error(), true
+		return o, nil
+	case err != nil:
+		return Observation{}, err
+	case service == nil:
+		o.Problem = k.missing(c)
+		return o, nil
+	}
+	latest, primary := latestRevision(service), service.GetAnnotations()[primaryRevision]
+	o.Target = State{Found: true, UID: service.GetUID(), Readiness: Readiness{Message: "Knative has not made a revision of it yet"}}
+	if latest != "" {
+		o.Reads = append(o.Reads, Object{revisionKind, latest})
+		revision, err := k.read(ctx, c, revisionKind, latest)
+		if err != nil {
+			return Observation{}, err
+		}
+		o.Target = stateOfRevision(revision, latest, "")
+		if revision != nil && slices.Contains(asks, AskHistory) {
+			o.NewestTemplate = revision.GetCreationTimestamp().Time
+		}
+		o.Target.PeerHash = peerhash.OfText(latest)
+	}
+	if o.Target.Revision, err = identityOf(map[string]any{"knative": latest}); err != nil {
+		return Observation{}, err
+	}
+	if primary != "" {
+		o.Reads = append(o.Reads, Object{revisionKind, primary})
+		revision, err := k.read(ctx, c, revisionKind, primary)
+		if err != nil {
+			return Observation{}, err
+		}
+		o.Primary = stateOfRevision(revision, primary, service.GetAnnotations()[promotedAnnotation])
+	}
+	o.Same = primary != "" && primary == latest
+	return o, nil
+}
+
+func (k knative) service(ctx context.Context, c *flaggerv1.Canary) (*unstructured.Unstructured, error) {
+	return k.read(ctx, c, knativeServiceKind, c.Spec.TargetRef.Name)
+}
+
+func (knative) missing(c *flaggerv1.Canary) string {
+	name := c.Spec.TargetRef.Name
+	return fmt.Sprintf("Knative Service %s.%s get query error: %v", name, c.Namespace,
+		apierrors.NewNotFound(schema.GroupResource{Group: knativeServiceKind.Group, Resource: "services"}, name))
+}
+
+// latestRevision is the revision that Knative made of the newest template; empty: none yet.
+func latestRevision(service *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(service.Object, "status", "latestCreatedRevisionName")
+	return name
+}
+
+// LatestRevision is the name of the newest revision of a target of Knative: what is analysed, while a release goes on.
+func LatestRevision(ctx context.Context, from client.Reader, c *flaggerv1.Canary) (string, error) {
+	service, err := get(ctx, from, c, knativeServiceKind, c.Spec.TargetRef.Name, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return "", err
+	}
+	if service == nil {
+		return "", unusable(knative{}.missing(c))
+	}
+	return latestRevision(service), nil
+}
+
+// stateOfRevision is a revision as one of the two workloads. One that is ready answers, even with no pod: Knative brings
+// pods up for a request.
+func stateOfRevision(revision *unstructured.Unstructured, name, id string) State {
+	state := State{Found: true, ID: id, Replicas: 1, Readiness: Readiness{Message: fmt.Sprintf("Knative Revision %s is not ready: it does not exist", name)}}
+	if revision == nil {
+		return state
+	}
+	state.UID = revision.GetUID()
+	status, why := readyCondition(revision)
+	if status != "True" {
+		state.Readiness.Message = fmt.Sprintf("Knative Revision %s is not ready: %s", name, cmp.Or(why, "Knative has not said anything about it yet"))
+		return state
+	}
+	ready := standing(revision, id)
+	return ready
+}
+
+// readyCondition is what Knative says of a revision.
+func readyCondition(revision *unstructured.Unstructured) (status, why string) {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(revision.Object, "status", "conditions")
+	for _, condition := range objects(conditions) {
+		if condition["type"] == "Ready" {
+			status, _ = condition["status"].(string)
+			reason, _ := condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			return status, join(reason, message)
+		}
+	}
+	return "", ""
+}
+
+// EnsurePrimary names the newest revision as the one that serves, if none is named. With follow the name keeps up with
+// the newest.
+func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+	service, err := k.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	latest, primary := latestRevision(service), service.GetAnnotations()[primaryRevision]
+	if latest == "" || primary == latest || primary != "" && !follow {
+		return nil // Knative has not made one yet: its status brings the release back
+	}
+	return k.annotate(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
+}
+
+// existing is the Service, which has to be there.
+func (k knative) existing(ctx context.Context, c *flaggerv1.Canary) (*unstructured.Unstructured, error) {
+	service, err := k.service(ctx, c)
+	if err == nil && service == nil {
+		err = unusable(k.missing(c))
+	}
+	return service, err
+}
+
+func (k knative) annotate(ctx context.Context, c *flaggerv1.Canary, service *unstructured.Unstructured, with map[string]string) error {
+	wanted, _ := edited(service)
+	annotate(wanted, with)
+	if err := k.update(ctx, service, wanted); err != nil {
+		return fmt.Errorf("updating Knative Service %s.%s failed: %w", service.GetName(), c.Namespace, err)
+	}
+	return nil
+}
+
+// CopyTemplate names the analysed revision as the one that serves.
+func (k knative) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
+	service, err := k.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	if id != "" && service.GetAnnotations()[promotedAnnotation] == id {
+		return nil
+	}
+	latest := latestRevision(service)
+	now, err := identityOf(map[string]any{"knative": latest})
+	if err != nil {
+		return err
+	}
+	if now != revision {
+		return refuse(ErrChanged, "Knative Service %s.%s has revision %s, not the analysed one", service.GetName(), c.Namespace, latest)
+	}
+	return k.annotate(ctx, c, service, map[string]string{
+		primaryRevision: latest, promotedAnnotation: id, previousAnnotation: service.GetAnnotations()[primaryRevision],
+	})
+}
+
+// RestoreTemplate names the revision again that served before the last CopyTemplate. ErrGone: the Service does not say.
+func (k knative) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
+	service, err := k.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	if service.GetAnnotations()[promotedAnnotation] == id {
+		return nil
+	}
+	previous := service.GetAnnotations()[previousAnnotation]
+	if previous == "" {
+		return refuse(ErrGone, "Knative Service %s.%s does not say in its annotation %s which revision served before the promotion: name it in %s",
+			service.GetName(), c.Namespace, previousAnnotation, primaryRevision)
+	}
+	return k.annotate(ctx, c, service, map[string]string{primaryRevision: previous, promotedAnnotation: id, previousAnnotation: ""})
+}
+
+// RecreatePrimary names the revision again that the traffic names, when somebody took the annotation away in the middle
+// of a release. ErrGone: the traffic names none.
+func (k knative) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, id string) error {
+	service, err := k.existing(ctx, c)
+	if err != nil {
+		return err
+	}
+	if service.GetAnnotations()[primaryRevision] != "" {
+		return nil
+	}
+	traffic, _, _ := unstructured.NestedFieldNoCopy(service.Object, "spec", "traffic")
+	for _, share := range objects(traffic) {
+		if name, _ := share["revisionName"].(string); name != "" {
+			return k.annotate(ctx, c, service, map[string]string{primaryRevision: name, promotedAnnotation: id})
+		}
+	}
+	return refuse(ErrGone, "Knative Service %s.%s lost its annotation %s in the middle of a release, and its traffic names no revision: "+
+		"name the one that shall serve there", service.GetName(), c.Namespace, primaryRevision)
+}
+
+// EnsureServices does nothing: Knative makes its own.
+func (knative) EnsureServices(context.Context, *flaggerv1.Canary, bool) error { return nil }
+
+// GiveBackServices takes our annotations off. The traffic is given back by its router.
+func (k knative) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
+	service, err := k.service(ctx, c)
+	if err != nil || service == nil {
+		return err
+	}
+	return k.annotate(ctx, c, service, map[string]string{primaryRevision: "", promotedAnnotation: "", previousAnnotation: ""})
+}

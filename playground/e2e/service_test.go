@@ -1,0 +1,78 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// search has pods of two versions, and a Service that leads to the first. Its type makes Kubernetes allocate an address
+// and a node port, of which no other Service can have the same.
+func search(t *testing.T) string {
+	t.Helper()
+	first := replaced(t, deployment(t, "search-v1", 2), `"app":"search-v1"`, `"app":"search","version":"v1"`)
+	second := replaced(t, deployment(t, "search-v2", 2), `"app":"search-v2"`, `"app":"search","version":"v2"`, "serin.dev/demo:v1", "serin.dev/demo:v2")
+	return first + second + `
+apiVersion: v1
+kind: Service
+metadata: {name: search}
+spec: {type: NodePort, selector: {app: search, version: v1}, ports: [{name: http, port: 8080}]}
+---
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: search}
+spec:
+  provider: gatewayapi:v1
+  targetRef: {apiVersion: v1, kind: Service, name: search}
+  service:
+    port: 8080
+    gatewayRefs: [{name: gateway, namespace: playground}]
+    hosts: [search.example.com]
+  analysis: {interval: 2s, threshold: 2, stepWeight: 50, maxWeight: 50}
+`
+}
+
+func TestServiceIsReleasedByWhereItLeads(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "service")
+	r := s.follow("search")
+	s.apply(search(t))
+	s.serves("search-v1", 2)
+	s.serves("search-v2", 2)
+	r.reaches("Initialized")
+	l := s.send("search.example.com", 20)
+	requests(t, l, 10, "v1")
+	if counts := l.Counts(); len(counts.ByVersion) != 1 {
+		t.Errorf("before the release users see %s", counts)
+	}
+
+	r = s.follow("search")
+	s.patch(services, "search", `{"spec":{"selector":{"version":"v2"}}}`)
+	r.until("has weight 50", func(c canary) error {
+		if c.Status.CanaryWeight != 50 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	requests(t, l, 1, "v2")
+	r.ends("Succeeded")
+	r.tells("Promotion completed!")
+	requests(t, l, 40, "v2")
+	if counts := l.Counts(); counts.Failed() != 0 {
+		t.Errorf("requests failed: %s", counts)
+	}
+	addresses := map[string]string{}
+	for _, name := range []string{"search", "search-primary", "search-canary"} {
+		service := read[corev1.Service](t, s.get(services, name))
+		if other, taken := addresses[service.Spec.ClusterIP]; taken || service.Spec.ClusterIP == "" {
+			t.Errorf("%s has address %q, as has %q", name, service.Spec.ClusterIP, other)
+		}
+		addresses[service.Spec.ClusterIP] = name
+		if service.Spec.Selector["version"] != "v2" {
+			t.Errorf("%s leads to %v", name, service.Spec.Selector)
+		}
+	}
+}
