@@ -3,6 +3,7 @@ package cloudwatch
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -44,7 +45,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	read := func(answer []byte) (float64, error) {
 		if value, err := ask(http.StatusBadRequest, answer); err == nil {
-			return value, err
+			panic(fmt.Sprintf("a refusal is the value %v", value))
 		}
 		return ask(http.StatusOK, answer)
 	}

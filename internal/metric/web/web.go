@@ -53,7 +53,7 @@ type Provider struct {
 // The texts that the API of analyses promises.
 var (
 	errTwoBodies = errors.New("use either Body or JSONBody; both cannot exists for WebMetric payload")
-	errBodyOfGet = errors.New("Body/JSONBody can only be used with POST or PUT WebMetric Method types") //nolint:staticcheck // promised
+	errBodyOfGet = errors.New("Body/JSONBody can only be used with POST or PUT WebMetric Method types")
 	errNothing   = errors.New("result of web metric produced no value")
 )
 
@@ -147,7 +147,7 @@ func find(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 	}
 	found, err := path.FindResults(document)
 	if err != nil {
-		return metric.Result{}, errors.New("Could not find JSONPath in body: " + outbound.Excerpt([]byte(err.Error()))) //nolint:staticcheck // promised
+		return metric.Result{}, errors.New("Could not find JSONPath in body: " + outbound.Excerpt([]byte(err.Error())))
 	}
 	for _, list := range found {
 		for _, value := range list {
