@@ -8,13 +8,19 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/serin-dev/serin/internal/cli"
+	"github.com/serin-dev/serin/internal/loadtester"
+	"github.com/serin-dev/serin/internal/loadtester/load"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/outbound"
 )
 
 func main() {
@@ -34,15 +40,20 @@ func command() *cobra.Command {
 		Long:         "Serin ships a new version a little at a time, watches what that does to real traffic, and takes it back when it hurts.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(controllerCommand())
+	root.AddCommand(controllerCommand(), loadtesterCommand())
 	root.AddCommand(cli.Commands()...)
-	root.SetArgs(arguments(root, os.Args[1:]))
+	root.SetArgs(arguments(root, os.Args))
 	return root
 }
 
-// arguments lets the controller's flags have one dash, as Flagger's have.
-func arguments(root *cobra.Command, args []string) []string {
-	if len(args) == 0 || args[0] != "controller" {
+// arguments lets the flags of the controller and the load tester have one dash, as Flagger's have. Called by the name
+// of a program that is built in, it is that program.
+func arguments(root *cobra.Command, argv []string) []string {
+	args := argv[1:]
+	if name := filepath.Base(argv[0]); load.Has(name) {
+		return append([]string{"loadtester", "run", name}, args...)
+	}
+	if len(args) == 0 || args[0] != "controller" && (args[0] != "loadtester" || len(args) > 1 && args[1] == "run") {
 		return args
 	}
 	sub, _, err := root.Find(args[:1])
@@ -68,6 +79,34 @@ func controllerCommand() *cobra.Command {
 		},
 	}
 	flags.Register(c.Flags())
+	return c
+}
+
+func loadtesterCommand() *cobra.Command {
+	var flags loadtester.Flags
+	c := &cobra.Command{
+		Use: "loadtester", Short: "Run the load tester", Args: cobra.NoArgs,
+		Long: "Runs tests and generates load for webhooks, and keeps gates. Flags have the names and defaults of Flagger's load tester, with one dash or two.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags.FromEnvironment(os.Getenv)
+			return loadtester.Run(cmd.Context(), flags, cmd.ErrOrStderr())
+		},
+	}
+	flags.Register(c.Flags())
+	c.AddCommand(&cobra.Command{
+		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a program that is built into the load tester",
+		Long:               "Runs a program that is built into the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
+		Example:            "  serin loadtester run hey -z 10s -q 10 -c 2 http://cart-canary.shop:8080/",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+				return cmd.Help()
+			}
+			// Who types a command may call what he can reach; the border of a load tester is not his.
+			policy := outbound.Policy{AllowLoopback: true}
+			return load.Run(cmd.Context(), load.Options{Out: cmd.OutOrStdout(), Clock: clock.RealClock{}, Policy: policy}, args)
+		},
+	})
 	return c
 }
 

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -102,11 +101,10 @@ func (c *Client) Close() {
 type proxyKey struct{}
 
 func newHTTPClient(policy Policy, skipVerify bool) *http.Client {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: policy.checkDial}
 	return &http.Client{
 		CheckRedirect: checkRedirect,
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext,
+			DialContext: policy.Dialer().DialContext,
 			Proxy: func(r *http.Request) (*url.URL, error) {
 				if proxy, ok := r.Context().Value(proxyKey{}).(*url.URL); ok {
 					return proxy, nil

@@ -3,10 +3,12 @@ package outbound
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Policy says which addresses may be reached. Its zero value is the default: everything but loopback, link-local,
@@ -144,4 +146,10 @@ func refused(err error) *RefusedError {
 		return out
 	}
 	return nil
+}
+
+// Dialer is a dialer that makes connections to what the policy leaves open only. It is for load tests, which are no
+// calls of Client; everything else goes through that.
+func (p Policy) Dialer() *net.Dialer {
+	return &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: p.checkDial}
 }

@@ -1,0 +1,60 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// healthProbe asks a gRPC server for its health once, and is not content with any other answer than that it serves.
+func healthProbe(ctx context.Context, o Options, args []string) error {
+	var s security
+	var address, service string
+	var useTLS bool
+	var connectTimeout, callTimeout time.Duration
+	set := flag.NewFlagSet("grpc_health_probe", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&address, "addr", "", "")
+	set.StringVar(&service, "service", "", "")
+	set.BoolVar(&useTLS, "tls", false, "")
+	set.BoolVar(&s.skipVerify, "tls-no-verify", false, "")
+	set.StringVar(&s.serverName, "tls-server-name", "", "")
+	set.DurationVar(&connectTimeout, "connect-timeout", time.Second, "")
+	set.DurationVar(&callTimeout, "rpc-timeout", time.Second, "")
+	if err := set.Parse(args); err != nil {
+		return fmt.Errorf("grpc_health_probe: %w", err)
+	}
+	if set.NArg() > 0 || connectTimeout <= 0 || callTimeout <= 0 {
+		return errors.New("grpc_health_probe: give -addr=host:port, and timeouts above zero")
+	}
+	s.plaintext = !useTLS
+	p, err := newPeer(o, address, s)
+	if err != nil {
+		return fmt.Errorf("grpc_health_probe: %w", err)
+	}
+	defer p.close()
+	timeout := connectTimeout + callTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	answer, code, err := p.call(ctx, healthMethod, healthRequest(service))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case code != 0:
+		return fmt.Errorf("the server answered %s", codeName(code))
+	}
+	status, err := healthStatus(answer)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(o.Out, "status: %s\n", status)
+	if status != "SERVING" {
+		return fmt.Errorf("service unhealthy: %s", status)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+//go:build unix
+
+package loadtester
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// alive says whether a process of that number runs; one that ended and that nobody waited for does not.
+func alive(t *testing.T, pid int) bool {
+	t.Helper()
+	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z") && !strings.HasPrefix(after, "X")
+}
+
+// gone waits until a process that was killed has ended: the signal is sent, the kernel delivers it.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for t.Context().Err() == nil && alive(t, pid) {
+		runtime.Gosched()
+	}
+}
+
+func numbers(t *testing.T, text string) []int {
+	t.Helper()
+	var all []int
+	for _, field := range strings.Fields(text) {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatalf("%q is no number of a process", field)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func TestNothingOfACommandIsLeftWhenItEnds(t *testing.T) {
+	var out output
+	err := runProcess(t.Context(), []string{"sh", "-c", "sleep 1000 & echo $!; exit 3"}, os.Environ(), &out)
+	if err == nil || err.Error() != "exit status 3" {
+		t.Errorf("got %v", err)
+	}
+	for _, pid := range numbers(t, out.String()) {
+		gone(t, pid)
+	}
+}
+
+// signalling notices when something was written to it.
+type signalling struct {
+	output
+	written chan struct{}
+}
+
+func (s *signalling) Write(p []byte) (int, error) {
+	n, err := s.output.Write(p)
+	if strings.Contains(string(p), "\n") {
+		close(s.written)
+	}
+	return n, err
+}
+
+func TestACommandThatIsStoppedEndsWithItsWholeGroup(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	out := &signalling{written: make(chan struct{})}
+	ended := make(chan error)
+	go func() {
+		ended <- runProcess(ctx, []string{"sh", "-c", "sleep 1000 & a=$!; (trap '' TERM; sleep 1000) & echo $$ $a $!; wait"}, os.Environ(), out)
+	}()
+	<-out.written
+	cause := errors.New("time is over")
+	cancel(cause)
+	if err := <-ended; !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	pids := numbers(t, out.String())
+	if len(pids) != 3 {
+		t.Fatalf("got %v", pids)
+	}
+	for _, pid := range pids {
+		gone(t, pid)
+	}
+}
+
+func TestAProgramThatCannotBeStarted(t *testing.T) {
+	var out output
+	if err := runProcess(t.Context(), []string{"/nowhere"}, nil, &out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
