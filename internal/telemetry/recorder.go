@@ -35,6 +35,8 @@ const (
 	// textsKept bounds the texts that are remembered of one object; the one said longest ago goes first, and is a new
 	// event when it is said again.
 	textsKept = 128
+	// floodText is told once when an object tells so much that the rest is not written.
+	floodText = "So much happens here that further events are not written until it is calmer; the log of the controller and the event webhooks have all of them"
 )
 
 // EventWriter writes Kubernetes events; a client.Client is one.
@@ -44,9 +46,9 @@ type EventWriter interface {
 }
 
 // Recorder writes what happened to the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
-// merges different texts and never drops one: all events have the same reason here, and that recorder would write ten
-// texts and merge or drop the rest of a run. One event is one API request; a text that an object had before raises the
-// count of its event instead.
+// merges different texts, and drops none but those of a flood: all events have the same reason here, and that recorder
+// would write ten texts and merge or drop the rest of a run. One event is one API request; a text that an object had
+// before raises the count of its event instead.
 type Recorder struct {
 	writer    EventWriter
 	outbox    *Outbox
@@ -61,6 +63,7 @@ type Recorder struct {
 // texts are what was said of one object. After a restart they are unknown, and a repeated text becomes a new event.
 type texts struct {
 	uid  types.UID
+	pace pace
 	said map[[16]byte]said // by the hash of type and message; the texts themselves would cost ten times the memory
 }
 
@@ -90,8 +93,14 @@ func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, even
 		return
 	}
 	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
-
-	object, again := r.object(about, event)
+	// What is held back counts: when its text is said again in calmer times, the event has the number of all times.
+	object, again, may, floods := r.object(about, event)
+	switch {
+	case floods:
+		object, again, _, _ = r.object(about, release.Event{Type: release.Warning, Message: floodText})
+	case !may:
+		return
+	}
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
 	r.outbox.post(key, message{
 		name:   fmt.Sprintf("Kubernetes event %q", object.Message),
@@ -109,10 +118,11 @@ func (r *Recorder) Forget(key types.NamespacedName) {
 	delete(r.known, key)
 }
 
-// object is the event as it shall be written, and whether it was written before with a lower count.
-func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (*corev1.Event, bool) {
+// object is the event as it shall be written, and whether it was written before with a lower count. may and floods are
+// those of its pace.
+func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (object *corev1.Event, again, may, floods bool) {
 	text := release.Clip(event.Message, textLimit)
-	entry := r.count(about, event.Type, text)
+	entry, may, floods := r.count(about, event.Type, text)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
@@ -124,11 +134,11 @@ func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (*c
 		Count:               entry.count,
 		Type:                string(event.Type),
 		ReportingController: r.component,
-	}, entry.count > 1
+	}, entry.count > 1, may, floods
 }
 
 // count records that a text is said, once more or for the first time.
-func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, text string) said {
+func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, text string) (entry said, may, floods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
@@ -143,6 +153,7 @@ func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, t
 	// No two events of one recorder share a moment, and so a name, however coarse the clock.
 	r.last = max(r.clock.Now().UnixNano(), r.last+1)
 	entry, again := known.said[hash]
+	may, floods = known.pace.take(r.clock.Now())
 	if !again {
 		entry.name = r.last
 	}
@@ -152,7 +163,7 @@ func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, t
 	if len(known.said) > textsKept {
 		known.dropOldest()
 	}
-	return entry
+	return entry, may, floods
 }
 
 func (t *texts) dropOldest() {
