@@ -16,6 +16,7 @@ import (
 
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/node"
 )
 
 // What all tests share: one cluster, the program under test, and the ways of naming resources.
@@ -91,6 +92,7 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if serin, err = options.Builder.Serin(ctx); err != nil {
 		return err
 	}
+	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}}
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return err
 	}
