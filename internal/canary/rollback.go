@@ -2,6 +2,8 @@ package canary
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -137,8 +139,22 @@ func (s *Snapshot) threshold() []release.Event {
 	}
 	return []release.Event{{
 		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s failed checks threshold reached %d", s.Plan.full(), s.Status.FailedChecks),
-		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks)},
+		Alert: &release.Alert{Severity: release.Error, Message: fmt.Sprintf("Failed checks threshold reached %d", s.Status.FailedChecks), Cause: s.lastFailure()},
 	}}
+}
+
+// lastFailure is what the last failed check found, as the gates say that were written with its verdict; empty where the
+// stored definition drops them.
+func (s *Snapshot) lastFailure() string {
+	i := slices.IndexFunc(s.serin().Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict == string(release.Fail) })
+	if i < 0 {
+		return ""
+	}
+	gate := s.serin().Gates[i]
+	if strings.Contains(gate.Message, gate.Name) {
+		return gate.Message
+	}
+	return gate.Name + ": " + gate.Message
 }
 
 // fail ends a release that was taken back. Every way into Failed sends exactly one error alert that names the cause:

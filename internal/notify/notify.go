@@ -31,7 +31,7 @@ type Field struct{ Name, Value string }
 
 // Notifier posts to one chat. It may be used by several goroutines.
 type Notifier interface {
-	// Post makes one attempt of at most 5 s. The error shows neither the query of the address nor the answer; Transient
+	// Post makes one attempt of at most 5 s. The error shows neither the query of the address nor the answer; RetryAfter
 	// says whether another attempt may help.
 	Post(ctx context.Context, m Message) error
 }
@@ -135,8 +135,8 @@ type notifier struct {
 // StatusError says that the chat answered and did not take the message.
 type StatusError struct {
 	// Status is code and name.
-	Status    string
-	transient bool
+	Status string
+	answer outbound.Response
 }
 
 func (e *StatusError) Error() string { return "the chat answered " + e.Status }
@@ -158,7 +158,8 @@ func (n *notifier) Post(ctx context.Context, m Message) error {
 	case err != nil:
 		return fmt.Errorf("post message: %w", err)
 	case !answer.OK():
-		return &StatusError{Status: answer.Status(), transient: answer.Transient()}
+		answer.Body = nil
+		return &StatusError{Status: answer.Status(), answer: answer}
 	case n.accepted != nil:
 		return n.accepted(answer.Body)
 	default:
@@ -166,9 +167,12 @@ func (n *notifier) Post(ctx context.Context, m Message) error {
 	}
 }
 
-// Transient says that an error of Post may be gone in a moment: nobody answered, or the chat was too busy.
-func Transient(err error) bool {
-	var gone *outbound.UnreachableError
-	var status *StatusError
-	return errors.As(err, &gone) || errors.As(err, &status) && status.transient
+// RetryAfter says whether an error of Post may be gone in a moment, because nobody answered or the chat was too busy, and
+// how long the chat asks to be left alone from now on: up to half a minute, 0 where it does not ask.
+func RetryAfter(err error, now time.Time) (wait time.Duration, again bool) {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.answer.RetryAfter(now), status.answer.Transient()
+	}
+	_, gone := errors.AsType[*outbound.UnreachableError](err)
+	return 0, gone
 }

@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -200,7 +202,7 @@ func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
 		got := ""
 		if err := n.Post(t.Context(), notify.Message{}); err != nil {
 			got = err.Error()
-			if notify.Transient(err) {
+			if _, again := notify.RetryAfter(err, time.Now()); again {
 				t.Errorf("%s would be tried again", answer)
 			}
 		}
@@ -235,13 +237,107 @@ func TestFailuresTellNoSecret(t *testing.T) {
 		server.code = c.code
 		for _, chat := range notify.Types() {
 			err := notifier(t, chat, notify.Options{URL: c.url + "/x?key=hunter2"}).Post(t.Context(), notify.Message{})
-			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || notify.Transient(err) != c.transient {
-				t.Errorf("%s, %d of %s: got %v, transient %t", chat, c.code, c.url, err, notify.Transient(err))
+			_, again := notify.RetryAfter(err, time.Now())
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || again != c.transient {
+				t.Errorf("%s, %d of %s: got %v, again %t", chat, c.code, c.url, err, again)
 			}
 		}
 	}
-	if notify.Transient(nil) || notify.Transient(errors.New("x")) {
-		t.Error("everything would be tried again")
+	for _, err := range []error{nil, errors.New("x")} {
+		if _, again := notify.RetryAfter(err, time.Now()); again {
+			t.Errorf("%v would be tried again", err)
+		}
+	}
+}
+
+// TestAChatIsLeftAloneForAsLongAsItAsks is about all chats: each of them has limits.
+func TestAChatIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		code  int
+		asked string
+		want  time.Duration
+	}{
+		{429, "7", 7 * time.Second},
+		{503, "7", 7 * time.Second},
+		{429, now.Add(9 * time.Second).Format(http.TimeFormat), 9 * time.Second},
+		{429, now.Add(-time.Hour).Format(http.TimeFormat), 0},
+		{429, "86400", 30 * time.Second},
+		{429, "-5", 0},
+		{429, "soon", 0},
+		{429, "", 0},
+		{500, "7", 0},
+	} {
+		for _, chat := range notify.Types() {
+			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				if c.asked != "" {
+					w.Header().Set("Retry-After", c.asked)
+				}
+				w.WriteHeader(c.code)
+			})
+			err := notifier(t, chat, notify.Options{URL: address}).Post(t.Context(), notify.Message{})
+			if wait, again := notify.RetryAfter(err, now); wait != c.want || !again {
+				t.Errorf("%s, %d with Retry-After %q: got %s, again %t", chat, c.code, c.asked, wait, again)
+			}
+		}
+	}
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestARedirectGetsNeitherMessageNorToken: the address of a chat is a secret, and so is what is told.
+func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the other host was called") })
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		for _, chat := range notify.Types() {
+			address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
+			err := notifier(t, chat, notify.Options{URL: address, Token: "hunter2"}).Post(t.Context(), notify.Message{Text: "Done."})
+			if _, again := notify.RetryAfter(err, time.Now()); err == nil || again {
+				t.Errorf("%s, %d: got %v, again %t", chat, code, err, again)
+			}
+		}
+	}
+}
+
+// TestAHugeAnswerIsNotRead: the server goes on until the caller hangs up.
+func TestAHugeAnswerIsNotRead(t *testing.T) {
+	for _, code := range []int{200, 500} {
+		for _, chat := range notify.Types() {
+			hungUp := make(chan struct{})
+			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				defer close(hungUp)
+				w.WriteHeader(code)
+				for line := make([]byte, 1<<20); ; {
+					if _, err := w.Write(line); err != nil {
+						return
+					}
+				}
+			})
+			if err := notifier(t, chat, notify.Options{URL: address}).Post(t.Context(), notify.Message{}); (err == nil) != (code == 200) {
+				t.Errorf("%s, %d: got %v", chat, code, err)
+			}
+			<-hungUp
+		}
+	}
+}
+
+func TestASlowChatEndsWithItsContext(t *testing.T) {
+	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
+		<-r.Context().Done()
+	})
+	for _, chat := range notify.Types() {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("too slow"))
+		err := notifier(t, chat, notify.Options{URL: address}).Post(ctx, notify.Message{})
+		cancel()
+		if _, again := notify.RetryAfter(err, time.Now()); err == nil || err.Error() != "post message: too slow" || !again {
+			t.Errorf("%s: got %v, again %t", chat, err, again)
+		}
 	}
 }
 

@@ -39,13 +39,26 @@ func waitBefore(attempt int, last Response, now time.Time) time.Duration {
 	if attempt <= 5 { // 1s << 5 is past the maximum already
 		wait = time.Second << (attempt - 1)
 	}
-	if asked := last.Header.Get("Retry-After"); asked != "" &&
-		(last.Code == http.StatusTooManyRequests || last.Code == http.StatusServiceUnavailable) {
-		if seconds, err := strconv.Atoi(asked); err == nil && seconds >= 0 {
-			wait = time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second
-		} else if at, err := http.ParseTime(asked); err == nil {
-			wait = max(at.Sub(now), 0)
-		}
+	if asked, ok := last.retryAfter(now); ok {
+		return asked
 	}
-	return min(wait, maxWait)
+	return wait
+}
+
+// RetryAfter is how long the server asks to be left alone, never more than 30s; 0 where it does not ask.
+func (r Response) RetryAfter(now time.Time) time.Duration {
+	wait, _ := r.retryAfter(now)
+	return wait
+}
+
+func (r Response) retryAfter(now time.Time) (wait time.Duration, ok bool) {
+	asked := r.Header.Get("Retry-After")
+	if asked == "" || r.Code != http.StatusTooManyRequests && r.Code != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	if seconds, err := strconv.Atoi(asked); err == nil && seconds >= 0 {
+		return time.Duration(min(seconds, int(maxWait/time.Second))) * time.Second, true
+	}
+	at, err := http.ParseTime(asked)
+	return min(max(at.Sub(now), 0), maxWait), err == nil
 }

@@ -88,6 +88,9 @@ const (
 type Alert struct {
 	Severity Severity
 	Message  string
+	// Cause is what led to it, with value and limit where there are some; empty where the message says it, or nobody
+	// knows any more.
+	Cause string
 	// Metadata asks for the fields that describe the plan (target, threshold, deadline, routing).
 	Metadata bool
 }

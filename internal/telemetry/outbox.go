@@ -20,6 +20,7 @@ const (
 	parting        = 5 * time.Second  // what is queued at the end of Run may still leave for so long
 	queueLimit     = 1000             // messages that wait for one release
 	sendingLimit   = 256              // messages under way in all
+	maxAsked       = 30 * time.Second // a receiver may ask to be left alone for so long, each time
 )
 
 // The causes for which the context of an attempt ends.
@@ -35,17 +36,24 @@ func backoffs() []time.Duration {
 	return []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 }
 
-// transientError marks a failure that may be gone in a moment.
-type transientError struct{ error }
+// transientError marks a failure that may be gone in a moment, or after the time that the receiver asked for.
+type transientError struct {
+	error
+	wait time.Duration
+}
 
 func (e transientError) Unwrap() error { return e.error }
 
 // Transient marks the error of a message that is worth another attempt. nil stays nil.
-func Transient(err error) error {
+func Transient(err error) error { return TransientFor(err, 0) }
+
+// TransientFor is Transient where the receiver asked to be left alone for so long; more than half a minute is not waited
+// for at once.
+func TransientFor(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return transientError{err}
+	return transientError{error: err, wait: min(wait, maxAsked)}
 }
 
 // Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. Those of one release
@@ -90,7 +98,7 @@ func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 
 // Post queues a message and returns at once. The name says in the log what it was ("event hook audit"). send has 10 s
 // for each attempt and must return soon after its context is done; a Transient error is tried again after 1, 2, 4, 8
-// and 16 s, any other is logged and ends the message. Its text must not carry secrets or the query of a URL. Where 1000
+// and 16 s, or later where the receiver asks for that, any other is logged and ends the message. Its text must not carry secrets or the query of a URL. Where 1000
 // messages wait already, the oldest that is not a Kubernetes event is dropped. Messages that are posted before Run wait
 // for it; those posted after its end are dropped. Whatever is dropped is logged.
 func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx context.Context) error) {
@@ -198,10 +206,11 @@ func (o *Outbox) next(ctx context.Context) func() {
 func (o *Outbox) deliver(ctx context.Context, m message) error {
 	for _, pause := range backoffs() {
 		err := o.attempt(ctx, m)
-		if transient := (transientError{}); !errors.As(err, &transient) {
+		transient, ok := errors.AsType[transientError](err)
+		if !ok {
 			return err
 		}
-		timer := o.clock.NewTimer(pause)
+		timer := o.clock.NewTimer(max(pause, transient.wait))
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

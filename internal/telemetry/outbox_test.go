@@ -179,11 +179,12 @@ func TestATransientFailureIsTriedAgain(t *testing.T) {
 		want    []time.Duration
 		dropped bool
 	}{
-		"at once":             {[]error{nil}, []time.Duration{0}, false},
-		"final":               {[]error{busy}, []time.Duration{0}, true},
-		"then well":           {[]error{Transient(busy), Transient(busy), nil}, []time.Duration{0, 1, 3}, false},
-		"then final":          {[]error{fmt.Errorf("write: %w", Transient(busy)), busy}, []time.Duration{0, 1}, true},
-		"until patience ends": {[]error{Transient(busy)}, []time.Duration{0, 1, 3, 7, 15, 31}, true},
+		"at once":              {[]error{nil}, []time.Duration{0}, false},
+		"final":                {[]error{busy}, []time.Duration{0}, true},
+		"then well":            {[]error{Transient(busy), Transient(busy), nil}, []time.Duration{0, 1, 3}, false},
+		"then final":           {[]error{fmt.Errorf("write: %w", Transient(busy)), busy}, []time.Duration{0, 1}, true},
+		"when it is asked for": {[]error{TransientFor(busy, 20*time.Second), TransientFor(busy, time.Hour), Transient(busy), nil}, []time.Duration{0, 20, 50, 54}, false},
+		"until patience ends":  {[]error{Transient(busy)}, []time.Duration{0, 1, 3, 7, 15, 31}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

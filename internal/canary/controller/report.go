@@ -144,7 +144,7 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 	entries := analysisOf(c).Alerts
 	if len(entries) == 0 {
 		if r.Notifier != nil {
-			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return again(r.Notifier.Post(ctx, message)) })
+			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.again(r.Notifier.Post(ctx, message)) })
 		}
 		return
 	}
@@ -163,7 +163,7 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 				return err
 			}
 			if err := notifier.Post(ctx, message); err != nil {
-				return again(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
+				return r.again(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
 			}
 			return nil
 		})
@@ -171,9 +171,9 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 }
 
 // again marks an error that may be gone when the message is sent once more.
-func again(err error) error {
-	if notify.Transient(err) {
-		return telemetry.Transient(err)
+func (r *Reporter) again(err error) error {
+	if wait, ok := notify.RetryAfter(err, r.Clock.Now()); ok {
+		return telemetry.TransientFor(err, wait)
 	}
 	return err
 }
@@ -203,21 +203,30 @@ func (r *Reporter) notifier(ctx context.Context, key types.NamespacedName) (noti
 	return notifier, nil
 }
 
-// fields describe the plan, where the alert asks for it.
+// fields are what stands below an alert. The severity stands there too: a colour is nothing to some readers, and some
+// chats have none.
 func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []notify.Field {
 	var fields []notify.Field
 	if r.Cluster != "" {
 		fields = append(fields, notify.Field{Name: "Cluster", Value: r.Cluster})
 	}
-	if !alert.Metadata {
-		return fields
+	if alert.Metadata {
+		fields = append(fields, planFields(c, plan)...)
 	}
+	if alert.Cause != "" {
+		fields = append(fields, notify.Field{Name: "Cause", Value: alert.Cause})
+	}
+	return append(fields, notify.Field{Name: "Severity", Value: string(alert.Severity)})
+}
+
+// planFields describe the plan.
+func planFields(c *flaggerv1.Canary, plan canary.Plan) []notify.Field {
 	analysis := analysisOf(c)
-	fields = append(fields,
-		notify.Field{Name: "Target", Value: fmt.Sprintf("%s/%s.%s", plan.Kind, plan.Target, plan.Namespace)},
-		notify.Field{Name: "Failed checks threshold", Value: strconv.Itoa(plan.Threshold)},
-		notify.Field{Name: "Progress deadline", Value: fmt.Sprintf("%ds", int(plan.Deadline.Seconds()))},
-	)
+	fields := []notify.Field{
+		{Name: "Target", Value: fmt.Sprintf("%s/%s.%s", plan.Kind, plan.Target, plan.Namespace)},
+		{Name: "Failed checks threshold", Value: strconv.Itoa(plan.Threshold)},
+		{Name: "Progress deadline", Value: fmt.Sprintf("%ds", int(plan.Deadline.Seconds()))},
+	}
 	routing := ""
 	switch {
 	case len(analysis.Match) > 0 && analysis.Iterations > 0:

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// chat notes the alerts that it is sent, and does not take the first of each.
+type chat struct {
+	mu    sync.Mutex
+	tries map[string]int
+	told  []string
+}
+
+func (c *chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var message struct {
+		Attachments []struct {
+			Author string `json:"author_name"`
+			Text   string `json:"text"`
+			Fields []struct{ Title, Value string }
+		}
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(body, &message) != nil || len(message.Attachments) != 1 {
+		http.Error(w, "no", http.StatusBadRequest)
+		return
+	}
+	alert := message.Attachments[0]
+	text := alert.Text
+	for _, field := range alert.Fields {
+		text += fmt.Sprintf(" | %s: %s", field.Title, field.Value)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tries[text]++; c.tries[text] == 1 {
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return
+	}
+	c.told = append(c.told, text)
+}
+
+func (c *chat) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.told...)
+}
+
+// TestAnAlertSaysTheCauseAndComesAgain: the check that failed is in the alert, with value and limit; and a chat that was
+// too busy is told all the same, once, in the order in which things happened, while the release goes its way.
+func TestAnAlertSaysTheCauseAndComesAgain(t *testing.T) {
+	c := &chat{tries: map[string]int{}}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"7.5"]}]}}`)
+	}))
+	t.Cleanup(bad.Close)
+	provider := &flaggerv1.AlertProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: "chat"}}
+	provider.Spec = flaggerv1.AlertProviderSpec{Type: "slack", Address: server.URL}
+	cart := resident("cart", server.URL, bad.URL)
+	cart.Spec.Analysis.Webhooks = nil
+	cart.Spec.Analysis.Alerts = []flaggerv1.CanaryAlert{{Name: "chat", Severity: "error", ProviderRef: flaggerv1.CrossNamespaceObjectReference{Name: "chat"}}}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, provider, cart)
+	key := client.ObjectKeyFromObject(cart)
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.kind.deploy(w.canary(t, key))
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
+	w.until(t, "an alert", func() (bool, string) { return len(c.all()) > 0, fmt.Sprint(c.tries) })
+	want := []string{"Failed checks threshold reached 1 | Cause: errors 7.50 > 1 | Severity: error"}
+	if diff := cmp.Diff(want, c.all()); diff != "" {
+		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
