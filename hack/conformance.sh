@@ -26,7 +26,7 @@ for tool in unshare ip openssl; do
 done
 
 # The routers that Serin has.
-routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|kuma|appmesh|appmesh:v1beta2'
+routers='kubernetes|istio|gatewayapi:v1|gatewayapi:v1beta1|nginx|nginx \(by flag\)|skipper|contour|traefik|gloo|apisix|linkerd|smi:v1alpha2|smi:v1alpha3|smi:v1alpha1:istio \(by flag\)|knative|kuma|appmesh|appmesh:v1beta2'
 few=(
 	appmesh-v1beta2-ab kuma-weighted linkerd-weighted
 	contour-rollback gatewayapi-ab-headers-query gatewayapi-rollback gatewayapi-session-affinity gatewayapi-v1-weighted gloo-ab hook-confirm-promotion
