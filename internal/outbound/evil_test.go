@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -14,6 +15,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -32,6 +34,12 @@ func (s *nameServer) next() netip.Addr {
 	answer := s.answers[min(s.asked, len(s.answers)-1)]
 	s.asked++
 	return answer
+}
+
+func (s *nameServer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
 }
 
 // answer is the reply to a question, in the format of RFC 1035.
@@ -115,8 +123,8 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 		if reason, ok := errors.AsType[*RefusedError](err); !ok || reason.Destination != forbidden {
 			t.Errorf("after the name went to %s: %v", forbidden, err)
 		}
-		if names.asked < 2 {
-			t.Errorf("the name server was asked %d times", names.asked)
+		if n := names.count(); n < 2 {
+			t.Errorf("the name server was asked %d times", n)
 		}
 	}
 	if called {
@@ -126,9 +134,9 @@ func TestANameThatChangesItsAddressIsCheckedEachTime(t *testing.T) {
 
 // TestARedirectToANameIsCheckedWhereItLeads: the host is the same, and its address is another one by then.
 func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
-	steps := 0
+	var steps atomic.Int32
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		steps++
+		steps.Add(1)
 		w.Header().Set("Connection", "close") // a kept connection would not ask again
 		http.Redirect(w, r, "/next", http.StatusFound)
 	})
@@ -139,8 +147,8 @@ func TestARedirectToANameIsCheckedWhereItLeads(t *testing.T) {
 	names := &nameServer{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("169.254.169.254")}}
 	client := resolving(t, Policy{AllowLoopback: true}, names)
 	_, err = client.Do(t.Context(), get("http://rebinding.example:"+port))
-	if refused(err) == nil || steps != 1 {
-		t.Errorf("%v after %d steps", err, steps)
+	if n := steps.Load(); refused(err) == nil || n != 1 {
+		t.Errorf("%v after %d steps", err, n)
 	}
 }
 
@@ -172,6 +180,9 @@ func TestAServerThatDripsItsHeaders(t *testing.T) {
 			}
 			go func() {
 				defer connection.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(connection)); err != nil {
+					return
+				}
 				_, _ = connection.Write([]byte("HTTP/1.1 200 OK\r\n"))
 				for range time.Tick(time.Millisecond) {
 					if _, err := connection.Write([]byte("X-A: drip\r\n")); err != nil {
