@@ -1,0 +1,300 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+)
+
+// amount reads maxSurge or maxUnavailable as a test writes it: a number, or a text in quotes; "" is none.
+func amount(text string) *intstr.IntOrString {
+	if text == "" {
+		return nil
+	}
+	if n, err := strconv.Atoi(text); err == nil {
+		return new(intstr.FromInt32(int32(n)))
+	}
+	return new(intstr.FromString(strings.Trim(text, `"`)))
+}
+
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		replicas           int32
+		surge, unavailable string
+		wantS, wantU       int32
+	}{
+		{1, "", "", 1, 0}, {2, "", "", 1, 0}, {3, "", "", 1, 0}, {4, "", "", 1, 1},
+		{5, "", "", 2, 1}, {8, "", "", 2, 2}, {10, "", "", 3, 2}, {20, "", "", 5, 5},
+		{4, `"25"`, `"25%"`, 1, 1},             // with or without the sign
+		{10, "0", "5%", 0, 1},                  // both come out as nothing
+		{10, `"0%"`, `"0%"`, 0, 1},             //
+		{3, "7", "7", 7, 3},                    // not more unavailable than there are
+		{0, "2", "2", 2, 0},                    // nothing can be missing of nothing
+		{0, "0", "0", 0, 0},                    //
+		{-5, "1", "1", 1, 0},                   // no healthy cluster shows that
+		{4, "-3", "-3", 0, 1},                  //
+		{10, `"1.5%"`, `"many"`, 0, 1},         // cannot be read
+		{10, `"200%"`, `"200%"`, 20, 10},       //
+		{1 << 30, `"900%"`, "0", 1<<30 - 1, 0}, // does not overflow
+	} {
+		got := NewLimits(test.replicas, amount(test.surge), amount(test.unavailable))
+		if got.Surge != test.wantS || got.Unavailable != test.wantU {
+			t.Errorf("%d replicas, maxSurge %s, maxUnavailable %s: surge %d, unavailable %d; want %d, %d",
+				test.replicas, test.surge, test.unavailable, got.Surge, got.Unavailable, test.wantS, test.wantU)
+		}
+	}
+}
+
+func TestApproximate(t *testing.T) {
+	for _, test := range []struct {
+		n, weight      int32
+		tight, surging string // canary/stable without and with a surge; empty: not said
+	}{
+		{10, 10, "1/9", "1/9"},
+		{10, 41, "4/6", "4/6"},
+		{10, 45, "5/5", "5/6"},
+		{10, 25, "3/7", "3/8"},
+		{10, 5, "1/9", "1/10"},
+		{10, 1, "1/9", "1/10"},
+		{10, 99, "9/1", "10/1"},
+		{10, 33, "", "3/7"},
+		{10, 37, "", "4/7"},
+		{4, 33, "1/3", "2/3"},
+		{4, 10, "1/3", "1/4"},
+		{4, 60, "2/2", "3/2"},
+		{3, 50, "2/1", "2/2"},
+		{5, 50, "3/2", "3/3"},
+		{7, 35, "2/5", "3/5"},
+		{2, 10, "1/1", "1/2"},
+		{1, 1, "", "1/1"}, {1, 50, "", "1/1"}, {1, 99, "", "1/1"},
+		{1, 49, "0/1", ""}, {1, 50, "1/0", ""},
+		{10, 0, "0/10", "0/10"}, {10, 100, "10/0", "10/0"},
+		{10, 95, "0/10", ""}, {5, 90, "0/5", ""},
+		{100, 33, "33/67", "33/67"},
+		{0, 50, "0/0", "0/0"},
+		{4, -5, "0/4", "0/4"}, {4, 500, "4/0", "4/0"},
+	} {
+		for surge, want := range map[int32]string{0: test.tight, 1: test.surging} {
+			s := approximate(test.n, test.weight, 100, surge)
+			if got := fmt.Sprintf("%d/%d", s.Canary, s.Stable); want != "" && got != want {
+				t.Errorf("%d%% of %d pods, surge %d: %s, want %s", test.weight, test.n, surge, got, want)
+			}
+		}
+	}
+}
+
+// TestApproximateIsTheBestThereIs compares with a search over all splits of n and n+1 pods, where no rule about empty
+// sides and ties stands against the best one.
+func TestApproximateIsTheBestThereIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, most := rapid.Int32Range(2, 60).Draw(t, "n"), rapid.SampledFrom([]int32{100, 1000, 7}).Draw(t, "most")
+		weight, surge := rapid.Int32Range(0, most).Draw(t, "weight"), rapid.Int32Range(0, 2).Draw(t, "surge")
+		got := approximate(n, weight, most, surge)
+		if got.Canary < 0 || got.Stable < 0 {
+			t.Fatalf("negative: %+v", got)
+		}
+		if total := got.Canary + got.Stable; total != n && (surge == 0 || total != n+1) {
+			t.Fatalf("%d pods for %d replicas", total, n)
+		}
+		if weight == 0 || weight == most || tied(n, weight, most) || tied(n+1, weight, most) {
+			return
+		}
+		totals := []int32{n}
+		if surge > 0 {
+			totals = append(totals, n+1)
+		}
+		for _, total := range totals {
+			for canary := int32(1); canary < total; canary++ {
+				if other := (Split{canary, total - canary}); nearer(other, got, weight, most) {
+					t.Fatalf("%d of %d on %d pods: %+v, and %+v is nearer", weight, most, n, got, other)
+				}
+			}
+		}
+	})
+}
+
+// TestToward are the worked examples of one step.
+func TestToward(t *testing.T) {
+	for _, test := range []struct {
+		n, weight                   int32
+		surge, unavailable          string
+		newSpec, newAvailable       int32
+		stableSpec, stableAvailable int32
+		others, wantNew, wantStable int32
+	}{
+		{10, 20, "2", "0", 0, 0, 10, 10, 0, 2, 10},
+		{10, 20, "20%", "0", 2, 2, 10, 10, 0, 2, 8},
+		{10, 30, "2", "0", 0, 0, 10, 10, 0, 2, 10},
+		{10, 20, "0", "2", 0, 0, 10, 10, 0, 0, 8},
+		{10, 50, "2", "1", 0, 0, 10, 10, 0, 2, 9},
+		{10, 0, "1", "1", 1, 1, 10, 10, 0, 0, 10},
+		{10, 100, "3", "0", 6, 3, 7, 8, 0, 6, 7},
+		{10, 30, "1", "0", 0, 0, 1, 1, 3, 1, 7},
+		{10, 30, "0", "3", 4, 4, 8, 5, 0, 3, 7},
+		{10, 100, "1", "0", 10, 8, 10, 2, 0, 9, 2},
+		{10, 30, "0", "1", 4, 2, 8, 6, 3, 4, 8},
+		{10, 5, "0", "1", 0, 0, 10, 10, 0, 0, 9},
+		{10, 5, "0", "1", 0, 0, 9, 9, 0, 1, 9},
+		{10, 10, "0%", "0%", 0, 0, 10, 10, 0, 0, 9},
+		{4, 100, "1", "0", 0, 0, 4, 1, 0, 1, 4},
+		{4, 100, "1", "0", 1, 1, 4, 1, 0, 1, 3},
+		{4, 0, "1", "0", 4, 4, 0, 0, 0, 4, 1},
+		{4, 0, "1", "0", 4, 4, 1, 0, 0, 4, 1},
+		{4, 0, "1", "0", 4, 4, 1, 1, 0, 3, 1},
+		{3, 99, "0", "2", 0, 0, 3, 3, 0, 0, 1},
+		{3, 99, "0", "2", 0, 0, 1, 1, 0, 2, 1},
+		{1, 51, "0", "1", 0, 0, 1, 1, 0, 0, 0},
+		{1, 51, "0", "1", 0, 0, 0, 0, 0, 1, 0},
+		{4, 100, "4", "4", 0, 0, 4, 4, 0, 4, 0},
+		{4, 100, "3", "0", 0, 0, 4, 4, 0, 3, 4},
+		{8, 100, "2", "0", 2, 0, 4, 4, 0, 6, 4},
+		{4, 100, "2", "0", 6, 0, 4, 4, 0, 2, 4},
+		{4, 100, "1", "0", 1, 0, 4, 4, 0, 1, 4},
+	} {
+		l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
+		p := Pods{New: Scaled{test.newSpec, test.newAvailable}, Stable: Scaled{test.stableSpec, test.stableAvailable}, Distinct: true, Others: test.others}
+		got := l.Toward(p, l.Want(test.weight, 100, true))
+		if want := (Split{test.wantNew, test.wantStable}); got != want {
+			t.Errorf("%d replicas, weight %d, surge %s, unavailable %s, new %d(%d), stable %d(%d), others %d: %d/%d, want %d/%d",
+				test.n, test.weight, test.surge, test.unavailable, test.newSpec, test.newAvailable, test.stableSpec, test.stableAvailable,
+				test.others, got.Canary, got.Stable, want.Canary, want.Stable)
+		}
+	}
+}
+
+// pass scales one side, the stable one first, as a caller does.
+func (l Limits) pass(p *Pods, want Split) bool {
+	next := l.Toward(*p, want)
+	switch {
+	case next.Stable != p.Stable.Spec:
+		p.Stable.Spec = next.Stable
+	case next.Canary != p.New.Spec:
+		p.New.Spec = next.Canary
+	default:
+		return false
+	}
+	return true
+}
+
+// settle makes all pods available that are asked for.
+func (p *Pods) settle() {
+	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
+}
+
+// TestSequences are the worked examples of whole releases, in which every pod becomes available at once. Names of passes
+// are those of canary and stable.
+func TestSequences(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		n, weight          int32
+		surge, unavailable string
+		want               string // … is any number of passes
+	}{
+		{"first step of 10%", 10, 10, "25%", "0", "0/10 1/10 1/9"},
+		{"41%", 10, 41, "25%", "0", "0/10 3/10 3/7 4/7 4/6"},
+		{"10% with defaults", 10, 10, "", "", "0/10 0/9 1/9"},
+		{"half without surge", 10, 50, "0", "25%", "0/10 0/8 2/8 2/6 4/6 4/5 5/5"},
+		{"no steps, defaults", 10, 100, "", "", "0/10 0/8 5/8 5/3 10/3 10/0"},
+		{"no steps, one at a time above", 10, 100, "1", "0", "0/10 1/10 1/9 2/9 … 10/1 10/0"},
+		{"no steps, one at a time below", 10, 100, "0", "1", "0/10 0/9 1/9 1/8 … 9/0 10/0"},
+		{"no steps, room for all", 4, 100, "100%", "25%", "0/4 0/3 4/3 …"},
+		{"abort half way, surge", 10, 0, "25%", "0", "5/5 5/8 2/8 2/10 0/10"},
+		{"abort half way, no surge", 10, 0, "0", "1", "5/5 4/5 4/6 3/6 … 0/9 0/10"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
+			want := strings.Fields(test.want)
+			p := Pods{Distinct: true}
+			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.Spec, &p.Stable.Spec); err != nil {
+				t.Fatal(err)
+			}
+			p.settle()
+			got := []string{want[0]}
+			for l.pass(&p, l.Want(test.weight, 100, true)) {
+				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
+				p.settle()
+			}
+			head, tail, open := strings.Cut(test.want, "…")
+			text := strings.Join(got, " ")
+			if !open && text != test.want || !strings.HasPrefix(text, strings.TrimSpace(head)) || !strings.HasSuffix(text, strings.TrimSpace(tail)) {
+				t.Errorf("got  %s\nwant %s", text, test.want)
+			}
+		})
+	}
+}
+
+// TestHistories plays random histories: the weight changes, pods become available, or break, in any order between two
+// passes. Above all: never more pods than allowed (of the revisions that are looked at), never fewer available than
+// allowed by anything but broken pods, and the goal is reached once pods are healthy.
+func TestHistories(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int32Range(0, 25).Draw(t, "n")
+		l := NewLimits(n, new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "surge"))), new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "unavailable"))))
+		p := Pods{Distinct: true, Stable: Scaled{n, n}}
+		weight := int32(0)
+		for range rapid.IntRange(0, 40).Draw(t, "length") {
+			switch rapid.IntRange(0, 3).Draw(t, "event") {
+			case 0:
+				weight = rapid.Int32Range(0, 100).Draw(t, "weight")
+			case 1:
+				p.New.Available = rapid.Int32Range(0, p.New.Spec).Draw(t, "new available")
+			case 2:
+				p.Stable.Available = rapid.Int32Range(0, p.Stable.Spec).Draw(t, "stable available")
+			default:
+				l.checkedPass(t, &p, weight)
+			}
+		}
+		seen := map[Split]bool{}
+		for p.settle(); l.checkedPass(t, &p, weight); p.settle() {
+			if at := (Split{p.New.Spec, p.Stable.Spec}); seen[at] {
+				t.Fatalf("is at %+v for the second time", at)
+			} else {
+				seen[at] = true
+			}
+		}
+		if want, at := l.Want(weight, 100, true), (Split{p.New.Spec, p.Stable.Spec}); at != want {
+			t.Fatalf("rests at %+v of %+v, want %+v", at, l, want)
+		}
+	})
+}
+
+// checkedPass is a pass that holds what is promised.
+func (l Limits) checkedPass(t *rapid.T, p *Pods, weight int32) bool {
+	before := *p
+	moved := l.pass(p, l.Want(weight, 100, true))
+	if p.New.Spec < 0 || p.Stable.Spec < 0 {
+		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
+	}
+	if grew := p.New.Spec > before.New.Spec || p.Stable.Spec > before.Stable.Spec; grew && p.New.Spec+p.Stable.Spec > l.MostPods() {
+		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.Spec+p.Stable.Spec, l.MostPods())
+	}
+	// A ReplicaSet that shrinks takes pods away first that are not available.
+	left := min(p.New.Available, p.New.Spec) + min(p.Stable.Available, p.Stable.Spec)
+	p.New.Available, p.Stable.Available = min(p.New.Available, p.New.Spec), min(p.Stable.Available, p.Stable.Spec)
+	had := before.New.Available + before.Stable.Available
+	if left < had && left < l.LeastAvailable() {
+		t.Fatalf("from %+v to %+v: %d pods stay available, and at least %d must", before, *p, left, l.LeastAvailable())
+	}
+	return moved
+}
+
+// TestOthersHoldTheTwo: neither side shrinks while another revision has pods.
+func TestOthersHoldTheTwo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int32Range(0, 25).Draw(t, "n")
+		l := NewLimits(n, nil, nil)
+		side := func(name string) Scaled {
+			spec := rapid.Int32Range(0, 30).Draw(t, name)
+			return Scaled{spec, rapid.Int32Range(0, spec).Draw(t, name+" available")}
+		}
+		p := Pods{New: side("new"), Stable: side("stable"), Distinct: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
+		next := l.Toward(p, l.Want(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
+		if next.Canary < p.New.Spec || next.Stable < p.Stable.Spec {
+			t.Fatalf("from %+v to %+v although others have pods", p, next)
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// seconds reads how long a pause is: a number of seconds, digits, or a duration, of which whole seconds count.
+func seconds(duration intstr.IntOrString) (int64, error) {
+	if duration.Type == intstr.Int {
+		return int64(duration.IntVal), nil
+	}
+	if n, err := strconv.ParseInt(duration.StrVal, 10, 32); err == nil {
+		return n, nil
+	}
+	parsed, err := time.ParseDuration(duration.StrVal)
+	if err != nil {
+		return 0, fmt.Errorf("read duration %q: %w", duration.StrVal, err)
+	}
+	return int64(parsed / time.Second), nil
+}
+
+// indefinite is true of a pause that only a person ends.
+func indefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
+
+// stepText is how events and messages name a step.
+func stepText(step argov1.CanaryStep) string {
+	switch {
+	case step.SetWeight != nil:
+		return fmt.Sprintf("setWeight: %d", *step.SetWeight)
+	case step.Pause != nil && indefinite(*step.Pause):
+		return "pause"
+	case step.Pause != nil:
+		return "pause: " + step.Pause.Duration.String()
+	case step.Experiment != nil:
+		return "experiment"
+	case step.Analysis != nil:
+		return "analysis"
+	case step.SetCanaryScale != nil:
+		return scaleText(*step.SetCanaryScale)
+	case step.Plugin != nil:
+		return "plugin: " + step.Plugin.Name
+	case step.SetHeaderRoute != nil:
+		return "setHeaderRoute: " + step.SetHeaderRoute.Name
+	case step.SetMirrorRoute != nil:
+		return "setMirrorRoute: " + step.SetMirrorRoute.Name
+	default:
+		return "invalid"
+	}
+}
+
+func scaleText(scale argov1.SetCanaryScale) string {
+	switch {
+	case scale.Weight != nil:
+		return fmt.Sprintf("setCanaryScale{weight: %d}", *scale.Weight)
+	case scale.MatchTrafficWeight:
+		return "setCanaryScale{matchTrafficWeight: true}"
+	case scale.Replicas != nil:
+		return fmt.Sprintf("setCanaryScale{replicas: %d}", *scale.Replicas)
+	default:
+		return "invalid"
+	}
+}

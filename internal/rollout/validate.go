@@ -1,0 +1,275 @@
+package rollout
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// What people read when a Rollout cannot be carried out. Tools look for these texts.
+const (
+	textNoSelector         = "Rollout has missing field '.spec.selector'"
+	textEmptySelector      = "empty selector is invalid for deployment"
+	textBadSelector        = "invalid label selector"
+	textTemplateAndRef     = "template must be empty for workload reference rollout"
+	textUnmatchedLabels    = "`selector` does not match template `labels`"
+	textDeadline           = "must be greater than minReadySeconds"
+	textNoStrategy         = "Rollout has missing field '.spec.strategy.canary or .spec.strategy.blueGreen'"
+	textTwoStrategies      = "Multiple Strategies can not be listed"
+	textNothingMoves       = "MaxSurge and MaxUnavailable both can not be zero"
+	textSameCanaryServices = "This rollout uses the same service for the stable and canary services, but two different services are required."
+	textServicesNeeded     = "Canary service and Stable service must to be set to use Traffic Routing"
+	textPingPongNeeded     = "Ping service and Pong service must to be set to use Ping-Pong feature"
+	textSamePingPong       = "This rollout uses the same service for the ping and pong services, but two different services are required."
+	textPingPongRouter     = "Ping-pong feature works with the ALB, Istio, and plugin-based traffic routers only"
+	textPingPongRoot       = "Root service field is required for the configuration with ALB and ping-pong feature enabled"
+	textDelayUnrouted      = "Canary scaleDownDelaySeconds can only be used with traffic routing"
+	textDynamicUnrouted    = "Canary dynamicStableScale can only be used with traffic routing"
+	textDynamicDelay       = "Canary dynamicStableScale cannot be used with scaleDownDelaySeconds"
+	textMaxWeightRouter    = "Canary maxTrafficWeight in traffic routing only supported in Nginx and Plugins"
+	textAntiAffinity       = "AntiAffinity must have exactly one strategy listed"
+	textAntiAffinityWeight = "AntiAffinity weight must be between 1-100"
+	textSameActiveService  = "This rollout uses the same service for the active and preview services, but two different services are required."
+	textDelayLimit         = "This rollout's revision history limit can not be smaller than the rollout's scale down limit"
+)
+
+// The defaults of a spec that are applied when it is read.
+const (
+	defaultRevisionHistoryLimit    int32 = 10
+	defaultProgressDeadlineSeconds int32 = 600
+)
+
+// Workload is what was found of the workload that spec.workloadRef names.
+type Workload struct {
+	// Problem is why it cannot be used; empty: it can.
+	Problem  string
+	Template corev1.PodTemplateSpec
+	Selector *metav1.LabelSelector
+}
+
+// Validate finds all that makes a Rollout impossible to carry out, in the order in which it is told: people read the
+// first. workload counts where the spec names one.
+//
+// The pods of the template are not looked into: the API server does that when a ReplicaSet is made of it.
+func Validate(spec argov1.RolloutSpec, workload Workload) field.ErrorList {
+	path := field.NewPath("spec")
+	all := validateNumbers(spec, path)
+	all = append(all, validatePods(spec, workload, path)...)
+	if deadline := value(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds); deadline <= spec.MinReadySeconds {
+		all = append(all, field.Invalid(path.Child("progressDeadlineSeconds"), deadline, textDeadline))
+	}
+	return append(all, validateStrategy(spec, path.Child("strategy"))...)
+}
+
+func validateNumbers(spec argov1.RolloutSpec, path *field.Path) field.ErrorList {
+	var all field.ErrorList
+	for _, number := range []struct {
+		name  string
+		value int32
+	}{
+		{"replicas", value(spec.Replicas, 1)},
+		{"minReadySeconds", spec.MinReadySeconds},
+		{"revisionHistoryLimit", value(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit)},
+		{"progressDeadlineSeconds", value(spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)},
+	} {
+		all = append(all, apivalidation.ValidateNonnegativeField(int64(number.value), path.Child(number.name))...)
+	}
+	return all
+}
+
+// value is what a pointer points to, or what holds without it.
+func value[T any](pointer *T, without T) T {
+	if pointer == nil {
+		return without
+	}
+	return *pointer
+}
+
+// templateEmpty is true of a template that says nothing of pods. Their spec is not looked at.
+func templateEmpty(spec argov1.RolloutSpec) bool {
+	return len(spec.Template.Labels) == 0 && len(spec.Template.Annotations) == 0
+}
+
+// validatePods looks at template and selector, wherever they are.
+func validatePods(spec argov1.RolloutSpec, workload Workload, path *field.Path) field.ErrorList {
+	ref := spec.WorkloadRef
+	if ref == nil {
+		return validateTemplate(spec.Selector, spec.Template, path)
+	}
+	switch at := path.Child("workloadRef"); {
+	case !templateEmpty(spec):
+		return field.ErrorList{field.Invalid(at, ref.Name, textTemplateAndRef)}
+	case workload.Problem != "":
+		return field.ErrorList{field.Invalid(at, ref.Name, workload.Problem)}
+	}
+	selector := spec.Selector
+	if selector == nil {
+		selector = workload.Selector
+	}
+	return validateTemplate(selector, workload.Template, path)
+}
+
+func validateTemplate(selector *metav1.LabelSelector, template corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	selectorPath, templatePath := path.Child("selector"), path.Child("template")
+	var all field.ErrorList
+	switch found, err := metav1.LabelSelectorAsSelector(selector); {
+	case selector == nil:
+		all = append(all, field.Required(selectorPath, textNoSelector))
+	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0:
+		all = append(all, field.Invalid(selectorPath, selector, textEmptySelector))
+	case err != nil:
+		all = append(all, field.Invalid(selectorPath, selector, textBadSelector))
+	case !found.Matches(labels.Set(template.Labels)):
+		all = append(all, field.Invalid(templatePath.Child("metadata", "labels"), template.Labels, textUnmatchedLabels))
+	}
+	if len(template.Spec.Containers) == 0 {
+		all = append(all, field.Required(templatePath.Child("spec", "containers"), ""))
+	}
+	return all
+}
+
+func validateStrategy(spec argov1.RolloutSpec, path *field.Path) field.ErrorList {
+	canary, blueGreen := spec.Strategy.Canary, spec.Strategy.BlueGreen
+	switch {
+	case canary == nil && blueGreen == nil:
+		return field.ErrorList{field.Required(path.Child("strategy"), textNoStrategy)}
+	case canary != nil && blueGreen != nil:
+		return field.ErrorList{field.Invalid(path.Child("strategy"), spec.Strategy, textTwoStrategies)}
+	case canary != nil:
+		return validateCanary(*canary, path)
+	default:
+		return validateBlueGreen(*blueGreen, value(spec.RevisionHistoryLimit, defaultRevisionHistoryLimit), path)
+	}
+}
+
+func validateBlueGreen(b argov1.BlueGreenStrategy, history int32, path *field.Path) field.ErrorList {
+	var all field.ErrorList
+	if b.ActiveService == b.PreviewService {
+		all = append(all, field.Invalid(path.Child("activeService"), b.ActiveService, textSameActiveService))
+	}
+	if limit := b.ScaleDownDelayRevisionLimit; limit != nil && *limit > history {
+		all = append(all, field.Invalid(path.Child("scaleDownDelayRevisionLimit"), *limit, textDelayLimit))
+	}
+	return append(all, validateAntiAffinity(b.AntiAffinity, path.Child("antiAffinity"))...)
+}
+
+func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
+	var all field.ErrorList
+	if none(c.MaxSurge) && none(c.MaxUnavailable) {
+		all = append(all, field.Invalid(path.Child("maxSurge"), c.MaxSurge.String(), textNothingMoves))
+	}
+	all = append(all, validateServices(c, path)...)
+	all = append(all, validatePingPong(c, path.Child("pingPong"))...)
+	routed := c.TrafficRouting != nil
+	if !routed && c.ScaleDownDelaySeconds != nil {
+		all = append(all, field.Invalid(path.Child("scaleDownDelaySeconds"), *c.ScaleDownDelaySeconds, textDelayUnrouted))
+	}
+	switch dynamic := path.Child("dynamicStableScale"); {
+	case !c.DynamicStableScale:
+	case !routed:
+		all = append(all, field.Invalid(dynamic, true, textDynamicUnrouted))
+	case c.ScaleDownDelaySeconds != nil:
+		all = append(all, field.Invalid(dynamic, true, textDynamicDelay))
+	}
+	if routed && c.TrafficRouting.MaxTrafficWeight != nil && c.TrafficRouting.Nginx == nil && len(c.TrafficRouting.Plugins) == 0 {
+		all = append(all, field.Invalid(path.Child("trafficRouting", "maxTrafficWeight"), *c.TrafficRouting.MaxTrafficWeight, textMaxWeightRouter))
+	}
+	all = append(all, validateSteps(c, path)...)
+	if c.Analysis != nil {
+		all = append(all, validateArguments(c.Analysis.Args, path.Child("analysis", "args"))...)
+	}
+	return append(all, validateAntiAffinity(c.AntiAffinity, path.Child("antiAffinity"))...)
+}
+
+// none is true of a bound that is nothing of any number of pods. A text that cannot be read counts as the default.
+func none(bound *intstr.IntOrString) bool {
+	if bound == nil {
+		return false
+	}
+	return NewLimits(100, bound, new(intstr.FromInt32(1))).Surge == 0
+}
+
+func validateServices(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
+	if c.CanaryService != "" && c.CanaryService == c.StableService {
+		return field.ErrorList{field.Invalid(path.Child("stableService"), c.StableService, textSameCanaryServices)}
+	}
+	if !needsServices(c) {
+		return nil
+	}
+	var all field.ErrorList
+	if c.StableService == "" {
+		all = append(all, field.Invalid(path.Child("stableService"), c.StableService, textServicesNeeded))
+	}
+	if c.CanaryService == "" {
+		all = append(all, field.Invalid(path.Child("canaryService"), c.CanaryService, textServicesNeeded))
+	}
+	return all
+}
+
+// needsServices is true where a router tells the two revisions apart by the Services of both.
+func needsServices(c argov1.CanaryStrategy) bool {
+	r := c.TrafficRouting
+	if r == nil {
+		return false
+	}
+	return r.ALB != nil && c.PingPong == nil ||
+		r.Istio != nil && r.Istio.DestinationRule == nil && c.PingPong == nil ||
+		r.SMI != nil || r.Apisix != nil || r.Ambassador != nil || r.Nginx != nil || r.AppMesh != nil || r.Traefik != nil
+}
+
+func validatePingPong(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
+	p := c.PingPong
+	if p == nil {
+		return nil
+	}
+	var all field.ErrorList
+	if p.PingService == "" {
+		all = append(all, field.Invalid(path.Child("pingService"), p.PingService, textPingPongNeeded))
+	}
+	if p.PongService == "" {
+		all = append(all, field.Invalid(path.Child("pongService"), p.PongService, textPingPongNeeded))
+	}
+	if p.PingService != "" && p.PingService == p.PongService {
+		all = append(all, field.Invalid(path.Child("pingService"), p.PingService, textSamePingPong))
+	}
+	r := c.TrafficRouting
+	switch {
+	case r == nil || r.ALB == nil && r.Istio == nil && len(r.Plugins) == 0:
+		all = append(all, field.Invalid(path, p.PingService, textPingPongRouter))
+	case r.ALB != nil && r.ALB.RootService == "":
+		all = append(all, field.Invalid(path, p.PingService, textPingPongRoot))
+	}
+	return all
+}
+
+func validateAntiAffinity(a *argov1.AntiAffinity, path *field.Path) field.ErrorList {
+	if a == nil {
+		return nil
+	}
+	preferred, required := a.PreferredDuringSchedulingIgnoredDuringExecution, a.RequiredDuringSchedulingIgnoredDuringExecution
+	if (preferred == nil) == (required == nil) {
+		return field.ErrorList{field.Invalid(path, a, textAntiAffinity)}
+	}
+	if preferred != nil && (preferred.Weight < 1 || preferred.Weight > 100) {
+		return field.ErrorList{field.Invalid(path.Child("preferredDuringSchedulingIgnoredDuringExecution", "weight"), preferred.Weight, textAntiAffinityWeight)}
+	}
+	return nil
+}
+
+// routers of a strategy, as far as steps ask for certain ones.
+func oneOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
+	return r != nil && slices.ContainsFunc(among, func(is func(*argov1.RolloutTrafficRouting) bool) bool { return is(r) })
+}
+
+func isIstio(r *argov1.RolloutTrafficRouting) bool  { return r.Istio != nil }
+func isALB(r *argov1.RolloutTrafficRouting) bool    { return r.ALB != nil }
+func isSMI(r *argov1.RolloutTrafficRouting) bool    { return r.SMI != nil }
+func isApisix(r *argov1.RolloutTrafficRouting) bool { return r.Apisix != nil }
+func isPlugin(r *argov1.RolloutTrafficRouting) bool { return len(r.Plugins) > 0 }

@@ -1,0 +1,77 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// What people read of a Service that cannot be used.
+const (
+	textNoService      = "service %q not found"
+	textServiceLabel   = "Service %q has unmatch label %q in rollout"
+	textServiceManaged = "Service %q is managed by another Rollout"
+)
+
+// Service is what was found of a Service that a strategy names.
+type Service struct {
+	Found    bool
+	Selector map[string]string
+	// ManagedBy is the Rollout that writes its selector; empty: none does.
+	ManagedBy string
+}
+
+// ValidateServices finds Services that a strategy names and cannot use. It is for a spec that is valid otherwise. labels
+// are those of the pods.
+func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels map[string]string, services map[string]Service) field.ErrorList {
+	var all field.ErrorList
+	for _, named := range servicesOf(strategy) {
+		if named.name != "" {
+			all = append(all, validateService(rollout, named.name, labels, services[named.name], named.path)...)
+		}
+	}
+	return all
+}
+
+// namedService is a Service and who names it.
+type namedService struct {
+	path *field.Path
+	name string
+}
+
+func servicesOf(strategy argov1.RolloutStrategy) []namedService {
+	path := field.NewPath("spec", "strategy")
+	var all []namedService
+	if c := strategy.Canary; c != nil {
+		at := path.Child("canary")
+		all = append(all, namedService{at.Child("stableService"), c.StableService}, namedService{at.Child("canaryService"), c.CanaryService})
+		if c.PingPong != nil {
+			at := at.Child("pingPong")
+			all = append(all, namedService{at.Child("pingService"), c.PingPong.PingService}, namedService{at.Child("pongService"), c.PingPong.PongService})
+		}
+	}
+	if b := strategy.BlueGreen; b != nil {
+		at := path.Child("blueGreen")
+		all = append(all, namedService{at.Child("activeService"), b.ActiveService}, namedService{at.Child("previewService"), b.PreviewService})
+	}
+	return all
+}
+
+func validateService(rollout, name string, labels map[string]string, service Service, path *field.Path) field.ErrorList {
+	if !service.Found {
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textNoService, name))}
+	}
+	if service.ManagedBy != "" && service.ManagedBy != rollout {
+		return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textServiceManaged, name))}
+	}
+	for _, key := range slices.Sorted(maps.Keys(service.Selector)) {
+		if got, found := labels[key]; key != argov1.PodTemplateHashLabel && (!found || got != service.Selector[key]) {
+			return field.ErrorList{field.Invalid(path, name, fmt.Sprintf(textServiceLabel, name, key))}
+		}
+	}
+	return nil
+}
