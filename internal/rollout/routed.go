@@ -1,6 +1,10 @@
 package rollout
 
-import argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+import (
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
 
 // Routed is what the numbers of pods follow from where a router shares the traffic, so that pods need not.
 type Routed struct {
@@ -78,8 +82,8 @@ func (r Routed) abortShare() int32 {
 	if r.AbortDelay == nil || *r.AbortDelay <= 0 {
 		lacking = max(lacking, r.NewAvailable)
 	}
-	for i := len(r.Steps) - 1; i >= 0; i-- {
-		if weight := r.Steps[i].SetWeight; weight != nil && podsFor(*weight, r.Replicas, r.Most) < lacking {
+	for _, step := range slices.Backward(r.Steps) {
+		if weight := step.SetWeight; weight != nil && podsFor(*weight, r.Replicas, r.Most) < lacking {
 			return *weight
 		}
 	}
@@ -100,7 +104,7 @@ func (r Routed) DynamicWeight() int32 {
 	if !r.Dynamic || r.Replicas <= 0 {
 		return 0
 	}
-	carried := int32(int64(r.Most) * int64(r.StableAvailable) / int64(r.Replicas))
+	carried := clamp(float64(int64(r.Most) * int64(r.StableAvailable) / int64(r.Replicas)))
 	rest, wanted := max(0, r.Most-carried), r.abortShare()
 	switch {
 	case r.Recorded == nil:

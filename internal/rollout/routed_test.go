@@ -139,10 +139,10 @@ func TestWeightsOfSteps(t *testing.T) {
 			t.Errorf("before step %d: weight %d, want %d", index, got, want)
 		}
 	}
-	for _, index := range []int32{-5, 99} {
+	for index, want := range map[int32]int32{-5: 0, 4: Total, 99: Total} {
 		p := Progress{Steps: steps, Index: &index}
-		if got := p.Weight(Total); got != Total {
-			t.Errorf("step %d, which there is not: weight %d, want all", index, got)
+		if got := p.Weight(Total); got != want {
+			t.Errorf("step %d, which there is not: weight %d, want %d", index, got, want)
 		}
 	}
 }
@@ -218,12 +218,14 @@ func TestDrain(t *testing.T) {
 		{"a router: waits", routed, []Old{old("a", 1, 4, 4, until(time.Second))}, []Fate{{Name: "a", Pods: 4, Until: now.Add(time.Second)}}},
 		{"a router: has waited", routed, []Old{old("a", 1, 4, 4, until(0), referenced)}, []Fate{{Name: "a"}}},
 		{
-			"promoted: begins to wait", promoted, []Old{old("a", 1, 4, 4)},
+			"promoted: begins to wait", promoted,
+			[]Old{old("a", 1, 4, 4)},
 			[]Fate{{Name: "a", Pods: 4, Deadline: now.Add(30 * time.Second), Until: now.Add(30 * time.Second)}},
 		},
 		{"promoted: no delay", atOnce, []Old{old("a", 1, 4, 4)}, []Fate{{Name: "a"}}},
 		{
-			"promoted: only the newest may wait", limited, []Old{old("a", 1, 4, 4, until(9)), old("b", 2, 4, 4, until(9))},
+			"promoted: only the newest may wait", limited,
+			[]Old{old("a", 1, 4, 4, until(9)), old("b", 2, 4, 4, until(9))},
 			[]Fate{{Name: "b", Pods: 4, Until: now.Add(9)}, {Name: "a"}},
 		},
 	} {

@@ -15,7 +15,7 @@ func approximate(n, weight, most, surge int32) Split {
 	weight = max(min(weight, most), 0)
 	// In units of 1/most of a pod, so that nothing is rounded before it is compared.
 	exact := int64(n) * int64(weight)
-	up, down := int32((exact+int64(most)-1)/int64(most)), int32(exact/int64(most))
+	up, down := int32((exact+int64(most)-1)/int64(most)), int32(exact/int64(most)) //nolint:gosec // n at most
 	emptyFine := weight == most || weight == 0 || n == 1 && surge == 0
 
 	best, found := Split{Canary: 0, Stable: n}, false

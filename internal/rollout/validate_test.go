@@ -126,7 +126,8 @@ func TestValidateLooksAtTheReferencedWorkload(t *testing.T) {
 		{"the user's own selector", ref + `, template: {metadata: {labels: null}}}`, workload, ""},
 		{"a template as well", ref + `}`, workload, `spec.workloadRef: Invalid value: "app": template must be empty for workload reference rollout`},
 		{
-			"not found", ref + `, template: {metadata: {labels: null}}}`, Workload{Problem: `deployments.apps "shop/app" not found`},
+			"not found", ref + `, template: {metadata: {labels: null}}}`,
+			Workload{Problem: `deployments.apps "shop/app" not found`},
 			`spec.workloadRef: Invalid value: "app": deployments.apps "shop/app" not found`,
 		},
 		{

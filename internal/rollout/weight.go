@@ -71,7 +71,7 @@ func (p Progress) Weight(most int32) int32 {
 	switch _, stepping := stepAt(p.Steps, p.Index); {
 	case p.All:
 		return most
-	case p.Aborted:
+	case p.Aborted, p.Index != nil && *p.Index < 0: // nobody writes that but people, and it is corrected
 		return 0
 	case !stepping:
 		return most

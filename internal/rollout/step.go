@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
 // seconds reads how long a pause is: a number of seconds, digits, or a duration, of which whole seconds count.

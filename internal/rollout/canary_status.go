@@ -1,0 +1,471 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Event is one thing that people are told of, with the reason that tools subscribe to.
+type Event struct {
+	Type    release.EventType
+	Reason  string
+	Message string
+}
+
+// ReplicaSet is one that the Rollout owns.
+type ReplicaSet struct {
+	Name, Hash string
+	Revision   int64
+	// Spec is how many pods are asked for; Replicas, Ready and Available are there.
+	Spec, Replicas, Ready, Available int32
+	// Failure is why pods cannot be made; empty: they can.
+	Failure string
+	// Delayed is true while it waits out a delay before its pods go.
+	Delayed bool
+}
+
+// CanaryView is all that the next status of a Rollout with the canary strategy follows from.
+type CanaryView struct {
+	Now        time.Time
+	Name       string
+	Generation int64
+	Spec       argov1.RolloutSpec
+	// Status as it is stored, with what people patched into it.
+	Status argov1.RolloutStatus
+	// Sets are all ReplicaSets.
+	Sets []ReplicaSet
+	// New is the hash of the template as it is now, also before there is a ReplicaSet of it.
+	New string
+	// StepHash is that of the steps as they are now.
+	StepHash string
+	// Selector as an autoscaler reads it.
+	Selector string
+	// InWindow is true when the template went back within the rollback window.
+	InWindow bool
+	// Step is what is known of the current step; its gates decide whether it is complete.
+	Step StepView
+	// Background is the analysis beside the steps; nil while there is none.
+	Background *Judgement
+}
+
+// NextCanaryStatus is the status at the end of a pass, and what people are told of it. It moves by one step at most, so
+// that each step is carried out before the next is looked at.
+func NextCanaryStatus(v CanaryView) (argov1.RolloutStatus, []Event) {
+	e := v.count()
+	switch {
+	case v.changed():
+		e.reset()
+	default:
+		e.move()
+	}
+	e.persist()
+	return e.status, e.events
+}
+
+// edit is a status in the making.
+type edit struct {
+	v      CanaryView
+	status argov1.RolloutStatus
+	events []Event
+	// detail is why it was not a person who aborted, if so.
+	detail string
+}
+
+func (e *edit) tell(kind release.EventType, reason, message string) {
+	e.events = append(e.events, Event{Type: kind, Reason: reason, Message: message})
+}
+
+func (v CanaryView) steps() []argov1.CanaryStep {
+	if v.Spec.Strategy.Canary == nil {
+		return nil
+	}
+	return v.Spec.Strategy.Canary.Steps
+}
+
+func (v CanaryView) set(hash string) ReplicaSet {
+	for _, rs := range v.Sets {
+		if hash != "" && rs.Hash == hash {
+			return rs
+		}
+	}
+	return ReplicaSet{}
+}
+
+// changed is true when the template or the steps are others than those of the release that the status is about.
+func (v CanaryView) changed() bool {
+	return v.Status.CurrentPodHash != "" && v.Status.CurrentPodHash != v.New || v.Status.CurrentStepHash != v.StepHash
+}
+
+// count begins a status with what can be counted.
+func (v CanaryView) count() *edit {
+	e := &edit{v: v, status: *v.Status.DeepCopy()}
+	s := &e.status
+	s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 0, 0, 0
+	for _, rs := range v.Sets {
+		s.Replicas += rs.Replicas
+		s.ReadyReplicas += rs.Ready
+		s.AvailableReplicas += rs.Available
+	}
+	s.HPAReplicas = s.Replicas
+	s.UpdatedReplicas = v.set(v.New).Replicas
+	s.CurrentPodHash, s.CurrentStepHash, s.Selector = v.New, v.StepHash, v.Selector
+	e.index(min(max(int(value(s.CurrentStepIndex, 0)), 0), len(v.steps()))) // people patch it
+	if promoted(*s) {
+		s.PromoteFull, s.Abort = false, false // there is nothing to promote or to go back to
+	}
+	return e
+}
+
+// all puts the index behind the last step.
+func (e *edit) all() { e.index(len(e.v.steps())) }
+
+// index moves to a step; without steps there is none.
+func (e *edit) index(to int) {
+	e.status.CurrentStepIndex = nil
+	if len(e.v.steps()) > 0 {
+		e.status.CurrentStepIndex = new(int32(to)) //nolint:gosec // a list in one object
+	}
+}
+
+// free takes away what holds or takes back a release.
+func (e *edit) free() {
+	e.status.PauseConditions, e.status.ControllerPause, e.status.Abort = nil, false, false
+}
+
+// reset begins a release. One that goes back skips its steps.
+func (e *edit) reset() {
+	e.free()
+	e.status.PromoteFull = false
+	e.forget()
+	e.status.Canary.StepPluginStatuses = nil
+	e.index(0)
+	if len(e.v.steps()) == 0 {
+		return
+	}
+	switch {
+	case promoted(e.status):
+		e.tell(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
+		e.all()
+	case e.v.InWindow && e.v.set(e.v.New).Spec > 0:
+		e.tell(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
+		e.all()
+	}
+}
+
+// move goes on from where the release is.
+func (e *edit) move() {
+	if e.status.PromoteFull || e.v.InWindow {
+		e.free()
+		e.all()
+	}
+	e.abort()
+	reason := e.promotion()
+	switch {
+	case reason != "":
+		e.promote(reason)
+	case e.status.Abort:
+		e.index(0)
+	case promoted(e.status):
+		e.all()
+	default:
+		e.record()
+		e.hold()
+		e.stepOn()
+	}
+}
+
+// abort takes a release back that an analysis is against.
+func (e *edit) abort() {
+	if e.status.StableRS == "" || promoted(e.status) || e.status.PromoteFull || e.v.InWindow {
+		return
+	}
+	detail, failed := "", false
+	if _, stepping := stepAt(e.v.steps(), e.status.CurrentStepIndex); stepping {
+		detail, failed = AbortDetail(e.v.Step)
+	}
+	if b := e.v.Background; !failed && b != nil && (b.Phase == argov1.AnalysisPhaseFailed || b.Phase == argov1.AnalysisPhaseError) {
+		detail, failed = "Background analysis phase error/failed", true
+		if b.Message != "" {
+			detail += ": " + b.Message
+		}
+	}
+	if failed && !e.status.Abort {
+		e.status.Abort, e.detail = true, detail
+	}
+}
+
+// promotion is why the new revision becomes the stable one now; empty while it does not.
+func (e *edit) promotion() string {
+	newSet, replicas := e.v.set(e.v.New), value(e.v.Spec.Replicas, 1)
+	var threshold *argov1.ReplicaProgressThreshold
+	if c := e.v.Spec.Strategy.Canary; c != nil {
+		threshold = c.ReplicaProgressThreshold
+	}
+	ready := newSet.Available >= replicas ||
+		threshold != nil && threshold.Value >= 0 && enough(threshold, Scaled{newSet.Spec, newSet.Available}, replicas)
+	steps := len(e.v.steps())
+	switch {
+	case e.v.New == "":
+		return ""
+	case e.status.StableRS == "":
+		return "Initial deploy"
+	case e.status.Abort || !ready || promoted(e.status):
+		return ""
+	case e.status.PromoteFull:
+		return "Full promotion requested"
+	case e.v.InWindow:
+		return "Rollback within window"
+	case steps == 0 || int(value(e.status.CurrentStepIndex, 0)) >= steps:
+		return fmt.Sprintf("Completed all %d canary steps", steps)
+	default:
+		return ""
+	}
+}
+
+// promote makes the new revision the stable one.
+func (e *edit) promote(reason string) {
+	e.free()
+	e.status.PromoteFull = false
+	e.all()
+	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil {
+		e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)
+	}
+	e.status.StableRS = e.v.New
+	e.tell(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", e.v.set(e.v.New).Revision, e.v.New, reason))
+}
+
+func flipped(stable argov1.PingPongType) argov1.PingPongType {
+	if stable == argov1.Ping {
+		return argov1.Pong
+	}
+	return argov1.Ping
+}
+
+// record notes down what judges the release.
+func (e *edit) record() {
+	canary, step := &e.status.Canary, e.v.Step.Step
+	if j := e.v.Step.Run; j != nil && step.Analysis != nil {
+		canary.CurrentStepAnalysisRunStatus = j.recorded()
+	}
+	if j := e.v.Background; j != nil {
+		canary.CurrentBackgroundAnalysisRunStatus = j.recorded()
+	}
+	if j := e.v.Step.Experiment; j != nil && step.Experiment != nil {
+		canary.CurrentExperiment = j.Name
+	}
+}
+
+func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
+	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
+}
+
+// forget is for a release that nothing judges any more.
+func (e *edit) forget() {
+	canary := &e.status.Canary
+	canary.CurrentStepAnalysisRunStatus, canary.CurrentBackgroundAnalysisRunStatus, canary.CurrentExperiment = nil, nil, ""
+}
+
+// hold adds the pauses that begin now. One that a person took away does not begin again.
+func (e *edit) hold() {
+	if promoted(e.status) || e.v.Spec.Paused {
+		return
+	}
+	step, _ := stepAt(e.v.steps(), e.status.CurrentStepIndex)
+	inconclusive := func(j *Judgement) bool { return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive }
+	if step.Pause != nil {
+		e.pause(argov1.PauseReasonCanaryPauseStep)
+	}
+	if step.Analysis != nil && inconclusive(e.v.Step.Run) || inconclusive(e.v.Background) {
+		e.pause(argov1.PauseReasonInconclusiveAnalysis)
+	}
+	if step.Experiment != nil && inconclusive(e.v.Step.Experiment) {
+		e.pause(argov1.PauseReasonInconclusiveExperiment)
+	}
+}
+
+func (e *edit) pause(reason argov1.PauseReason) {
+	if resumed := e.status.ControllerPause && len(e.status.PauseConditions) == 0; resumed {
+		return
+	}
+	for _, c := range e.status.PauseConditions {
+		if c.Reason == reason {
+			return
+		}
+	}
+	e.status.PauseConditions = append(e.status.PauseConditions, argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(e.v.Now)})
+	e.status.ControllerPause = true
+}
+
+// stepOn leaves the current step when it is complete. A user's pause freezes the steps.
+func (e *edit) stepOn() {
+	step, ok := stepAt(e.v.steps(), e.status.CurrentStepIndex)
+	looked := ok && e.v.Status.CurrentStepIndex != nil && *e.v.Status.CurrentStepIndex == *e.status.CurrentStepIndex
+	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.Step).Verdict() != release.Pass {
+		return
+	}
+	next := *e.status.CurrentStepIndex + 1
+	e.index(int(next))
+	e.status.Canary.CurrentStepAnalysisRunStatus, e.status.Canary.CurrentExperiment = nil, ""
+	e.tell(release.Normal, "RolloutStepCompleted", stepCompleted(next, int32(len(e.v.steps())), step)) //nolint:gosec // a list in one object
+	kept := e.status.PauseConditions[:0:0]
+	for _, c := range e.status.PauseConditions {
+		if c.Reason != argov1.PauseReasonCanaryPauseStep {
+			kept = append(kept, c)
+		}
+	}
+	e.status.PauseConditions = kept
+}
+
+// persist ends a status: what it says of itself, and the changes that people are told of.
+func (e *edit) persist() {
+	s, old := &e.status, e.v.Status
+	e.deadline()
+	if s.Abort || s.PromoteFull || promoted(*s) {
+		e.forget()
+	}
+	switch {
+	case s.Abort:
+		s.PauseConditions, s.ControllerPause, s.PromoteFull = nil, false, false
+		if s.AbortedAt == nil {
+			s.AbortedAt = &metav1.Time{Time: e.v.Now}
+		}
+	default:
+		s.AbortedAt = nil
+		// A person who ends a pause under spec.paused has said so already.
+		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || e.v.Spec.Paused)
+	}
+	if len(s.PauseConditions) == 0 {
+		s.PauseConditions = nil
+	}
+	e.conditions()
+	s.ObservedGeneration = fmt.Sprint(e.v.Generation)
+	s.Phase, s.Message = PhaseOf(e.v.Spec, *s)
+	switch {
+	case len(old.PauseConditions) == 0 && len(s.PauseConditions) > 0:
+		e.tell(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", s.PauseConditions[0].Reason))
+	case len(old.PauseConditions) > 0 && len(s.PauseConditions) == 0 && !s.Abort:
+		e.tell(release.Normal, reasonResumed, textResumed)
+	}
+}
+
+// late says whether the release has timed out.
+func (e *edit) late() bool {
+	if moved(e.v.Status, e.status, false) {
+		return false
+	}
+	delayed := false
+	for _, rs := range e.v.Sets {
+		delayed = delayed || rs.Delayed && rs.Hash != e.v.New && rs.Hash != e.status.StableRS
+	}
+	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}.Exceeded()
+}
+
+// timedOut is what people read of a release that has.
+func (e *edit) timedOut() string {
+	return subject(e.v.Name, e.v.set(e.v.New).Name) + " has timed out progressing."
+}
+
+// deadline aborts a release that has timed out, where the user asks for that.
+func (e *edit) deadline() {
+	if !e.v.Spec.ProgressDeadlineAbort || e.status.Abort || e.status.StableRS == "" || promoted(e.status) || !e.late() {
+		return
+	}
+	e.status.Abort, e.detail = true, e.timedOut()
+	e.index(0)
+	e.tell(release.Warning, reasonAborted, e.detail)
+}
+
+func (e *edit) conditions() {
+	s, now := &e.status, e.v.Now
+	replicas := value(e.v.Spec.Replicas, 1)
+	all := conditions(s.Conditions).without(argov1.RolloutInvalidSpec)
+	before := all.of(argov1.RolloutCompleted)
+	incomplete := before != nil && before.Status == corev1.ConditionFalse
+	is := whole(e.v.Spec, *s, fmt.Sprint(e.v.Generation))
+	all = all.with(available(s.AvailableReplicas >= replicas), now)
+	all = e.progress(all, is)
+	all = all.with(completed(promoted(*s)), now)
+	if all.of(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !incomplete {
+		e.tell(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", e.v.set(e.v.New).Revision, e.v.New))
+	}
+	if well := is && len(s.PauseConditions) == 0 && !e.v.Spec.Paused; well || all.of(argov1.RolloutHealthy) != nil {
+		all = all.with(healthy(well), now)
+	}
+	s.Conditions = e.failure(all)
+}
+
+// failure copies why pods cannot be made, of the new ReplicaSet before all others.
+func (e *edit) failure(all conditions) conditions {
+	failure := e.v.set(e.v.New).Failure
+	for _, rs := range e.v.Sets {
+		if failure == "" {
+			failure = rs.Failure
+		}
+	}
+	if failure == "" {
+		return all.without(argov1.RolloutReplicaFailure)
+	}
+	return all.with(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, e.v.Now)
+}
+
+// progress says how the release goes, in the order in which one statement counts before another.
+func (e *edit) progress(all conditions, is bool) conditions {
+	newSet, now := e.v.set(e.v.New), e.v.Now
+	about := subject(e.v.Name, newSet.Name)
+	was := whole(e.v.Spec, e.v.Status, e.v.Status.ObservedGeneration)
+	switch moves := moved(e.v.Status, e.status, false); {
+	case e.status.Abort:
+		told := progressing(corev1.ConditionFalse, reasonAborted, abortText(newSet.Revision, e.detail))
+		if c := all.of(argov1.RolloutProgressing); c == nil || c.Reason != reasonAborted {
+			e.tell(release.Warning, reasonAborted, told.Message)
+		}
+		return all.with(told, now)
+	case is:
+		return all.with(progressing(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), now)
+	case was && promoted(e.status):
+		return all.renewed(progressing(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), now)
+	case moves || was:
+		return all.renewed(progressing(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), now)
+	case e.late():
+		return all.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, e.timedOut()), now)
+	default:
+		return all
+	}
+}
+
+// NotePause is the status with what a pause, its end, or a retry means for its conditions, and whether that is news. It
+// comes before everything else in a pass. A status for another generation is left alone.
+func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
+	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
+		return status, false
+	}
+	is := len(status.PauseConditions) > 0 || spec.Paused
+	all := conditions(status.Conditions)
+	if progress := all.of(argov1.RolloutProgressing); progress != nil {
+		switch {
+		case progress.Reason == reasonAborted:
+			all = all.with(progressing(corev1.ConditionUnknown, reasonRetry, textRetry), now)
+		case is && progress.Reason != reasonPaused && !promoted(status):
+			all = all.with(progressing(corev1.ConditionUnknown, reasonPaused, textPaused), now)
+		case !is && progress.Reason == reasonPaused && !promoted(status):
+			all = all.with(progressing(corev1.ConditionUnknown, reasonResumed, textResumed), now)
+		}
+	}
+	if is || all.of(argov1.RolloutPaused) != nil {
+		all = all.with(paused(is), now)
+	}
+	next := *status.DeepCopy()
+	next.Conditions = all
+	if equality.Semantic.DeepEqual(next, status) {
+		return status, false
+	}
+	next.Phase, next.Message = PhaseOf(spec, next)
+	return next, true
+}

@@ -1,0 +1,284 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
+	later := noon.Add(time.Minute)
+	start := conditions{}.with(available(true), noon).with(paused(true), noon)
+	before := start.without("")
+	for _, test := range []struct {
+		name   string
+		got    conditions
+		types  string // in order
+		update time.Time
+		moved  time.Time
+	}{
+		{"the same", start.with(available(true), later), "Available Paused", noon, noon},
+		{"another status", start.with(available(false), later), "Paused Available", later, later},
+		{"another reason", start.with(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: "Other"}, later), "Paused Available", later, noon},
+		{"another message", start.with(argov1.RolloutCondition{Type: argov1.RolloutAvailable, Status: corev1.ConditionTrue, Reason: reasonAvailable, Message: "other"}, later), "Available Paused", noon, noon},
+		{"renewed", start.renewed(available(true), later), "Paused Available", later, noon},
+		{"renewed with another status", start.renewed(available(false), later), "Paused Available", later, later},
+	} {
+		types := ""
+		for i, c := range test.got {
+			if i > 0 {
+				types += " "
+			}
+			types += string(c.Type)
+		}
+		c := test.got.of(argov1.RolloutAvailable)
+		if types != test.types || !c.LastUpdateTime.Time.Equal(test.update) || !c.LastTransitionTime.Time.Equal(test.moved) {
+			t.Errorf("%s: %s, updated %s, moved %s; want %s, %s, %s", test.name, types, c.LastUpdateTime, c.LastTransitionTime, test.types, test.update, test.moved)
+		}
+	}
+	if diff := cmp.Diff(before, start); diff != "" {
+		t.Errorf("what was given has changed (-before +after):\n%s", diff)
+	}
+	if got := start.without(argov1.RolloutPaused); len(got) != 1 || got.of(argov1.RolloutPaused) != nil {
+		t.Errorf("without Paused: %v", got)
+	}
+}
+
+func TestTextsOfConditions(t *testing.T) {
+	for got, want := range map[argov1.RolloutCondition]string{
+		invalid("cart", "spec: wrong"): `InvalidSpec True InvalidSpec: The Rollout "cart" is invalid: spec: wrong`,
+		available(true):                "Available True AvailableReason: Rollout has minimum availability",
+		available(false):               "Available False AvailableReason: Rollout does not have minimum availability",
+		healthy(true):                  "Healthy True RolloutHealthy: Rollout is healthy",
+		healthy(false):                 "Healthy False RolloutHealthy: Rollout is not healthy",
+		paused(true):                   "Paused True RolloutPaused: Rollout is paused",
+		paused(false):                  "Paused False RolloutPaused: Rollout is paused",
+		completed(true):                "Completed True RolloutCompleted: RolloutCompleted",
+		progressing(corev1.ConditionFalse, reasonDeadlineExceeded, subject("cart", "cart-1")+" has timed out progressing."): `Progressing False ProgressDeadlineExceeded: ReplicaSet "cart-1" has timed out progressing.`,
+		progressing(corev1.ConditionTrue, reasonUpdated, subject("cart", "")+" is progressing."):                            `Progressing True ReplicaSetUpdated: Rollout "cart" is progressing.`,
+		progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "")):                                                 "Progressing False RolloutAborted: Rollout aborted update to revision 2",
+		progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "why")):                                              "Progressing False RolloutAborted: Rollout aborted update to revision 2: why",
+	} {
+		if text := string(got.Type) + " " + string(got.Status) + " " + got.Reason + ": " + got.Message; text != want {
+			t.Errorf("got  %s\nwant %s", text, want)
+		}
+	}
+}
+
+// fine is a Rollout of 2 pods that is all it asks to be.
+func fine(change ...func(*argov1.RolloutSpec, *argov1.RolloutStatus)) (argov1.RolloutSpec, argov1.RolloutStatus) {
+	spec := argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: []argov1.CanaryStep{setWeight(10)}}}}
+	status := argov1.RolloutStatus{
+		Replicas: 2, UpdatedReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, ObservedGeneration: "3",
+		CurrentPodHash: "a", StableRS: "a", CurrentStepIndex: new(int32(1)),
+	}
+	for _, c := range change {
+		c(&spec, &status)
+	}
+	return spec, status
+}
+
+func toBlueGreen(spec *argov1.RolloutSpec, status *argov1.RolloutStatus) {
+	spec.Strategy = argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active"}}
+	status.BlueGreen.ActiveSelector, status.CurrentStepIndex = "a", nil
+}
+
+func TestPhases(t *testing.T) {
+	type change = func(*argov1.RolloutSpec, *argov1.RolloutStatus)
+	aborted := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+		s.Conditions = conditions{}.with(progressing(corev1.ConditionFalse, reasonAborted, abortText(2, "")), noon)
+	}
+	isPaused := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+		s.PauseConditions = []argov1.PauseCondition{{Reason: argov1.PauseReasonCanaryPauseStep}}
+	}
+	byHand := func(s *argov1.RolloutSpec, _ *argov1.RolloutStatus) { s.Paused = true }
+	notPromoted := func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.StableRS = "b" }
+	analysed := func(phase argov1.AnalysisPhase) change {
+		return func(spec *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			spec.Strategy.BlueGreen.PostPromotionAnalysis = &argov1.RolloutAnalysis{}
+			if phase != "" {
+				s.BlueGreen.PostPromotionAnalysisRunStatus = &argov1.RolloutAnalysisRunStatus{Status: phase}
+			}
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		changes []change
+		want    string
+	}{
+		{"healthy", nil, "Healthy "},
+		{"invalid", []change{byHand, func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			s.Conditions = conditions{}.with(invalid("cart", "wrong"), noon)
+		}}, `Degraded InvalidSpec: The Rollout "cart" is invalid: wrong`},
+		{"aborted", []change{aborted, byHand, isPaused}, "Degraded RolloutAborted: Rollout aborted update to revision 2"},
+		{"timed out", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			s.Conditions = conditions{}.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, "late"), noon)
+		}}, "Degraded ProgressDeadlineExceeded: late"},
+		{"paused by hand", []change{byHand, isPaused}, "Paused manually paused"},
+		{"paused", []change{isPaused}, "Paused CanaryPauseStep"},
+		{"restarting", []change{func(s *argov1.RolloutSpec, _ *argov1.RolloutStatus) { s.RestartAt = &metav1.Time{Time: noon} }}, "Progressing rollout is restarting"},
+		{"restarted", []change{func(s *argov1.RolloutSpec, st *argov1.RolloutStatus) {
+			s.RestartAt, st.RestartedAt = &metav1.Time{Time: noon}, &metav1.Time{Time: noon}
+		}}, "Healthy "},
+		{"not all updated", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.UpdatedReplicas = 1 }}, "Progressing more replicas need to be updated"},
+		{"not all available", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.AvailableReplicas = 1 }}, "Progressing updated replicas are still becoming available"},
+		{"old pods", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.Replicas = 3 }}, "Progressing old replicas are pending termination"},
+		{"old pods behind a router", []change{func(spec *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			s.Replicas, spec.Strategy.Canary.TrafficRouting = 3, &argov1.RolloutTrafficRouting{}
+		}}, "Healthy "},
+		{"steps", []change{notPromoted}, "Progressing waiting for all steps to complete"},
+		{"no stable revision", []change{func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.StableRS = "" }}, "Progressing waiting for all steps to complete"},
+		{"switched", []change{toBlueGreen}, "Healthy "},
+		{"not switched", []change{toBlueGreen, func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.BlueGreen.ActiveSelector = "b" }}, "Progressing active service cutover pending"},
+		{"never switched", []change{toBlueGreen, func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.BlueGreen.ActiveSelector = "" }}, "Progressing active service cutover pending"},
+		{"switched, not promoted", []change{toBlueGreen, notPromoted}, "Progressing waiting for post-promotion verification to complete"},
+		{"switched, analysis to come", []change{toBlueGreen, notPromoted, analysed("")}, "Progressing waiting for analysis to complete"},
+		{"switched, analysed", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseRunning)}, "Progressing waiting for analysis to complete"},
+		{"switched, analysis done", []change{toBlueGreen, notPromoted, analysed(argov1.AnalysisPhaseSuccessful)}, "Progressing waiting for post-promotion verification to complete"},
+	} {
+		phase, message := PhaseOf(fine(test.changes...))
+		if got := string(phase) + " " + message; got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestWhole(t *testing.T) {
+	type change = func(*argov1.RolloutSpec, *argov1.RolloutStatus)
+	for _, test := range []struct {
+		name   string
+		change change
+		want   bool
+	}{
+		{"all", func(*argov1.RolloutSpec, *argov1.RolloutStatus) {}, true},
+		{"one replica without saying so", func(spec *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			spec.Replicas, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas = nil, 1, 1, 1
+		}, true},
+		{"not all updated", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.UpdatedReplicas = 1 }, false},
+		{"not all available", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.AvailableReplicas = 1 }, false},
+		{"old pods", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.Replicas = 3 }, false},
+		{"another generation", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.ObservedGeneration = "2" }, false},
+		{"a step to do", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.CurrentStepIndex = new(int32(0)) }, false},
+		{"not promoted", func(_ *argov1.RolloutSpec, s *argov1.RolloutStatus) { s.StableRS = "b" }, false},
+		{"no steps", func(spec *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			spec.Strategy.Canary.Steps, s.CurrentStepIndex = nil, nil
+		}, true},
+		{"switched", toBlueGreen, true},
+		{"preview not switched", func(spec *argov1.RolloutSpec, s *argov1.RolloutStatus) {
+			toBlueGreen(spec, s)
+			spec.Strategy.BlueGreen.PreviewService = "preview"
+		}, false},
+	} {
+		spec, status := fine(test.change)
+		if got := whole(spec, status, "3"); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestMoved(t *testing.T) {
+	_, old := fine()
+	for name, change := range map[string]func(*argov1.RolloutStatus) (moves, switches bool){
+		"nothing":            func(*argov1.RolloutStatus) (bool, bool) { return false, false },
+		"more updated":       func(s *argov1.RolloutStatus) (bool, bool) { s.UpdatedReplicas, s.Replicas = 3, 3; return true, true },
+		"fewer old":          func(s *argov1.RolloutStatus) (bool, bool) { s.Replicas = 1; return true, true },
+		"more old":           func(s *argov1.RolloutStatus) (bool, bool) { s.Replicas = 3; return false, false },
+		"more ready":         func(s *argov1.RolloutStatus) (bool, bool) { s.ReadyReplicas = 3; return true, true },
+		"fewer ready":        func(s *argov1.RolloutStatus) (bool, bool) { s.ReadyReplicas = 1; return false, false },
+		"more available":     func(s *argov1.RolloutStatus) (bool, bool) { s.AvailableReplicas = 3; return true, true },
+		"another stable":     func(s *argov1.RolloutStatus) (bool, bool) { s.StableRS = "b"; return true, false },
+		"another step":       func(s *argov1.RolloutStatus) (bool, bool) { s.CurrentStepIndex = new(int32(0)); return true, false },
+		"other steps":        func(s *argov1.RolloutStatus) (bool, bool) { s.CurrentStepHash = "b"; return true, false },
+		"another active one": func(s *argov1.RolloutStatus) (bool, bool) { s.BlueGreen.ActiveSelector = "b"; return false, true },
+		"another preview":    func(s *argov1.RolloutStatus) (bool, bool) { s.BlueGreen.PreviewSelector = "b"; return false, true },
+	} {
+		now := *old.DeepCopy()
+		moves, switches := change(&now)
+		if got := moved(old, now, false); got != moves {
+			t.Errorf("%s: a canary moved %v, want %v", name, got, moves)
+		}
+		if got := moved(old, now, true); got != switches {
+			t.Errorf("%s: blue-green moved %v, want %v", name, got, switches)
+		}
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	progress := func(reason string) conditions {
+		return conditions{}.with(progressing(corev1.ConditionTrue, reason, ""), noon)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Deadline)
+		late   bool // ten minutes and a second later
+	}{
+		{"no progress", func(*Deadline) {}, true},
+		{"a longer deadline", func(d *Deadline) { d.Spec.ProgressDeadlineSeconds = new(int32(3600)) }, false},
+		{"never progressed", func(d *Deadline) { d.Status.Conditions = nil }, false},
+		{"aborted", func(d *Deadline) { d.Status.Conditions = progress(reasonAborted) }, false},
+		{"abort asked for", func(d *Deadline) { d.Status.Abort = true }, false},
+		{"paused", func(d *Deadline) { d.Status.Conditions = progress(reasonPaused) }, false},
+		{"paused, progress older", func(d *Deadline) { d.Status.Conditions = progress(reasonUpdated).with(paused(true), noon) }, false},
+		{"was paused", func(d *Deadline) { d.Status.Conditions = progress(reasonUpdated).with(paused(false), noon) }, true},
+		{"waits out a delay", func(d *Deadline) { d.Waits = true }, false},
+		{"in a pause step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Pause: &argov1.RolloutPause{}} }, false},
+		{"in an analysis", func(d *Deadline) {
+			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}
+		}, false},
+		{"in an experiment", func(d *Deadline) {
+			d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
+		}, false},
+		{"in a plugin step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = argov1.CanaryStep{Plugin: &argov1.PluginStep{}} }, true},
+		{"in a scale step", func(d *Deadline) { d.Spec.Strategy.Canary.Steps[0] = scaleTo(1) }, true},
+	} {
+		spec, status := fine()
+		status.Conditions, status.CurrentStepIndex = progress(reasonUpdated), new(int32(0))
+		d := Deadline{Now: after(601), Spec: spec, Status: status}
+		test.change(&d)
+		if got := d.Exceeded(); got != test.late {
+			t.Errorf("%s: timed out %v, want %v", test.name, got, test.late)
+		}
+		d.Now = after(600)
+		if d.Exceeded() {
+			t.Errorf("%s: timed out at the moment itself", test.name)
+		}
+	}
+	late := Deadline{Now: noon, Status: argov1.RolloutStatus{Conditions: progress(reasonDeadlineExceeded)}}
+	if !late.Exceeded() {
+		t.Error("what has timed out stays so until there is progress")
+	}
+}
+
+func TestRollbackWindow(t *testing.T) {
+	made := func(revision int) time.Time { return noon.Add(time.Duration(revision) * time.Hour) }
+	var all []time.Time
+	for revision := range 6 {
+		all = append(all, made(revision))
+	}
+	for _, test := range []struct {
+		name           string
+		window         *argov1.RollbackWindowSpec
+		newSet, stable int
+		want           bool
+	}{
+		{"one between", &argov1.RollbackWindowSpec{Revisions: 2}, 2, 4, true},
+		{"two between", &argov1.RollbackWindowSpec{Revisions: 2}, 2, 5, false},
+		{"right before", &argov1.RollbackWindowSpec{Revisions: 1}, 3, 4, true},
+		{"forward", &argov1.RollbackWindowSpec{Revisions: 2}, 4, 2, false},
+		{"to itself", &argov1.RollbackWindowSpec{Revisions: 2}, 4, 4, false},
+		{"no window", nil, 2, 4, false},
+		{"a window of nothing", &argov1.RollbackWindowSpec{}, 3, 4, false},
+	} {
+		if got := InRollbackWindow(test.window, made(test.newSet), made(test.stable), all); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// PhaseOf sums a Rollout up: the first of these statements that is true.
+func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
+	if message, ok := degraded(status); ok {
+		return argov1.RolloutPhaseDegraded, message
+	}
+	switch {
+	case spec.Paused:
+		return argov1.RolloutPhasePaused, "manually paused"
+	case len(status.PauseConditions) > 0:
+		return argov1.RolloutPhasePaused, string(status.PauseConditions[0].Reason)
+	}
+	if message := unfinished(spec, status); message != "" {
+		return argov1.RolloutPhaseProgressing, message
+	}
+	return argov1.RolloutPhaseHealthy, ""
+}
+
+// degraded is why a person has to do something.
+func degraded(status argov1.RolloutStatus) (string, bool) {
+	for _, c := range status.Conditions {
+		switch {
+		case c.Type == argov1.RolloutInvalidSpec:
+			return string(c.Type) + ": " + c.Message, true
+		case c.Reason == reasonAborted, c.Reason == reasonDeadlineExceeded:
+			return c.Reason + ": " + c.Message, true
+		}
+	}
+	return "", false
+}
+
+// unfinished is what is still under way; empty when nothing is.
+func unfinished(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
+	routed := spec.Strategy.Canary != nil && spec.Strategy.Canary.TrafficRouting != nil
+	switch {
+	case spec.RestartAt != nil && !spec.RestartAt.Equal(status.RestartedAt):
+		return "rollout is restarting"
+	case status.UpdatedReplicas < value(spec.Replicas, 1):
+		return "more replicas need to be updated"
+	case status.AvailableReplicas < status.UpdatedReplicas:
+		return "updated replicas are still becoming available"
+	case spec.Strategy.BlueGreen != nil:
+		return unfinishedSwitch(*spec.Strategy.BlueGreen, status)
+	case spec.Strategy.Canary == nil:
+		return ""
+	case !routed && status.Replicas > status.UpdatedReplicas:
+		return "old replicas are pending termination"
+	case !promoted(status):
+		return "waiting for all steps to complete"
+	default:
+		return ""
+	}
+}
+
+func unfinishedSwitch(b argov1.BlueGreenStrategy, status argov1.RolloutStatus) string {
+	active := status.BlueGreen.ActiveSelector
+	switch run := status.BlueGreen.PostPromotionAnalysisRunStatus; {
+	case active == "" || active != status.CurrentPodHash:
+		return "active service cutover pending"
+	case promoted(status):
+		return ""
+	case b.PostPromotionAnalysis != nil && (run == nil || !run.Status.Completed()):
+		return "waiting for analysis to complete"
+	default:
+		return "waiting for post-promotion verification to complete"
+	}
+}

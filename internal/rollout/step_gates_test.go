@@ -1,0 +1,148 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+func pauseFor(duration string) argov1.CanaryStep {
+	return argov1.CanaryStep{Pause: &argov1.RolloutPause{Duration: amount(duration)}}
+}
+
+func heldSince(since time.Time) argov1.RolloutStatus {
+	return argov1.RolloutStatus{
+		ControllerPause: true,
+		PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonCanaryPauseStep, StartTime: metav1.NewTime(since)}},
+	}
+}
+
+func TestGatesOfSteps(t *testing.T) {
+	analysis, experiment := argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}, argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
+	plugin := argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: "a"}}
+	ran := func(phase argov1.StepPluginPhase, disabled bool, backoff argov1.DurationString) argov1.RolloutStatus {
+		return argov1.RolloutStatus{Canary: argov1.CanaryStatus{StepPluginStatuses: []argov1.StepPluginStatus{
+			{Index: 7, Name: "other", Operation: argov1.StepPluginRun, Phase: argov1.StepPluginSuccessful},
+			{Index: 0, Name: "a", Operation: argov1.StepPluginRun, Phase: phase, Message: "says", Disabled: disabled, Backoff: backoff, UpdatedAt: &metav1.Time{Time: noon}},
+		}}}
+	}
+	all := StepPods{New: Scaled{2, 2}, WantNew: 2}
+	for _, test := range []struct {
+		name   string
+		v      StepView
+		want   string // verdict, gate, opener: message
+		detail string
+	}{
+		{"weight reached", StepView{Step: setWeight(10), Pods: all}, "pass", ""},
+		{"weight, pods missing", StepView{Step: setWeight(10), Pods: StepPods{New: Scaled{2, 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"weight, enough pods", StepView{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: Scaled{2, 1}, WantNew: 2}}, "pass", ""},
+		{"weight, stable pods missing", StepView{Step: setWeight(10), Pods: StepPods{StableFixed: true, StableSpec: 3, StableThere: 2, WantStable: 3}}, "wait pods cluster: 2 stable pods, 3 wanted", ""},
+		{"weight, stable pods follow the traffic", StepView{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableThere: 2, WantStable: 3}}, "pass", ""},
+		{"weight, others", StepView{Step: setWeight(10), Pods: StepPods{Basic: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions to go", ""},
+		{"weight, others behind a router", StepView{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
+		{"weight not verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router does not serve the weight yet", ""},
+		{"weight verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
+		{"scale", StepView{Step: scaleTo(2), Pods: StepPods{New: Scaled{2, 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"pause to begin", StepView{Step: pauseFor("10")}, "wait pause cluster: begins with the next status", ""},
+		{"pause", StepView{Step: pauseFor("10"), Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
+		{"pause at its end", StepView{Step: pauseFor("10"), Status: heldSince(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
+		{"pause over", StepView{Step: pauseFor("10"), Status: heldSince(noon.Add(-11 * time.Second))}, "pass", ""},
+		{"pause of nothing", StepView{Step: pauseFor("0"), Status: heldSince(noon.Add(-1))}, "pass", ""},
+		{"pause without end", StepView{Step: pauseFor(""), Status: heldSince(noon.Add(-time.Hour))}, "wait pause person: until a person promotes the rollout", ""},
+		{"pause ended by a person", StepView{Step: pauseFor(""), Status: argov1.RolloutStatus{ControllerPause: true}}, "pass", ""},
+		{"pause that cannot be read", StepView{Step: pauseFor("soon"), Status: heldSince(noon)}, "fail pause person: its duration cannot be read: correct spec.strategy.canary.steps", ""},
+		{"analysis to come", StepView{Step: analysis}, "wait analysis cluster: has not begun", ""},
+		{"analysis runs", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseRunning}}, "wait analysis cluster: r is running", ""},
+		{"analysis good", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"analysis bad", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail analysis person: r is failed: m", "Step-based analysis phase error/failed: m"},
+		{"analysis wrong", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseError}}, "fail analysis person: r is error", "Step-based analysis phase error/failed"},
+		{"analysis neither", StepView{Step: analysis, Run: &Judgement{Name: "r", Phase: argov1.AnalysisPhaseInconclusive}}, "wait analysis person: r is inconclusive", ""},
+		{"experiment bad", StepView{Step: experiment, Experiment: &Judgement{Name: "e", Phase: argov1.AnalysisPhaseFailed, Message: "m"}}, "fail experiment person: e is failed: m", "Experiment analysis phase is error/failed: m"},
+		{"experiment good", StepView{Step: experiment, Experiment: &Judgement{Name: "e", Phase: argov1.AnalysisPhaseSuccessful}}, "pass", ""},
+		{"header", StepView{Step: argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{}}}, "wait route cluster: not set yet", ""},
+		{"mirror", StepView{Step: argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{}}, Routed: true}, "pass", ""},
+		{"plugin to be called", StepView{Step: plugin}, "wait plugin cluster: has not been called", ""},
+		{"plugin runs", StepView{Step: plugin, Status: ran(argov1.StepPluginRunning, false, "45s")}, "wait plugin time: a is running", ""},
+		{"plugin errs", StepView{Now: noon.Add(31 * time.Second), Step: plugin, Status: ran(argov1.StepPluginError, false, "")}, "wait plugin cluster: is to be called again", ""},
+		{"plugin good", StepView{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
+		{"plugin disabled", StepView{Step: plugin, Status: ran("", true, "")}, "pass", ""},
+		{"plugin bad", StepView{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
+		{"nothing", StepView{}, "fail step person: the step says nothing: correct spec.strategy.canary.steps", ""},
+	} {
+		if test.v.Now.IsZero() {
+			test.v.Now = noon
+		}
+		gates := LookAtStep(test.v)
+		got := "pass"
+		if gate := gates.First(); gate != nil {
+			got = string(gate.Verdict) + " " + gate.Name + " " + string(gate.Opener) + ": " + gate.Message
+		}
+		if got != test.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", test.name, got, test.want)
+		}
+		if detail, aborts := AbortDetail(test.v); detail != test.detail || aborts != (test.detail != "") {
+			t.Errorf("%s: aborts %v with %q, want %q", test.name, aborts, detail, test.detail)
+		}
+	}
+}
+
+// TestNoStepIsADeadEnd: whatever a step waits for has somebody who opens it, and time is named with its moment.
+func TestNoStepIsADeadEnd(t *testing.T) {
+	phases := []argov1.AnalysisPhase{"", argov1.AnalysisPhasePending, argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError, argov1.AnalysisPhaseInconclusive, "Newer"}
+	steps := []argov1.CanaryStep{
+		{},
+		setWeight(10), scaleTo(3), pauseFor(""), pauseFor("0"), pauseFor("10"), pauseFor("-5"), pauseFor("soon"),
+		{Analysis: &argov1.RolloutAnalysis{}},
+		{Experiment: &argov1.RolloutExperimentStep{}},
+		{Plugin: &argov1.PluginStep{}},
+		{SetHeaderRoute: &argov1.SetHeaderRoute{}},
+		{SetMirrorRoute: &argov1.SetMirrorRoute{}},
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := StepView{
+			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), Routed: rapid.Bool().Draw(t, "routed"),
+			Pods: StepPods{
+				New: Scaled{rapid.Int32Range(0, 3).Draw(t, "spec"), rapid.Int32Range(0, 3).Draw(t, "available")}, WantNew: rapid.Int32Range(0, 3).Draw(t, "want"),
+				Basic: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
+			},
+		}
+		if rapid.Bool().Draw(t, "held") {
+			v.Status = heldSince(noon.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "since")) * time.Second))
+		}
+		v.Status.ControllerPause = rapid.Bool().Draw(t, "controller pause")
+		if rapid.Bool().Draw(t, "judged") {
+			v.Run = &Judgement{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "phase")}
+			v.Experiment = v.Run
+		}
+		if rapid.Bool().Draw(t, "called") {
+			v.Status.Canary.StepPluginStatuses = []argov1.StepPluginStatus{{
+				Operation: argov1.StepPluginRun, Phase: rapid.SampledFrom([]argov1.StepPluginPhase{"", "Running", "Error", "Failed", "Successful", "Newer"}).Draw(t, "plugin"),
+				Backoff: rapid.SampledFrom([]argov1.DurationString{"", "1s", "-1s", "never"}).Draw(t, "backoff"),
+			}}
+		}
+		gates := LookAtStep(v)
+		if len(gates) == 0 {
+			t.Fatalf("%s looks at nothing", stepText(v.Step))
+		}
+		for _, gate := range gates {
+			switch {
+			case gate.Verdict == release.Pass:
+			case gate.Opener == "":
+				t.Fatalf("%s: nobody opens %+v", stepText(v.Step), gate)
+			case gate.Opener == release.ByTime && !gate.Until.After(v.Now):
+				t.Fatalf("%s: time opens %+v, which is past", stepText(v.Step), gate)
+			}
+		}
+	})
+}
+
+func TestTextOfCompletedSteps(t *testing.T) {
+	if got, want := stepCompleted(1, 4, setWeight(50)), "Rollout step 1/4 completed (setWeight: 50)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
