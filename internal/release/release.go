@@ -45,6 +45,7 @@ const (
 	StampDrain  Stamp = "drain"  // the start of the drain delay
 	StampSince  Stamp = "since"  // when a workload was asked to change
 	StampLeft   Stamp = "left"   // when a revision lost its traffic
+	StampMoved  Stamp = "moved"  // when the status moved, where it keeps no other moment
 )
 
 // EventType is the type of a Kubernetes event.
@@ -134,6 +135,8 @@ type Gate struct {
 	Probe *Probe
 	// Answer is what was answered last, where something was asked and an answer is known.
 	Answer *Answer
+	// Unasked is true of a gate that would ask, and whose turn has not come: nothing is known of it.
+	Unasked bool
 	// Events are what people are told once the verdict is acted on.
 	Events []Event
 }
@@ -197,7 +200,7 @@ func Look[S any](s S, conditions ...func(S) Gate) Gates {
 	for _, condition := range conditions {
 		gate := condition(s)
 		if !open && gate.Verdict == Ask {
-			gate.Probe = nil
+			gate.Probe, gate.Unasked = nil, true
 			gate.Verdict, gate.Opener, gate.Until = Wait, ByCluster, time.Time{}
 			gate.Message = "asked when the gates before it pass"
 		}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,7 +39,7 @@ type memory struct {
 
 type remembered struct {
 	target string
-	// since is when each gate got the verdict that it has.
+	// since is when each gate began to wait for what it waits for, or to pass.
 	since map[string]held
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
@@ -50,8 +51,31 @@ type remembered struct {
 }
 
 type held struct {
-	verdict release.Verdict
-	at      time.Time
+	by waitsFor
+	at time.Time
+}
+
+// waitsFor is what a gate waits for, as far as people care; empty: nothing that anybody has to see to. A gate that is polled
+// is asked and waits in turns, and waits for the same all the time.
+type waitsFor string
+
+const (
+	forCluster  waitsFor = "cluster"
+	forSomebody waitsFor = "somebody" // who is asked, or a person
+	forMending  waitsFor = "mending"  // it does not hold
+)
+
+func waitOf(verdict release.Verdict, opener release.Opener) waitsFor {
+	switch {
+	case verdict == release.Pass || verdict == "" || opener == release.ByTime: // empty: nothing was said
+		return ""
+	case verdict == release.Fail:
+		return forMending
+	case opener == release.ByCluster:
+		return forCluster
+	default:
+		return forSomebody
+	}
 }
 
 type stuckPods struct {
@@ -129,42 +153,38 @@ func (m *memory) since(key types.NamespacedName, gate string) time.Time {
 }
 
 // gates are what the status shall say about the gates of a decision: with every write that is due anyway, and once more
-// when something has waited for half a minute that no clock opens. explain is when that will be; zero: no such wait.
+// when for half a minute something else was waited for than it says. explain is when that will be; zero: no such wait.
 func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) (status []flaggerv1.GateStatus, explain time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(key)
 	e.target = s.Plan.Target
-	said := map[string]flaggerv1.GateStatus{}
+	said, names := map[string]flaggerv1.GateStatus{}, map[string]int{}
 	if s.Status.Serin != nil {
 		for _, gate := range s.Status.Serin.Gates {
-			said[gate.Name] = gate
+			said[nthOf(names, gate.Name)] = gate
 		}
 	}
 	now = now.Truncate(time.Microsecond)
-	since := map[string]held{}
+	since := make([]held, len(d.Gates))
 	due := false
-	for _, gate := range d.Gates {
-		name, at := gateName(gate), now
-		if old, ok := e.since[name]; ok && old.verdict == gate.Verdict {
-			at = old.at
-		} else if old, ok := said[name]; ok && old.Since != nil && old.Verdict == string(gate.Verdict) {
-			at = old.Since.Time
+	clear(names)
+	before := e.since
+	e.since = map[string]held{}
+	for i, gate := range d.Gates {
+		name := nthOf(names, gateName(gate))
+		was := said[name]
+		since[i] = heldSince(gate, before[name], was, now)
+		e.since[name] = since[i]
+		if gate.Unasked || s.Pruned || waitOf(gate.Verdict, gate.Opener) == waitOf(release.Verdict(was.Verdict), release.Opener(was.Opener)) {
+			continue // nothing else is known, nobody could read it, or it is said
 		}
-		if at.After(now) { // the clock was set back: nobody has waited since tomorrow
-			at = now
-		}
-		since[name] = held{gate.Verdict, at}
-		if gate.Verdict == release.Pass || gate.Opener == release.ByTime || said[name].Verdict == string(gate.Verdict) {
-			continue
-		}
-		if written := at.Add(explainAfter); !now.Before(written) {
+		if written := since[i].at.Add(explainAfter); !now.Before(written) {
 			due = true
 		} else if explain.IsZero() || written.Before(explain) {
 			explain = written
 		}
 	}
-	e.since = since
 	if s.Peer.Acts() {
 		return nil, time.Time{} // the status is the peer's
 	}
@@ -173,13 +193,36 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 		return nil, explain
 	}
 	status = []flaggerv1.GateStatus{}
-	for _, gate := range d.Gates {
+	for i, gate := range d.Gates {
 		if len(status) == maxGates {
 			break
 		}
-		status = append(status, gateStatus(gate, since[gateName(gate)].at))
+		status = append(status, gateStatus(gate, since[i].at))
 	}
 	return status, time.Time{}
+}
+
+// nthOf tells gates of one name apart: hooks may have the same.
+func nthOf(names map[string]int, name string) string {
+	if names[name]++; names[name] > 1 {
+		return fmt.Sprintf("%s#%d", name, names[name])
+	}
+	return name
+}
+
+// heldSince is what a gate waits for, and since when: as this process remembers it, or else the status. Of one whose turn
+// has not come nothing is known but what was.
+func heldSince(gate release.Gate, old held, said flaggerv1.GateStatus, now time.Time) held {
+	is := held{waitOf(gate.Verdict, gate.Opener), now}
+	if !old.at.IsZero() && (old.by == is.by || gate.Unasked) {
+		is = old
+	} else if said.Since != nil && waitOf(release.Verdict(said.Verdict), release.Opener(said.Opener)) == is.by {
+		is.at = said.Since.Time
+	}
+	if is.at.After(now) { // the clock was set back: nobody has waited since tomorrow
+		is.at = now
+	}
+	return is
 }
 
 // outdated is true when the status says that something is waited for, other than a moment. Where nothing is, that must

@@ -42,6 +42,46 @@ func TestAWaitIsExplainedInTheStatusOnceAfterHalfAMinute(t *testing.T) {
 	}
 }
 
+// A gate that people open is asked and waits in turns, and while another one is asked nothing is known of it. All that is
+// one wait, which is told once.
+func TestAPolledGateIsOneWait(t *testing.T) {
+	m := newMemory()
+	var s canary.Snapshot
+	asks := func(s canary.Snapshot) release.Gate {
+		return release.Asks("approval", release.Probe{ID: "q"}, "waiting for the answer")
+	}
+	waits := func(s canary.Snapshot) release.Gate { return release.WaitsFor("approval", release.ByPerson, "not approved") }
+	passes := func(s canary.Snapshot) release.Gate { return release.Passes("rollback", "not asked for") }
+	other := func(s canary.Snapshot) release.Gate {
+		return release.Asks("rollback", release.Probe{ID: "p"}, "waiting for the answer")
+	}
+	var written int
+	for at := noon; at.Before(noon.Add(3 * time.Minute)); at = at.Add(5 * time.Second) {
+		for _, looks := range [][]func(canary.Snapshot) release.Gate{{other, asks, asks}, {passes, asks, asks}, {passes, waits, asks}} {
+			d := canary.Decision{Status: s.Status, Gates: release.Look(s, looks...)}
+			if status, _ := m.gates(cart, d, s, at); status != nil {
+				written++
+				s.Status.Serin = &flaggerv1.SerinStatus{Gates: status}
+			}
+		}
+	}
+	if written != 1 {
+		t.Fatalf("got %d writes, want one: %+v", written, s.Status.Serin)
+	}
+	if since := s.Status.Serin.Gates[1].Since; !since.Time.Equal(noon) {
+		t.Errorf("got a wait since %v, want %v", since, noon)
+	}
+}
+
+func TestAStatusThatKeepsNoGatesIsNotToldThem(t *testing.T) {
+	m, s := newMemory(), canary.Snapshot{Pruned: true}
+	d := waiting("canary-ready", release.ByCluster)
+	m.gates(cart, d, s, noon)
+	if status, explain := m.gates(cart, d, s, noon.Add(time.Hour)); status != nil || !explain.IsZero() {
+		t.Errorf("got %v until %v, want nothing", status, explain)
+	}
+}
+
 func TestPodsAreLookedAtBeforeAShortDeadline(t *testing.T) {
 	m := newMemory()
 	if at, _ := m.stuck(cart, false, true, noon, 3*time.Second); !at.Equal(noon.Add(3 * time.Second)) {
