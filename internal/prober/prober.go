@@ -121,14 +121,22 @@ func (p *Prober) Ask(key Key, probes []release.Probe) {
 	p.enlist(a)
 }
 
-// Answers are the answers that are known of this release, those that are out included: their Ended is zero.
-// The caller owns the result.
+// Answers are the answers that are known of this release, those that are out included: their Ended is zero. Where the
+// clock was set back, what was asked tomorrow was asked now, from now on: taken for the present anew each time, it would
+// never pass. The caller owns the result.
 func (p *Prober) Answers(key Key) release.Answers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.releases[key.NamespacedName]
 	if a == nil || a.key.UID != key.UID {
 		return release.Answers{}
+	}
+	now := p.clock.Now()
+	for id, answer := range a.answers {
+		if answer.Began.After(now) {
+			answer.Began = now
+			a.answers[id] = answer
+		}
 	}
 	return maps.Clone(a.answers)
 }
@@ -188,12 +196,10 @@ func (p *Prober) Take(ctx context.Context) (Asked, bool) {
 
 		probe := a.queue[0]
 		a.queue = a.queue[1:]
-		// A question that was asked because of Since is answered by this call, even when the wall clock was set back
-		// in between; else it would be asked again and again until the clock has caught up.
-		began := release.Later(p.clock.Now(), probe.Since)
+		began := p.clock.Now()
 		calling, cancel := context.WithCancelCause(ctx)
 		a.out, a.cancel = probe.ID, cancel
-		a.answers[probe.ID] = release.Answer{ID: probe.ID, Began: began}
+		a.answers[probe.ID] = release.Answer{ID: probe.ID, Since: probe.Since, Began: began}
 		p.out++
 		return Asked{Key: a.key, Probe: probe, of: a, began: began, ctx: calling, over: cancel}, true
 	}
@@ -202,7 +208,7 @@ func (p *Prober) Take(ctx context.Context) (Asked, bool) {
 
 // Answer ends a question that was taken: the answer is kept and announced, unless nobody waits for it any more.
 func (p *Prober) Answer(q Asked, answer release.Answer) {
-	answer.ID, answer.Began = q.Probe.ID, q.began
+	answer.ID, answer.Since, answer.Began = q.Probe.ID, q.Probe.Since, q.began
 	cut := q.ctx.Err() != nil // what a shutdown cut off says nothing about the release
 	q.over(errOver)
 	if p.keep(q.of, answer) && !cut {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -223,6 +224,28 @@ func TestASinceInTheFutureIsAnsweredByTheCallItCaused(t *testing.T) {
 
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a"})
 	})
+}
+
+// A gate counts from when it was asked until it is asked again. What was asked by a clock that was a day ahead was asked
+// now, once: as long as it lies ahead, that moment would move on with each look.
+func TestWhatWasAskedTomorrowWasAskedNow(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	p := New(clk, 1, nil, func(types.NamespacedName) {})
+	cart := key("cart")
+	p.Ask(cart, []release.Probe{{ID: "a"}})
+	asked, ok := p.Take(t.Context())
+	if !ok {
+		t.Fatal("nothing is asked")
+	}
+	now := clk.Now().Add(-24 * time.Hour)
+	clk.SetTime(now)
+	p.Answer(asked, release.Answer{Outcome: release.No})
+	for _, later := range []time.Duration{0, time.Minute} {
+		clk.SetTime(now.Add(later))
+		if began := p.Answers(cart)["a"].Began; !began.Equal(now) {
+			t.Errorf("%s later: got a call of %s, want %s", later, began, now)
+		}
+	}
 }
 
 func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {

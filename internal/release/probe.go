@@ -29,8 +29,9 @@ const (
 
 // Answer is what came back from a probe.
 type Answer struct {
-	// ID is the probe's.
-	ID string
+	// ID and Since are the probe's.
+	ID    string
+	Since time.Time
 	// Began and Ended are when the call began and when it was over; Ended is zero while it is out.
 	Began, Ended time.Time
 	Outcome      Outcome
@@ -45,10 +46,12 @@ type Answer struct {
 // Answers are what is known of the probes of one release, by ID.
 type Answers map[string]Answer
 
-// To is the answer that counts for the probe: given, and from a call that did not begin before p.Since.
+// To is the answer that counts for the probe: given, and from a call that did not begin before p.Since, or that was made
+// because of that very Since. The wall clock may have been set back in between, and the question would be asked again and
+// again until it has caught up.
 func (a Answers) To(p Probe) (Answer, bool) {
 	answer, ok := a[p.ID]
-	if !ok || answer.Ended.IsZero() || answer.Began.Before(p.Since) {
+	if !ok || answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since) {
 		return Answer{}, false
 	}
 	return answer, true

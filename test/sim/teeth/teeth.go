@@ -104,7 +104,7 @@ var Teeth = []Tooth{
 		"an answer once given is the answer",
 		"I9",
 		"internal/release/probe.go",
-		"answer.Ended.IsZero() || answer.Began.Before(p.Since)", "answer.Ended.IsZero()", 21,
+		"answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since)", "answer.Ended.IsZero()", 21,
 	},
 	{
 		"a window that began in the future",
