@@ -80,8 +80,8 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 		return err
 	case err != nil:
 		return c.missing(ctx, of, u.GroupVersionKind(), last, err)
-	case last.uid == u.GetUID() && Older(u.GetResourceVersion(), last.version):
-		return behind(of)
+	case Older(u.GetResourceVersion(), last.version):
+		return behind(of) // also one that was deleted before ours was made: a first list may be that old
 	default: // as new as what was written, or made by somebody else since
 		c.show(of, last)
 		return nil

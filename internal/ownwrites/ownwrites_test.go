@@ -110,9 +110,14 @@ func TestWhatIsOlderThanOurWriteIsNotSeen(t *testing.T) {
 		t.Errorf("after the watch went back: got %v", err)
 	}
 	again := service("cart")
-	again.SetUID("made-again")
+	again.SetUID("made-before")
 	again.SetResourceVersion("1")
 	l.shown["cart"] = again
+	if _, err := l.get(); !errors.Is(err, ownwrites.ErrBehind) {
+		t.Errorf("one that was deleted before ours was made: got %v", err)
+	}
+	again.SetUID("made-again")
+	again.SetResourceVersion("9000")
 	if _, err := l.get(); err != nil {
 		t.Errorf("somebody made it again: got %v", err)
 	}

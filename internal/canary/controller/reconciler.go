@@ -81,12 +81,19 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, err)
 	}
 	if !peer.Acts() {
-		err = r.takeOver(ctx, object)
+		err = r.takeOver(ctx, object, canary.Moves(object.Status.Phase))
 	}
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
 	s, err := r.observe(ctx, object, began, peer, r.memory.pruned(key))
+	if err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	// One that rests and has no primary, or that is gone by now together with it: what is made for it must have an owner.
+	if !peer.Acts() && object.Status.Phase != "" && !s.snapshot.Workload.Primary.Found {
+		err = r.takeOver(ctx, object, true)
+	}
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}

@@ -9,18 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
 // takeOver keeps a process from acting on a release as it was long ago: the first list may come from an API server that
-// lags, and what that phase asked for may be what the present one forbids. A release that moves, and whose status this
-// process did not write, is read once from the API server; nothing older is acted on from then on. Errors:
-// ownwrites.ErrBehind while the cache is older, and those of the API server.
-func (r *Reconciler) takeOver(ctx context.Context, object *flaggerv1.Canary) error {
+// lags, and what that phase asked for may be what the present one forbids. A release that is about to do something, and
+// whose status this process did not write, is read once from the API server; nothing older is acted on from then on.
+// Errors: ownwrites.ErrBehind while the cache is older, and those of the API server.
+func (r *Reconciler) takeOver(ctx context.Context, object *flaggerv1.Canary, acts bool) error {
 	key := client.ObjectKeyFromObject(object)
 	least := r.memory.least(key, object.UID)
-	if least == "" && canary.Moves(object.Status.Phase) {
+	if least == "" && acts {
 		live := &flaggerv1.Canary{}
 		err := r.Reader.Get(ctx, key, live)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
@@ -60,7 +61,7 @@ func TestTakeOver(t *testing.T) {
 				r.memory.knows(client.ObjectKeyFromObject(test.live), versionOf(at("1", test.wrote, moves)))
 			}
 			for i, cached := range test.cached {
-				err := r.takeOver(t.Context(), cached)
+				err := r.takeOver(t.Context(), cached, canary.Moves(cached.Status.Phase))
 				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}
