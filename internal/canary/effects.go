@@ -57,6 +57,9 @@ type (
 	CopyTemplate struct{ Revision, ID string }
 	// RestoreTemplate gives the primary back what it had before the run.
 	RestoreTemplate struct{ ID string }
+	// ConfigsRestored gives the primary's configuration back the content that it had before a CopyTemplate with that ID
+	// which never came to the template.
+	ConfigsRestored struct{ ID string }
 	// ConfigsCollected removes copies of configuration that nothing refers to any more.
 	ConfigsCollected struct{}
 	// GivenBack restores the user's Services and route.
@@ -77,6 +80,7 @@ func (DownToZero) effect()        {}
 func (ScalerPaused) effect()      {}
 func (CopyTemplate) effect()      {}
 func (RestoreTemplate) effect()   {}
+func (ConfigsRestored) effect()   {}
 func (ConfigsCollected) effect()  {}
 func (GivenBack) effect()         {}
 
@@ -139,5 +143,6 @@ func (e ScalerPaused) String() string {
 }
 func (e CopyTemplate) String() string   { return fmt.Sprintf("copy-template %s", e.Revision) }
 func (RestoreTemplate) String() string  { return "restore-template" }
+func (ConfigsRestored) String() string  { return "configs restored" }
 func (ConfigsCollected) String() string { return "configs collected" }
 func (GivenBack) String() string        { return "services and route given back" }

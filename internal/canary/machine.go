@@ -237,11 +237,10 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, RouteStands{})
 	}
 	if s.Plan.scales() && !s.Workload.Target.gone() {
-		draining := s.serin().DrainUntil != nil || s.Pruned && s.Status.LastAppliedSpec != ""
-		if !draining {
+		if !s.left() && !s.handing() {
 			e := s.edit().effect(effects...).stamp(release.StampDrain)
 			if s.Pruned {
-				e.status.LastAppliedSpec = s.Workload.Target.PeerHash // such a status has nothing else to say that the drain began
+				e.status.LastAppliedSpec = s.Workload.Target.PeerHash
 			}
 			return e.tell(gates.Events()...).done(gates)
 		}
@@ -254,7 +253,7 @@ func initialise(s Snapshot) Decision {
 	e := s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseInitialized)
 	e.zero()
 	e.applied()
-	e.serin.DrainUntil = nil
+	e.settle()
 	e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision
 	return e.tell(gates.Events()...).tell(release.Event{
 		Type: release.Normal, Message: "Initialization done! " + s.Plan.full(), Phase: string(flaggerv1.CanaryPhaseInitialized),
@@ -322,8 +321,8 @@ func (s *Snapshot) pinned() string {
 	}
 	target := s.Workload.Target
 	same := target.PeerHash == s.Status.LastAppliedSpec && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs)
-	switch s.Status.Phase {
-	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded:
+	switch phase := s.Status.Phase; {
+	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.copied():
 		same = same || s.Workload.Same
 	default: // in the middle of a run, or after one that failed, the primary says nothing about the target
 		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time) && !s.Pruned
@@ -371,6 +370,9 @@ func rest(s Snapshot) Decision {
 	switch s.serin().Intent {
 	case intentCompleted, intentSkipped, intentFailed:
 		return afterwards(s)
+	case intentRollback, intentCancel, intentSkip:
+		// Somebody wrote the phase by hand: what was being carried out is over with it.
+		return s.edit().effect(standing(s)...).settle().done(nil)
 	}
 	if s.foreign() {
 		// Adopted: what is there is recorded in our form, and nothing starts.

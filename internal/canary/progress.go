@@ -70,6 +70,9 @@ func adopted(s Snapshot) Decision {
 	e := s.edit().adopt()
 	e.serin.Shape, e.serin.Run = s.Plan.shape(), s.run()
 	e.stamp(release.StampSince)
+	if s.Plan.Routed && s.live() == 0 {
+		e.stamp(release.StampLeft) // nothing says any more when the target last had users: it may have been a moment ago
+	}
 	where := fmt.Sprintf("weight %d", s.live())
 	if s.Plan.Strategy != Weighted {
 		where = fmt.Sprintf("iteration %d/%d", s.Status.Iterations, s.Plan.Iterations)
@@ -112,6 +115,8 @@ func changed(s Snapshot) (Decision, bool) {
 	touched := s.serin().Started || s.exposed() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !touched {
 		// Nobody has asked or seen anything of it yet: ConfigMap and Deployment of one change arrive one after the other.
+		e.effect(ConfigsRestored{ID: s.copyID()})
+		e.zero()
 		e.run()
 		return e.stamp(release.StampSince).done(nil), true
 	}
@@ -119,6 +124,7 @@ func changed(s Snapshot) (Decision, bool) {
 	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.Workload.Target.serves()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
 	}
+	e.effect(ConfigsRestored{ID: s.copyID()})
 	e.zero()
 	e.run()
 	e.phase(flaggerv1.CanaryPhaseProgressing)

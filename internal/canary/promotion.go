@@ -133,8 +133,10 @@ func finalising(s Snapshot) Decision {
 		return hold(s, gates, effects...)
 	case s.leaks():
 		return forgetDrain(s, effects)
-	case s.Plan.Routed && s.Route.Problem == "" && (s.live() > 0 || s.Route.Mirrored):
-		return s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain).done(gates)
+	case s.exposed() && s.Route.Problem == "":
+		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain)
+		e.status.CanaryWeight = 0
+		return e.done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)
 	if gates.Verdict() != release.Pass {
@@ -279,6 +281,7 @@ func skipping(s Snapshot) Decision {
 		return forgetDrain(s, effects)
 	case s.exposed() && !s.left():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
+		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
 	}
@@ -306,13 +309,18 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 			Type: release.Warning, Message: fmt.Sprintf("Promotion of %s failed, primary not ready: %s", s.Plan.workload(), message),
 			Alert: &release.Alert{Severity: release.Error, Message: "Promotion failed, primary not ready: " + message},
 		})
+	return e.forsaken(weight).done(gates)
+}
+
+// forsaken ends a release that leaves no primary which could serve: the canary does, with that weight.
+func (e *edit) forsaken(weight int) *edit {
 	e.phase(flaggerv1.CanaryPhaseFailed)
 	e.zero()
 	e.status.CanaryWeight = weight
 	e.settle()
 	e.serin.Promoted = nothing
-	if s.Pruned {
+	if e.s.Pruned {
 		e.status.LastPromotedSpec = "" // the same, in the words of the API
 	}
-	return e.postRollout(intentFailed).done(gates)
+	return e.postRollout(intentFailed)
 }

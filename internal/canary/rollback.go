@@ -43,11 +43,16 @@ func takeBack(s Snapshot) Decision {
 	effects := standing(s)
 	if s.restoring() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
+	} else {
+		effects = append(effects, ConfigsRestored{ID: s.copyID()})
 	}
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.exposed() && s.Workload.Target.serves() {
 		effects = append(effects, PrimaryUpFromZero{}) // somebody took its pods away, and nobody else would bring them back
 	}
 	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
+	if s.stranded() {
+		return rollbackFailed(s, gates, effects)
+	}
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
@@ -56,9 +61,10 @@ func takeBack(s Snapshot) Decision {
 		return forgetDrain(s, effects)
 	case s.exposed() && !s.left():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
-		if told := s.threshold(); len(told) > 0 {
+		if told := s.threshold(); len(told) > 0 && !s.Pruned {
 			e.tell(told...).intend(intentRollback, reasonChecks) // whatever becomes of the threshold meanwhile
 		}
+		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
 	}
@@ -85,14 +91,19 @@ func (s *Snapshot) restoring() bool {
 	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.copied() || s.Workload.Primary.ID == s.restoreID()
 }
 
-// left is true when the traffic was taken off the canary, and the drain began.
-func (s *Snapshot) left() bool {
-	return s.serin().DrainUntil != nil || s.Pruned && s.live() == 0 && !s.Route.Mirrored && s.Status.CanaryWeight > 0
-}
+// left is true when the traffic was taken off the canary, and the drain began. A pruned status says so by its weight alone:
+// as long as that is not 0, the moment at which it was written is not the moment at which the traffic left.
+func (s *Snapshot) left() bool { return s.serin().DrainUntil != nil }
 
 // leaks is true when the traffic was taken off the canary and somebody has put it back.
 func (s *Snapshot) leaks() bool {
-	return s.serin().DrainUntil != nil && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+	return (s.left() || s.handing()) && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+}
+
+// handing is true, where the status is pruned, from when a workload that is taken over was to lose its requests. The one
+// thing that such a status can say it with is a revision, which it has none of before.
+func (s *Snapshot) handing() bool {
+	return s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.Status.LastAppliedSpec != ""
 }
 
 // forgetDrain says that a drain has to begin again, before the traffic is taken off again: a crash after that must not
@@ -100,14 +111,34 @@ func (s *Snapshot) leaks() bool {
 func forgetDrain(s Snapshot, effects []release.Effect) Decision {
 	e := s.edit().effect(effects...)
 	e.serin.DrainUntil = nil
+	if s.handing() {
+		e.status.LastAppliedSpec = ""
+	}
 	return e.done(nil)
 }
 
 // unnoticed is true when the canary has users that the status does not know of, because somebody else sent them there.
-// What was noticed less than half a drain ago counts as known.
+// What was noticed less than half a drain ago counts as known; where the status is pruned, the weight is what it knows.
 func (s *Snapshot) unnoticed() bool {
 	last := s.serin().LastTraffic
-	return !s.Pruned && s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && (last == nil || !s.Now.Before(last.Add(s.Plan.Drain/2)))
+	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2)) && !s.Pruned
+	return s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
+}
+
+// notice writes down that there are users, before they are taken away: a crash after that must not forget the drain.
+func (s *Snapshot) notice() Decision {
+	e := s.edit()
+	if s.Pruned {
+		e.status.CanaryWeight = s.live()
+	}
+	return e.stamp(release.StampLeft).done(nil)
+}
+
+// taken records, where the status is pruned, that the canary has no traffic any more, and with it the moment.
+func (e *edit) taken() {
+	if e.s.Pruned {
+		e.status.CanaryWeight = 0
+	}
 }
 
 // takesOff is true of the effect that leaves the canary without users.
@@ -130,6 +161,25 @@ func primaryServes(s Snapshot) release.Gate {
 	default:
 		return release.Passes("primary-serves", pods(primary))
 	}
+}
+
+// stranded is true when another revision came while there is nothing to go back to: Kubernetes gave the primary up.
+func (s *Snapshot) stranded() bool {
+	primary := s.Workload.Primary
+	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinned()
+	back := !s.restoring() || primary.ID == s.restoreID()
+	return replaced && back && (s.exposed() || s.restoring()) && primary.Found && primary.Exceeded && !s.primaryStands()
+}
+
+// rollbackFailed leaves the traffic where it is, like a promotion that failed: the revision that came repairs the primary,
+// and would never be looked at while the one before it waits for a primary that does not come.
+func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	message := withoutPods(s).primaryMessage()
+	e := s.edit().effect(effects...).tell(s.threshold()...).tell(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.workload(), message),
+		Alert: &release.Alert{Severity: release.Error, Message: "Rollback failed, primary not ready: " + message},
+	})
+	return e.forsaken(s.live()).done(gates)
 }
 
 // threshold is told when failed checks, and nothing else, take the release back.

@@ -172,12 +172,10 @@ func (e *edit) effect(effects ...release.Effect) *edit {
 // done is the decision to write the edited status.
 func (e *edit) done(gates release.Gates) Decision {
 	if e.s.unnoticed() && slices.ContainsFunc(e.effects, takesOff) {
-		// It is written down that there are users before they are taken away: a crash after that must not forget the drain.
-		return e.s.edit().stamp(release.StampLeft).done(nil)
+		return e.s.notice()
 	}
 	if e.s.Pruned {
-		// The only moment that such a status keeps; see start and drained.
-		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
+		e.stamp(release.StampMoved) // the only moment that such a status keeps; see start and drained
 	}
 	if len(gates) > 0 {
 		e.serin.Gates = nil // the shell writes them along
@@ -211,6 +209,8 @@ func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at
 			status.Serin.Since = &moment
 		case release.StampLeft:
 			status.Serin.LastTraffic = &moment
+		case release.StampMoved:
+			status.LastTransitionTime = metav1.NewTime(at.Truncate(time.Second))
 		default: // a stamp of another kind of release
 		}
 	}

@@ -441,7 +441,7 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 	case canary.GivenBack:
 		changed = !w.given
 		w.given = true
-	case canary.ScalerExists, canary.ConfigsCollected:
+	case canary.ScalerExists, canary.ConfigsCollected, canary.ConfigsRestored:
 		// The world has neither autoscalers nor copies.
 	default:
 		return false, fmt.Errorf("the world does not know %T", effect)

@@ -415,6 +415,28 @@ func TestAFailedPromotionIsTakenBackWithItsConfiguration(t *testing.T) {
 	}
 }
 
+// A promotion that got no further than the configuration is taken back: the primary never had its template.
+func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	seen, err := w.d.look(t.Context(), c)
+	must(t, err)
+	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
+	must(t, err)
+	must(t, w.d.RestoreConfigs(t.Context(), c, "id-0"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "green"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Errorf("another promotion is none of ours: %s", diff)
+	}
+	for range 2 { // the second time it is done
+		must(t, w.d.RestoreConfigs(t.Context(), c, "id-2"))
+	}
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A promotion that got no further than the configuration is followed by another one: what the primary runs is still what
 // was replaced first.
 func TestWhatIsKeptIsWhatThePrimaryRan(t *testing.T) {

@@ -30,6 +30,9 @@ func (podless) PauseScaler(context.Context, *flaggerv1.Canary) error { return ni
 // ResumeScaler does nothing.
 func (podless) ResumeScaler(context.Context, *flaggerv1.Canary) error { return nil }
 
+// RestoreConfigs does nothing: no configuration was copied.
+func (podless) RestoreConfigs(context.Context, *flaggerv1.Canary, string) error { return nil }
+
 // CollectConfigs does nothing: no configuration was copied.
 func (podless) CollectConfigs(context.Context, *flaggerv1.Canary) error { return nil }
 

@@ -176,6 +176,19 @@ func (d templated) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id 
 	return nil
 }
 
+// RestoreConfigs gives the copies that the primary reads the content that they had before a CopyTemplate with that id which
+// did not come to the template: it was refused, or the process died in between. Repeated it does nothing.
+func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
+	_, primary, err := d.both(ctx, c)
+	if err != nil || primary == nil || !controlledBy(primary, c) || idOf(templateOf(primary)) == id {
+		return err
+	}
+	if err := d.restoreCopies(ctx, c, templateOf(primary), id); err != nil {
+		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
+	}
+	return nil
+}
+
 // RecreatePrimary makes a primary again that was deleted in the middle of a release: with the newest template of its
 // history, and never with that of the target, which is not analysed yet. ErrGone: there is no history left.
 func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, id string) error {

@@ -41,6 +41,8 @@ type Kind interface {
 	CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error
 	// RestoreTemplate takes the last CopyTemplate back.
 	RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error
+	// RestoreConfigs takes back what a CopyTemplate with that id did before it failed.
+	RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error
 	// UpFromZero gives the target pods if it has none.
 	UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
 	// UpToPrimary gives the target as many pods as the primary has, at least.

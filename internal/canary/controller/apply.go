@@ -66,6 +66,8 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 		return target.CopyTemplate(ctx, c, e.Revision, e.ID)
 	case canary.RestoreTemplate:
 		return target.RestoreTemplate(ctx, c, e.ID)
+	case canary.ConfigsRestored:
+		return target.RestoreConfigs(ctx, c, e.ID)
 	case canary.ConfigsCollected:
 		return target.CollectConfigs(ctx, c)
 	case canary.RoutePrepared:

@@ -319,6 +319,8 @@ func (k *pocketKind) RestoreTemplate(_ context.Context, c *flaggerv1.Canary, id 
 	return nil
 }
 
+func (*pocketKind) RestoreConfigs(context.Context, *flaggerv1.Canary, string) error { return nil }
+
 func (k *pocketKind) scale(c *flaggerv1.Canary, replicas int32) error {
 	k.with(c, func(p *pocket) { p.replicas = replicas })
 	return nil
