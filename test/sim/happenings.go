@@ -30,6 +30,9 @@ type Passed struct {
 	Err      error
 }
 
+// Started tells that a process began.
+type Started struct{ Instance string }
+
 // Crashed tells that a process died.
 type Crashed struct{ Instance string }
 

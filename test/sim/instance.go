@@ -94,6 +94,7 @@ func (w *World) Start(name string) *Instance {
 	i.Reader = w.Server.Client(name)
 	w.instances = append(w.instances, i)
 	w.Say("%s starts", name)
+	w.Tell(Started{Instance: name})
 	for _, kind := range w.kinds {
 		r := &running{
 			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]bool{},

@@ -320,5 +320,9 @@ func (p *people) sameTarget(r *Release, s *sim.Stream) {
 	c.Name = name
 	p.create(c)
 	p.did(r, SameTarget, "make Canary %s for the same target", name)
-	p.later(away, func() { p.remove(name, canaryKind, SameTarget, r) })
+	p.later(away, func() {
+		if p.remove(name, canaryKind, SameTarget, r) && p.over {
+			p.startable(r)
+		}
+	})
 }

@@ -26,7 +26,7 @@ func (l *ledger) stepIn(happening any) (step, bool) {
 		r := h.of
 		rises := h.ours && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
 		if rises && analysing(r.phase()) && !r.failedPromotion() {
-			return step{of: r, by: h.Actor, first: r.run.window == nil, what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
+			return step{of: r, by: h.Actor, first: r.run.window == nil && !l.unwritten(r), what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
 		}
 	case rolled:
 		if r := h.of; h.ours && r.promotes(h) {
@@ -42,6 +42,11 @@ func (l *ledger) stepIn(happening any) (step, bool) {
 		}
 	}
 	return step{}, false
+}
+
+// unwritten is true of a window that a pruned status cannot tell of: in it requests are copied, and the weight is 0.
+func (l *ledger) unwritten(r *record) bool {
+	return l.pruning && r.run.window == nil && r.route.mirrored && r.route.canary == 0
 }
 
 func analysing(phase flaggerv1.CanaryPhase) bool {
@@ -122,10 +127,13 @@ func (c *earned) missing(s step, d *wish) string {
 		}
 		return c.gates(s, d, r.run.began)
 	}
-	if r.run.window == nil {
+	from := r.run.began
+	switch {
+	case r.run.window != nil:
+		from = c.from(r.run.window)
+	case !c.unwritten(r):
 		return "no window was open"
 	}
-	from := c.from(r.run.window)
 	for i, metric := range d.metrics {
 		for _, source := range sourcesOf(metric) {
 			check := func(q *question) bool { return q.check != nil && q.check.Index == i && q.check.Source == source }
@@ -309,7 +317,8 @@ func (c *judgedOnce) takenBack(h moved) {
 			least = d.threshold
 		}
 	}
-	unready := c.relists && c.crashes > 0 || !r.target.isReady(c.then()) || !r.primary.isReady(c.then())
+	steady := func(p *pods) bool { return p.isReady(c.then()) && !p.disturbed.After(c.then()) }
+	unready := c.relists && c.crashes > 0 || !steady(&r.target) || !steady(&r.primary)
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
@@ -364,10 +373,11 @@ func (c *askedOnce) see(happening any) {
 	if q.hook == nil {
 		return
 	}
-	known := c.keys[key]
-	if known == "" {
-		c.keys[key] = q.hook.Key
-	} else if known != q.hook.Key {
+	// Somebody who writes another phase into the status makes another question of it.
+	known, seen := c.keys[key]
+	if !seen {
+		c.keys[key] = firstAsked{q.hook.Key, c.now()}
+	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) {
 		c.violate("I11", q.of, "%s was asked with another key than before the crash", q.probe.ID)
 	}
 	before := life.polled[q.of.uid][q.probe.ID]
@@ -385,6 +395,12 @@ type askKey struct {
 	of    any
 	id    string
 	since time.Time
+}
+
+// firstAsked is the key with which a call was made first, and when.
+type firstAsked struct {
+	key string
+	at  time.Time
 }
 
 // freshStart is I17.
@@ -421,8 +437,8 @@ func (c *freshStart) restart(h moved) {
 // samples: what an earlier revision answered to users is not in what is measured of this one.
 func (c *freshStart) samples(q *question) {
 	r := q.of
-	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.steady(r.run.left) || c.pruning {
-		return
+	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.steady(r.run.left) || c.pruning || r.tampered.After(r.run.left) {
+		return // whoever wipes the status wipes the moment
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
 	if err != nil {

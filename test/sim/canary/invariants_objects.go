@@ -64,8 +64,14 @@ func (c *analysedTemplate) again(r *record) []string {
 	switch {
 	case r.stable == "":
 		return nil // somebody else wrote it, or what it should run failed
+	case r.orphaned && resting(r.phase()):
+		return append(r.target.ran(c.then()), r.stable) // nothing that it ran was promoted: it is made again of that, or of the target
 	case r.run == nil:
 		return []string{r.stable}
+	case moving(r.phase()) && r.run.primary == "":
+		return nil // it was gone already
+	case moving(r.phase()):
+		return append([]string{r.stable, r.run.primary}, r.run.contents...) // also what it ran before a promotion got half way
 	default:
 		return append([]string{r.stable}, r.run.contents...)
 	}
@@ -312,20 +318,20 @@ func (c *noFight) see(happening any) {
 		if r.rested.IsZero() || r.rested.After(c.then()) || leaving(r) || len(h.of) > 1 {
 			return
 		}
-		if w := c.objects[thing{h.Kind, h.Key}]; w != nil && !w.unanswered && !c.caused(r, w.last) {
+		if w := c.objects[thing{h.Kind, h.Key}]; w != nil && !w.unanswered && !c.caused(r, w.last) && !c.late(w.by) && !c.late(h.Actor) {
 			c.violate("I19", r, "at rest %s %s was written again, although nobody else had written anything since the last time", h.Kind.Kind, h.Key.Name)
 		}
 	}
 }
 
 // caused is true when something else changed of late, or since the object was written last, that a release follows: its
-// spec, its target, its configuration. A write that is refused comes late.
+// spec, its target, its configuration, what a person commands. A write that is refused comes late.
 func (c *noFight) caused(r *record, last time.Time) bool {
 	then := c.then()
 	if last.Before(then) {
 		then = last
 	}
-	if n := len(r.specs); n > 1 && r.specs[n-2].until.After(then) {
+	if n := len(r.specs); n > 1 && r.specs[n-2].until.After(then) || r.told("retry", then) {
 		return true
 	}
 	for _, at := range r.places() {
@@ -334,6 +340,11 @@ func (c *noFight) caused(r *record, last time.Time) bool {
 		}
 	}
 	return false
+}
+
+// late is true of a process that has just begun, and whose first lists may have been old.
+func (c *noFight) late(by string) bool {
+	return c.relists && c.life(by).began.After(c.then())
 }
 
 // boundedWork is I21.
@@ -424,8 +435,24 @@ func (l *ledger) rivals(r *record) []*record {
 
 func sameTarget(a, b flaggerv1.TargetReference) bool { return a.Kind == b.Kind && a.Name == b.Name }
 
-// owns is true of the Canary that releases its target; what it does is nothing that another one did.
-func (l *ledger) owns(r *record) bool { return len(l.rivals(r)) == 0 }
+// owns is true of the Canary that releases its target; what it does is nothing that another one did, of which some process
+// may not know yet that it is gone. One whose spec names something else than a Deployment releases nothing, and another
+// Canary may release the Deployment of that name.
+func (l *ledger) owns(r *record) bool {
+	late := slices.ContainsFunc(l.all, func(other *record) bool {
+		return other.deleted.After(l.then()) && other.key.Namespace == r.key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
+	})
+	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == deploymentKind.Kind || !l.replaced(r))
+}
+
+// replaced is true when another Canary releases the Deployment of the name that this one points at.
+func (l *ledger) replaced(r *record) bool {
+	return slices.ContainsFunc(l.all, func(other *record) bool {
+		ref := other.canary.Spec.TargetRef
+		return other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
+			ref.Kind == deploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
+	})
+}
 
 func older(a, b *record) bool {
 	x, y := a.canary.CreationTimestamp, b.canary.CreationTimestamp
@@ -484,7 +511,7 @@ func (c *nothingLeft) end() {
 			continue
 		}
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
-		if succeeded && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
+		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
 			c.violate("I27", r, "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
 		}
 		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {

@@ -88,12 +88,15 @@ func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) 
 func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		return weight == 100 && !r.primary.isReady(c.then()) || r.deletedRoute(before) && weight == r.status.CanaryWeight
+		returned := anyOf(wishes, func(d *wish) bool { return d.returning(weight, r.status.CanaryWeight) })
+		return weight == 100 && !r.primary.isReady(c.then()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.deletedRoute(before) // it was made again as it was
 	}
-	if weight == r.status.CanaryWeight || weight == 100 && r.run != nil && !r.run.promoted.IsZero() {
+	// The primary has what the run is about, since a promotion or since before somebody let a run begin by hand.
+	has := r.run != nil && (!r.run.promoted.IsZero() || slices.Contains(r.run.contents, r.primary.content))
+	if weight == r.status.CanaryWeight || weight == 100 && has {
 		return true
 	}
 	foreign := []int{before, r.status.CanaryWeight}
@@ -121,7 +124,8 @@ func (c *drainedFirst) see(happening any) {
 			c.scaled(h)
 		}
 	case routed:
-		if h.ours && h.after.canary > h.before.canary && c.rollsBack(h.of) {
+		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was made again as it was
+		if h.ours && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
 			c.violate("I5", h.of, "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
 		}
 	}
@@ -162,7 +166,7 @@ func (c *enoughPods) see(happening any) {
 		return
 	}
 	r := h.of
-	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight
+	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight && !r.failedPromotion()
 	if advances && !r.target.wasReady(c.then()) && !r.target.disturbed.After(c.then()) {
 		c.violate("I7", r, "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.delta)
 	}
@@ -245,7 +249,7 @@ func (c *givenBack) released(h moved) {
 	r := h.of
 	// A Canary that names what is no Deployment has nothing that Serin could give back.
 	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != deploymentKind.Kind }
-	if r == nil || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.then()) {
+	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.then()) {
 		return
 	}
 	apex := c.world.Server.Peek(serviceKind, thingKey(r, r.apexName()))

@@ -44,7 +44,7 @@ type ledger struct {
 	lateGateways bool
 	// relists: the first list of a process may be of long ago.
 	relists bool
-	keys    map[askKey]string
+	keys    map[askKey]firstAsked
 }
 
 // thing is the place of an object.
@@ -56,6 +56,7 @@ type thing struct {
 // writes are those of one object.
 type writes struct {
 	foreign, last time.Time // the last one of others, and of all
+	by            string    // who made the last one
 	// unanswered is true when somebody else wrote it since Serin did last.
 	unanswered bool
 }
@@ -63,6 +64,7 @@ type writes struct {
 // life is a process from its start to its end: what it was told goes with it.
 type life struct {
 	name    string
+	began   time.Time
 	answers map[types.UID]map[string]*question
 	out     map[types.UID]*question
 	asked   map[askKey]bool
@@ -132,6 +134,10 @@ type record struct {
 	suspended       time.Time // since when spec.suspend is true; zero: it is not
 	deleted         time.Time
 	commands        []command
+	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
+	orphaned bool
+	// unbegun is true when it came to its end without having begun: the wait for approval was called off.
+	unbegun bool
 }
 
 // command is what a person said to a release.
@@ -231,7 +237,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 	l := &ledger{
 		world: w, drain: drain, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		things: map[thing][]*record{}, lives: map[string]*life{}, objects: map[thing]*writes{}, delta: 2 * time.Second,
-		keys: map[askKey]string{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
+		keys: map[askKey]firstAsked{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
 		lateGateways: w.Trouble.Has(cluster.LateGateways), relists: w.Trouble.Has(sim.Relists),
 	}
 	for _, lag := range []struct {
@@ -273,8 +279,17 @@ func (l *ledger) life(name string) *life {
 	return l.lives[name]
 }
 
-// steady is true when nobody's clock was set since then, nor may two processes with different clocks have acted.
-func (l *ledger) steady(then time.Time) bool { return !l.jumped || l.unsteady.Before(then) }
+// steady is true when nobody's clock was set since then, nor did two processes live whose clocks differ: what one of them
+// writes down as a moment is hours ago for the other, and no process can know.
+func (l *ledger) steady(then time.Time) bool {
+	return !l.jumped || l.unsteady.Before(then) && !l.disagree()
+}
+
+// disagree is true while the clocks of the processes that live are not the same.
+func (l *ledger) disagree() bool {
+	all := l.world.Instances()
+	return slices.ContainsFunc(all, func(i *sim.Instance) bool { return !i.Clock.Now().Equal(all[0].Clock.Now()) })
+}
 
 // wishes are those that a decision of now may follow.
 func (l *ledger) wishes(r *record) []*wish { return r.specs.since(l.then()) }
@@ -357,6 +372,9 @@ func (l *ledger) read(happening any) []any {
 func (l *ledger) note(happening any) {
 	switch h := happening.(type) {
 	case wrote:
+		if l.jumped && h.ours && l.disagree() {
+			l.unsteady = l.now()
+		}
 		l.noteWrite(h)
 		l.noteConfig(h)
 	case moved:
@@ -374,6 +392,10 @@ func (l *ledger) note(happening any) {
 			life.answers[h.of.uid] = map[string]*question{}
 		}
 		life.answers[h.of.uid][h.probe.ID] = h.question
+	case cluster.PodDied:
+		l.noteDeath(h)
+	case sim.Started:
+		l.life(h.Instance).began = l.now()
 	case sim.Crashed:
 		delete(l.lives, h.Instance)
 		l.crashes++
@@ -384,6 +406,18 @@ func (l *ledger) note(happening any) {
 		l.jumped, l.unsteady = true, l.now()
 	case sim.Faulted:
 		l.faults++
+	}
+}
+
+// noteDeath takes down that a pod of a copy died by itself.
+func (l *ledger) noteDeath(h cluster.PodDied) {
+	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
+	for _, r := range l.things[thing{deploymentKind, key}] {
+		if h.Deployment == r.canary.Spec.TargetRef.Name {
+			r.target.disturbed = l.now()
+		} else {
+			r.primary.disturbed = l.now()
+		}
 	}
 }
 
@@ -453,6 +487,8 @@ func (l *ledger) begins(m moved, name string) bool {
 	switch {
 	case !moving(after.Phase):
 		return false
+	case m.of.run != nil && !unnamed(after) && name == m.of.run.name:
+		return false // it goes on, whatever phase somebody wrote in between
 	case !moving(before.Phase):
 		return true
 	case name == nameOf(before):
@@ -460,9 +496,9 @@ func (l *ledger) begins(m moved, name string) bool {
 	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
 		return false
 	default:
-		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content)
-		cancels := l.pruning && m.ours && m.of.run != nil && after.LastAppliedSpec == after.LastPromotedSpec && back
-		return !cancels
+		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content) && after.LastAppliedSpec == after.LastPromotedSpec
+		back = back || m.of.target.content == m.of.primary.content // whatever somebody made of what the status says of it
+		return !l.pruning || !m.ours || m.of.run == nil || !back
 	}
 }
 
@@ -531,7 +567,7 @@ func (l *ledger) noteWrite(h wrote) {
 		w = &writes{}
 		l.objects[at] = w
 	}
-	w.last = l.now()
+	w.last, w.by = l.now(), h.Actor
 	if h.ours {
 		w.unanswered = false
 		return
@@ -618,7 +654,7 @@ func (l *ledger) noteStatus(r *record, h moved) {
 		r.run, r.runs = h.begins, r.runs+1
 		r.rested = time.Time{}
 	case resting(phase) && r.rested.IsZero():
-		r.rested = l.now()
+		r.rested, r.unbegun = l.now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 		l.ended(r, phase)
 	case !resting(phase):
 		r.rested = time.Time{}
@@ -641,6 +677,12 @@ func (l *ledger) noteStatus(r *record, h moved) {
 
 // ended closes the attempt of a release that came to an end.
 func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
+	switch {
+	case phase != flaggerv1.CanaryPhaseFailed:
+		r.orphaned = false
+	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
+		r.orphaned = true
+	}
 	switch {
 	case phase == flaggerv1.CanaryPhaseInitialized:
 		r.stable = r.primary.content

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -186,6 +187,8 @@ func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
 	h := rolled{Event: e, of: r, ours: mine, copy: &r.target}
 	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
 		h.primary, h.copy = true, &r.primary
+		// What a process makes that does not know yet that a Canary of that name was deleted goes with that Canary.
+		h.ours = h.ours && (!madeFor(e.New) || holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid))
 	}
 	if e.Old != nil {
 		h.was = number(within(e.Old.Content(), "spec"), "replicas", 1)

@@ -342,15 +342,28 @@ func (p *people) bringBack(r *Release) {
 }
 
 // startable ships a version whose pods run where a release would otherwise wait for pods that never come: it has not taken
-// its workload over yet, or gives it back.
+// its workload over yet, or gives it back, or the primary has that version already.
 func (p *people) startable(r *Release) {
-	c, v := p.stored(r.Key), r.versions[p.running(r)]
-	if c == nil || v == nil || starts(v.pods) {
+	v := r.versions[p.running(r)]
+	if v == nil || starts(v.pods) || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + twin}) {
 		return
 	}
+	p.ship(r, r.add(goodVersion))
+}
+
+// needsPods is true of a Canary that waits for pods without a deadline. A release that is under way has one.
+func (p *people) needsPods(key types.NamespacedName) bool {
+	c := p.stored(key)
+	if c == nil {
+		return false
+	}
+	if c.DeletionTimestamp != nil {
+		return true
+	}
 	switch c.Status.Phase {
-	case "", flaggerv1.CanaryPhaseInitializing, flaggerv1.CanaryPhaseTerminating:
-		p.ship(r, r.add(goodVersion))
-	default: // a release that is under way has a deadline
+	case "", flaggerv1.CanaryPhaseInitializing, flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		return true
+	default:
+		return false
 	}
 }

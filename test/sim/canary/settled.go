@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,9 +101,30 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 			return !again
 		}
 	}
+	if k.stranded(c) {
+		return true
+	}
 	// A gate that is polled is, when the status is written, either asked again or waits for that.
 	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson || unmet(c) == release.ByAnswer)
 	return waits && k.outside.forEver(c)
+}
+
+// stranded is true of a release that is being taken back and has nothing to go back to: Kubernetes gave the primary up, and
+// the canary keeps serving until somebody mends the primary or ships something else.
+func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
+	primary := k.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
+	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
+		return false
+	}
+	given := slices.ContainsFunc(items(within(primary.Content(), "status")["conditions"]), func(condition map[string]any) bool {
+		return condition["reason"] == "ProgressDeadlineExceeded"
+	})
+	says := c.Status.Serin == nil // where the status is pruned, an event does
+	if c.Status.Serin != nil {
+		i := slices.IndexFunc(c.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict != string(release.Pass) })
+		says = i >= 0 && slices.Contains([]string{"primary-serves", "primary-restored"}, c.Status.Serin.Gates[i].Name)
+	}
+	return given && says
 }
 
 // unmet is who opens the first gate that is not passed, as the status says; empty: all are.
