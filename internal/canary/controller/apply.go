@@ -138,7 +138,8 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	return err
 }
 
-// holdFinalizer sets or removes our finalizer. The patch names the version that was read.
+// holdFinalizer sets or removes our finalizer. The patch names the version that was read. A Canary that goes with its
+// finalizer may never be seen in the version that it goes with: a watch that begins anew tells by its absence alone.
 func (r *Reconciler) holdFinalizer(ctx context.Context, c *flaggerv1.Canary, held bool) error {
 	if slices.Contains(c.Finalizers, finalizer) == held {
 		return nil
@@ -150,7 +151,11 @@ func (r *Reconciler) holdFinalizer(ctx context.Context, c *flaggerv1.Canary, hel
 		c.Finalizers = slices.DeleteFunc(c.Finalizers, func(name string) bool { return name == finalizer })
 	}
 	status := c.Status
-	err := r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	var options []client.PatchOption
+	if !held {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
+	err := r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...)
 	if err != nil {
 		c.Finalizers = before.Finalizers
 		return fmt.Errorf("set the finalizer of Canary %s.%s: %w", c.Name, c.Namespace, err)

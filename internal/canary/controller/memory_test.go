@@ -50,7 +50,9 @@ func TestAPolledGateIsOneWait(t *testing.T) {
 	asks := func(s canary.Snapshot) release.Gate {
 		return release.Asks("approval", release.Probe{ID: "q"}, "waiting for the answer")
 	}
-	waits := func(s canary.Snapshot) release.Gate { return release.WaitsFor("approval", release.ByPerson, "not approved") }
+	waits := func(s canary.Snapshot) release.Gate {
+		return release.WaitsFor("approval", release.ByPerson, "not approved")
+	}
 	passes := func(s canary.Snapshot) release.Gate { return release.Passes("rollback", "not asked for") }
 	other := func(s canary.Snapshot) release.Gate {
 		return release.Asks("rollback", release.Probe{ID: "p"}, "waiting for the answer")

@@ -204,6 +204,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	stored := &flaggerv1.Canary{} // takes the answer
 	stored.Namespace, stored.Name = key.Namespace, key.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err) && !byServer(err) {
+			r.memory.doubts(key)
+		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion

@@ -51,6 +51,14 @@ func (m *memory) least(key types.NamespacedName, uid types.UID) string {
 	return ""
 }
 
+// doubts forgets it: a write that failed may have been done, and the answer lost. What was decided before it must not be
+// decided again on the same view.
+func (m *memory) doubts(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).known = version{}
+}
+
 // knows remembers a version that the API server gave.
 func (m *memory) knows(key types.NamespacedName, v version) {
 	m.mu.Lock()
