@@ -120,6 +120,12 @@ func changed(s Snapshot) (Decision, bool) {
 		e.run()
 		return e.stamp(release.StampSince).done(nil), true
 	}
+	if s.primaryStands() && s.shapedBy() == "" {
+		// What the new revision gets is taken away from the old one first, and the primary has to be reached for that.
+		if gates := release.Look(s, primaryEndpointsAtOnce); gates.Verdict() != release.Pass {
+			return hold(s, gates, standing(s)...), true
+		}
+	}
 	exposed := s.exposed() || reshaped && s.shapedBy() != ""
 	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.Workload.Target.serves()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
