@@ -455,7 +455,11 @@ func (l *ledger) readWrite(e *store.Event) []any {
 	default:
 		for _, r := range of {
 			if r.carries(at) {
-				out = append(out, routed{e, r, mine && l.owns(r), r.route.weights, r.weightsIn(e)})
+				before := r.route.weights
+				if e.Type == store.Added {
+					before = weights{} // it may have gone while the spec named another kind of route
+				}
+				out = append(out, routed{e, r, mine && l.owns(r), before, r.weightsIn(e)})
 			}
 		}
 	}
@@ -599,6 +603,7 @@ func (l *ledger) noteMove(h moved) {
 	if old == nil || old.Generation != h.after.Generation {
 		r.specs = r.specs.change(&h.after.Spec, l.now())
 		l.rename()
+		l.meetRoute(r)
 		switch suspended := h.after.Spec.Suspend; {
 		case suspended && r.suspended.IsZero():
 			r.suspended = l.now()
@@ -629,11 +634,17 @@ func (l *ledger) meet(r *record) {
 			l.lookAtPods(r, copy, v, "")
 		}
 	}
+}
+
+// meetRoute takes down the weights where a spec names another kind of route, which nobody looked at before.
+func (l *ledger) meetRoute(r *record) {
 	for _, at := range r.places() {
-		if r.carries(at) {
-			if v := l.world.Server.Peek(at.kind, at.key); v != nil {
-				r.route.weights = r.weightsOf(v)
-			}
+		if !r.carries(at) {
+			continue
+		}
+		r.route.weights = weights{}
+		if v := l.world.Server.Peek(at.kind, at.key); v != nil {
+			r.route.weights = r.weightsOf(v)
 		}
 	}
 }
