@@ -65,6 +65,8 @@ func promoting(s Snapshot) Decision {
 		return promotionFailed(s, gates, effects)
 	case !replaced && gates[2].Verdict == release.Fail:
 		return notReady(s, gates[2:], effects)
+	case first.Name == "primary-ready" && first.Verdict == release.Fail:
+		return unpromoted(s, gates, effects)
 	default:
 		return hold(s, gates, effects...)
 	}
@@ -127,8 +129,8 @@ func finalising(s Snapshot) Decision {
 	effects := standing(s)
 	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail && s.canaryCarries():
-		return promotionFailed(s, gates, effects)
+	case first != nil && first.Verdict == release.Fail:
+		return unpromoted(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
 	case s.leaks():
@@ -273,8 +275,8 @@ func skipping(s Snapshot) Decision {
 	effects = append(effects, ScalerExists{Update: true})
 	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
-	case first != nil && first.Verdict == release.Fail && s.canaryCarries():
-		return promotionFailed(s, gates, effects)
+	case first != nil && first.Verdict == release.Fail:
+		return unpromoted(s, gates, effects)
 	case first != nil:
 		return hold(s, gates, effects...)
 	case s.leaks():
@@ -293,23 +295,43 @@ func skipping(s Snapshot) Decision {
 	return e.succeed(intentSkipped).done(gates)
 }
 
+// unpromoted is a promotion whose primary does not come. The canary serves instead, and gets pods for that where somebody
+// took them away; another revision is not kept waiting for either of them.
+func unpromoted(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	switch target := s.Workload.Target; {
+	case s.canaryCarries():
+		return promotionFailed(s, gates, effects)
+	case target.Found && target.Revision != s.pinned():
+		return s.edit().effect(effects...).tell(unready(s)...).forsaken(s.live()).done(gates)
+	case target.Found && target.Replicas == 0:
+		return hold(s, gates, append(effects, ScalerPaused{Paused: false}, UpFromZero{})...)
+	default:
+		return hold(s, gates, effects...)
+	}
+}
+
+// unready tells that a promotion failed, and why.
+func unready(s Snapshot) []release.Event {
+	message := withoutPods(s).primaryMessage()
+	return []release.Event{
+		{Type: release.Warning, Message: message},
+		{
+			Type: release.Warning, Message: fmt.Sprintf("Promotion of %s failed, primary not ready: %s", s.Plan.workload(), message),
+			Alert: &release.Alert{Severity: release.Error, Message: "Promotion failed, primary not ready: " + message},
+		},
+	}
+}
+
 // promotionFailed leaves the canary serving: the primary has the new template and cannot run it, so there is nothing
 // to roll back to. The next revision repairs the primary.
 func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
-	message := withoutPods(s).primaryMessage()
 	e := s.edit().effect(effects...)
 	weight := 0
 	if s.Plan.Routed {
 		weight = release.Total
 		e.effect(RouteIs{Canary: release.Total})
 	}
-	e.tell(
-		release.Event{Type: release.Warning, Message: message},
-		release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Promotion of %s failed, primary not ready: %s", s.Plan.workload(), message),
-			Alert: &release.Alert{Severity: release.Error, Message: "Promotion failed, primary not ready: " + message},
-		})
-	return e.forsaken(weight).done(gates)
+	return e.tell(unready(s)...).forsaken(weight).done(gates)
 }
 
 // forsaken ends a release that leaves no primary which could serve: the canary does, with that weight.
