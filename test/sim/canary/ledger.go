@@ -501,7 +501,8 @@ func (l *ledger) begins(m moved, name string) bool {
 		return false
 	default:
 		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content) && after.LastAppliedSpec == after.LastPromotedSpec
-		back = back || m.of.target.content == m.of.primary.content // whatever somebody made of what the status says of it
+		now := m.of.target.content
+		back = back || now == m.of.primary.content || now == m.of.stable // whatever somebody made of what the status says of it
 		return !l.pruning || !m.ours || m.of.run == nil || !back
 	}
 }
