@@ -52,6 +52,9 @@ func (c *analysedTemplate) succeeded(m moved) {
 	if r == nil || !m.ours || !m.status() || r.run == nil || !r.mine() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !moving(m.before.Status.Phase) {
 		return
 	}
+	if r.misled {
+		return
+	}
 	cancelled := slices.Contains(r.target.ran(c.then()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	changed := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
 	if !changed && !cancelled && !slices.Contains(r.run.contents, r.primary.content) {

@@ -136,6 +136,9 @@ type record struct {
 	commands        []command
 	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
 	orphaned bool
+	// misled is true once a release that somebody else wrote the status of has ended: what it says of the primary may be
+	// wrong, until a promotion makes it right.
+	misled bool
 	// unbegun is true when it came to its end without having begun: the wait for approval was called off.
 	unbegun bool
 }
@@ -689,6 +692,7 @@ func (l *ledger) noteStatus(r *record, h moved) {
 
 // ended closes the attempt of a release that came to an end.
 func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
+	r.misled = r.misled || !r.mine()
 	switch {
 	case phase != flaggerv1.CanaryPhaseFailed:
 		r.orphaned = false

@@ -241,7 +241,7 @@ func (l *ledger) noteStable(r *record, ours bool, content string) {
 	case !ours:
 		r.stable = "" // whoever wrote it may know what it shall run
 	case r.run != nil && moving(r.status.Phase) && slices.Contains(r.run.contents, content):
-		r.run.promoted, r.stable = l.now(), content
+		r.run.promoted, r.stable, r.misled = l.now(), content, false
 	default:
 		r.stable = content
 	}

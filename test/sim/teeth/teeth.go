@@ -84,8 +84,8 @@ var Teeth = []Tooth{
 		"labels of the target changed",
 		"I8",
 		"internal/workload/scale.go",
-		"	err := d.update(ctx, deployment, scaled)\n",
-		"	scaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, deployment, scaled)\n", 1,
+		"	err := d.update(ctx, obj, d.form.scaled(obj, replicas))\n",
+		"	scaled := d.form.scaled(obj, replicas)\n\tscaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, obj, scaled)\n", 1,
 	},
 	{
 		"status before effects",
@@ -258,8 +258,8 @@ var Teeth = []Tooth{
 		"nobody is told what is waited for",
 		"I26",
 		"internal/canary/controller/memory.go",
-		"	status = []flaggerv1.GateStatus{}\n	for _, gate := range d.Gates {\n",
-		"	status = []flaggerv1.GateStatus{}\n	for _, gate := range d.Gates[:0] {\n",
+		"	status = []flaggerv1.GateStatus{}\n	for i, gate := range d.Gates {\n",
+		"	status = []flaggerv1.GateStatus{}\n	for i, gate := range d.Gates[:0] {\n",
 		17,
 	},
 	{
