@@ -11,6 +11,10 @@ help: ## Say what there is
 build: ## Build bin/serin
 	go build -o bin/serin ./cmd/serin
 
+.PHONY: image
+image: ## Build and push the image, for amd64 and arm64, with ko (KO_DOCKER_REPO=registry/serin)
+	@hack/image.sh $(ARGS)
+
 .PHONY: demo
 demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep, ARGS=--json)
 	go build -C playground -o ../bin/playground ./cmd/playground

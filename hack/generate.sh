@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes all generated code: the deep copies of the API types and the definitions in config/crd.
+# Writes all generated code: the deep copies of the API types, the definitions in config/crd, and what the chart and the
+# kustomization have of these and of the documented rights.
 # It changes nothing when the sources have not changed; `make generate` calls it, and CI looks for a difference.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,3 +16,5 @@ go run ./hack/crdversions config/crd
 controller_gen object paths=./api/argoproj/...
 controller_gen crd:generateEmbeddedObjectMeta=true paths=./api/argoproj/... output:crd:dir=config/crd/argoproj
 go run ./hack/crdpods config/crd/argoproj
+
+go run ./hack/packaging/write

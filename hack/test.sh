@@ -12,7 +12,7 @@ else
 	echo "There is no C compiler here, so the tests run without the race detector."
 fi
 
-checksums() { find api config -type f -print0 | sort -z | xargs -0 sha256sum; }
+checksums() { find api config charts -type f -print0 | sort -z | xargs -0 sha256sum; }
 
 # Generated files are committed: writing them again must change nothing.
 generated() {

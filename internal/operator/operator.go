@@ -90,7 +90,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := registered(ctx, mgr.GetAPIReader()); err != nil {
+	if err := registered(ctx, mgr.GetAPIReader(), f.Namespace); err != nil {
 		return err
 	}
 	health, err := newHealth(f, mgr)
@@ -207,11 +207,11 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 }
 
 // registered stops a process that could do nothing: without the definitions there is nothing to watch.
-func registered(ctx context.Context, reader client.Reader) error {
+func registered(ctx context.Context, reader client.Reader, namespace string) error {
 	for kind, list := range map[string]client.ObjectList{
 		flaggerv1.CanaryKind: &flaggerv1.CanaryList{}, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplateList{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProviderList{},
 	} {
-		if err := reader.List(ctx, list, client.Limit(1)); err != nil {
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
 			return fmt.Errorf("%s CRD is not registered (%w): install the definitions with: serin crds | kubectl apply --server-side -f -", kind, err)
 		}
 	}

@@ -1,0 +1,59 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// TestARoleOfOneNamespaceIsEnough runs a release with the rights that the chart and config/namespaced give for one
+// namespace, with leader election.
+func TestARoleOfOneNamespaceIsEnough(t *testing.T) {
+	t.Parallel()
+	s := empty(t, "one-namespace")
+	for _, name := range []string{"namespaced/role.yaml", "namespaced/binding.yaml", "manager/serviceaccount.yaml"} {
+		text, err := os.ReadFile(filepath.Join(repository, "config", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest := string(text)
+		if strings.Contains(manifest, "kind: RoleBinding") {
+			manifest = replaced(t, manifest, "kind: ServiceAccount\n  name: serin", "kind: ServiceAccount\n  name: serin\n  namespace: one-namespace")
+		}
+		s.apply(manifest)
+	}
+	token, err := shared.Client.CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), "serin", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	s.apply(deployment(t, "left", 1))
+	s.serves("left", 1)
+	r := s.follow("left")
+	s.serve("-kubeconfig", kubeconfig, "-enable-leader-election")
+	s.apply(replaced(t, leftCanary, "HOST", "one-namespace.test"))
+	r.reaches("Initialized")
+	s.ship("left", "v2")
+	r.ends("Succeeded")
+	s.await("the lease is held", leases, "serin", func(object *unstructured.Unstructured) error {
+		if object == nil {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if log := shared.Tail(s.program(), 200); strings.Contains(log, "forbidden") {
+		t.Errorf("something was forbidden:\n%s", log)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package packaging_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/serin-dev/serin/playground/cluster"
+)
+
+// What all tests share: one cluster, and the ways of naming resources.
+var (
+	shared     *cluster.Cluster
+	repository string
+	mapper     *restmapper.DeferredDiscoveryRESTMapper
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var options cluster.Options
+	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, nil)
+	if err == nil {
+		flag.Parse()
+		options.Folder, err = os.MkdirTemp("", "packaging-")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(options.Folder)
+	options.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	repository = options.Builder.Repository()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if shared, err = cluster.Start(ctx, options); err == nil {
+		err = shared.ApplyFolder(ctx, filepath.Join(repository, "config", "crd"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(shared.Client.Discovery()))
+	code := m.Run()
+	cancel()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// objects reads manifests.
+func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
+	t.Helper()
+	var all []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, manifests)
+		}
+		if len(object.Object) > 0 {
+			all = append(all, object)
+		}
+	}
+}
+
+// client reaches the objects of a kind in a namespace, or in none where the kind has none.
+func client(t *testing.T, kind schema.GroupVersionKind, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return shared.Dynamic.Resource(mapping.Resource)
+	}
+	return shared.Dynamic.Resource(mapping.Resource).Namespace(namespace)
+}
+
+// read turns an object into its type.
+func read[T any](t *testing.T, object *unstructured.Unstructured) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}

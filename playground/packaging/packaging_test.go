@@ -1,0 +1,324 @@
+//go:build linux
+
+package packaging_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// everything that the chart can render, set.
+const everything = `
+meshProvider: istio
+selectorLabels: app
+includeLabelPrefix: team
+ingressAnnotationsPrefix: custom.ingress
+ingressClass: public
+clusterName: lab
+eventWebhook: http://events.test/
+slack: {url: "http://slack.test/", channel: releases, user: serin, token: secret, proxyUrl: "http://proxy.test/"}
+msteams: {url: "http://teams.test/"}
+threadiness: 20
+kubeconfigQPS: 100
+kubeconfigBurst: "250"
+noCrossNamespaceRefs: true
+additionalArguments: [-drain-delay=10s]
+env: [{name: A, value: b}]
+controlplane: {kubeconfig: {secretName: other}}
+leaderElection: {replicaCount: 2}
+linkerdAuthPolicy: {create: true}
+podMonitor: {enabled: true, additionalLabels: {release: prometheus}}
+serviceMonitor: {enabled: true}
+podDisruptionBudget: {enabled: true}
+podPriorityClassName: system-cluster-critical
+annotations: {a: b}
+deploymentLabels: {c: d}
+podLabels: {e: f}
+nodeSelector: {kubernetes.io/os: linux}
+tolerations: [{key: a, operator: Exists}]
+image: {pullSecret: registry, tag: "1"}
+rbac: {metrics: [keptn, externalmetrics]}
+`
+
+func chartFolder() string { return filepath.Join(repository, "charts", "serin") }
+
+// render renders the chart as helm template does, and gives its objects and notes.
+func render(t *testing.T, values, namespace string) (objectsOf []*unstructured.Unstructured, notes string, err error) {
+	t.Helper()
+	chart, err := loader.Load(chartFolder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	all, err := chartutil.ToRenderValues(chart, given, common.ReleaseOptions{Name: "serin", Namespace: namespace, IsInstall: true, Revision: 1}, capabilities)
+	if err != nil {
+		return nil, "", err
+	}
+	rendered, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		switch {
+		case strings.HasSuffix(name, "NOTES.txt"):
+			notes = rendered[name]
+		case strings.HasSuffix(name, ".yaml"):
+			objectsOf = append(objectsOf, objects(t, rendered[name])...)
+		}
+	}
+	return objectsOf, notes, nil
+}
+
+// restricted makes a namespace in which only pods of that standard may run.
+func restricted(t *testing.T, name string) {
+	t.Helper()
+	_, err := shared.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shared.Client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// admitted sends objects to the API server, which checks them and keeps none, and a pod of each Deployment. It gives the
+// kinds that the cluster does not have.
+func admitted(t *testing.T, namespace string, all []*unstructured.Unstructured) (unknown []string) {
+	t.Helper()
+	dry := metav1.ApplyOptions{FieldManager: "e2e", Force: true, DryRun: []string{metav1.DryRunAll}}
+	for _, object := range all {
+		if _, err := mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version); meta.IsNoMatchError(err) {
+			unknown = append(unknown, object.GetKind())
+			continue
+		}
+		if _, err := client(t, object.GroupVersionKind(), object.GetNamespace()).Apply(t.Context(), object.GetName(), object, dry); err != nil {
+			t.Errorf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		template := read[appsv1.Deployment](t, object).Spec.Template
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "serin-", Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
+		pod.Spec.ServiceAccountName = "default" // its own is not kept here
+		if _, err := shared.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("a pod of Deployment %s: %v", object.GetName(), err)
+		}
+	}
+	return unknown
+}
+
+func TestTheChartPassesHelmLint(t *testing.T) {
+	t.Parallel()
+	for _, values := range []string{"", "namespace: shop", everything} {
+		var given map[string]any
+		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+			t.Fatal(err)
+		}
+		result := action.NewLint().Run([]string{chartFolder()}, given)
+		if action.HasWarningsOrErrors(result) {
+			t.Errorf("helm lint with %q: %v %v", values, result.Messages, result.Errors)
+		}
+	}
+}
+
+func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
+	t.Parallel()
+	restricted(t, "serin-chart")
+	for _, tt := range []struct {
+		values  string
+		unknown []string
+		has     []string // kind/name
+		not     []string // kinds
+		notes   string
+	}{
+		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "CustomResourceDefinition/canaries.flagger.app"}, []string{"Role", "Secret"}, "all namespaces"},
+		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
+		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
+		{everything, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
+		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
+	} {
+		all, notes, err := render(t, tt.values, "serin-chart")
+		if err != nil {
+			t.Errorf("render with %q: %v", tt.values, err)
+			continue
+		}
+		var kinds, names []string
+		for _, object := range all {
+			kinds, names = append(kinds, object.GetKind()), append(names, object.GetKind()+"/"+object.GetName())
+		}
+		for _, name := range tt.has {
+			if !slices.Contains(names, name) {
+				t.Errorf("with %q there is no %s: %v", tt.values, name, names)
+			}
+		}
+		for _, kind := range tt.not {
+			if slices.Contains(kinds, kind) {
+				t.Errorf("with %q there is a %s: %v", tt.values, kind, names)
+			}
+		}
+		if !strings.Contains(notes, tt.notes) {
+			t.Errorf("with %q the notes do not say %q:\n%s", tt.values, tt.notes, notes)
+		}
+		unknown := admitted(t, "serin-chart", all)
+		slices.Sort(unknown)
+		if diff := cmp.Diff(tt.unknown, unknown); diff != "" {
+			t.Errorf("with %q, kinds that the cluster does not have (-want +got):\n%s", tt.values, diff)
+		}
+	}
+}
+
+func TestAWrongValueGetsASentence(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"meshProvder: istio":                                "meshProvder",
+		"logLevel: loud":                                    "logLevel",
+		"metricsServer: prometheus:9090":                    "metricsServer",
+		"leaderElection: {replicaCount: many}":              "replicaCount",
+		"leaderElection: {enabled: false, replicaCount: 2}": "several controllers would act at once",
+		"slack: {url: \"http://x\"}":                        "name the channel",
+		"prometheus: {install: true}":                       "this chart brings no Prometheus",
+		"rbac: {providers: [istoi]}":                        "rbac.providers names istoi",
+		"additionalArguments: [drain-delay]":                "additionalArguments",
+	} {
+		_, _, err := render(t, values, "default")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want an error with %q, got %v", values, want, err)
+		}
+	}
+}
+
+// TestEveryWayOfInstallingGivesTheSameRights: those of docs/examples/rights.yaml, with which all other tests here run.
+func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := allowed(t, objects(t, string(text)), "ClusterRole")
+	all, _, err := render(t, "", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, allowed(t, all, "ClusterRole")); diff != "" {
+		t.Errorf("the chart (-documented +given):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, allowed(t, build(t, "default"), "ClusterRole")); diff != "" {
+		t.Errorf("the kustomization (-documented +given):\n%s", diff)
+	}
+	one, _, err := render(t, "namespace: shop", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := allowed(t, one, "Role")
+	if diff := cmp.Diff(slices.DeleteFunc(slices.Clone(want), func(right string) bool { return strings.HasPrefix(right, "kuma.io/") }), role); diff != "" {
+		t.Errorf("the chart for one namespace (-documented +given):\n%s", diff)
+	}
+	if diff := cmp.Diff(role, allowed(t, build(t, "namespaced"), "Role")); diff != "" {
+		t.Errorf("the kustomization for one namespace (-chart +given):\n%s", diff)
+	}
+	few, _, err := render(t, "rbac: {providers: [istio]}", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range allowed(t, few, "ClusterRole") {
+		if strings.HasPrefix(right, "gateway.networking.k8s.io/") {
+			t.Errorf("with istio only there is a right on %s", right)
+		}
+	}
+}
+
+// allowed are the rights of the only role of a kind among objects, one line for each.
+func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []string {
+	t.Helper()
+	var rights []string
+	for _, object := range all {
+		if object.GetKind() != kind {
+			continue
+		}
+		for _, rule := range read[rbacv1.ClusterRole](t, object).Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						rights = append(rights, group+"/"+resource+" "+strings.Join(rule.ResourceNames, ",")+" "+verb)
+					}
+				}
+			}
+		}
+	}
+	if len(rights) == 0 {
+		t.Fatalf("there is no %s with rules", kind)
+	}
+	slices.Sort(rights)
+	return rights
+}
+
+// build builds a kustomization of the folder config.
+func build(t *testing.T, name string) []*unstructured.Unstructured {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(repository, "config", name))
+	if err != nil {
+		t.Fatalf("build config/%s: %v", name, err)
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, string(text))
+}
+
+func TestWhatKustomizeBuildsIsAdmitted(t *testing.T) {
+	t.Parallel()
+	restricted(t, "serin-system")
+	for _, name := range []string{"default", "istio", "gatewayapi", "kubernetes", "namespaced"} {
+		all := build(t, name)
+		provider := "-mesh-provider=" + name
+		for _, object := range all {
+			if object.GetNamespace() == "" && name == "namespaced" {
+				object.SetNamespace("serin-system")
+			}
+			if object.GetKind() != "Deployment" {
+				continue
+			}
+			text := fmt.Sprint(object.Object)
+			if name != "default" && name != "namespaced" && !strings.Contains(text, provider) {
+				t.Errorf("config/%s does not set %s", name, provider)
+			}
+			if name == "namespaced" && !strings.Contains(text, "-namespace=$(NAMESPACE)") {
+				t.Errorf("config/namespaced does not set -namespace")
+			}
+		}
+		if unknown := admitted(t, "serin-system", all); len(unknown) > 0 {
+			t.Errorf("config/%s has kinds that the cluster does not have: %v", name, unknown)
+		}
+	}
+}
