@@ -135,13 +135,14 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 	ref := r.Refs(t)[canaryRoute]
 	list, _, _ := unstructured.NestedFieldNoCopy(existing[canaryRoute].Object, "spec", "http")
 	for _, rule := range traffic.Maps(list) {
-		weights := map[any]int{}
+		weights := map[string]int{}
 		for _, b := range traffic.Maps(rule["backends"]) {
 			weight, err := traffic.Number(b["weight"])
 			if err != nil || weight < 0 {
 				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", ref, b["serviceName"], b["weight"])
 			}
-			weights[b["serviceName"]] = int(weight)
+			name, _ := b["serviceName"].(string)
+			weights[name] = int(weight)
 		}
 		primary, toPrimary := weights[t.Primary]
 		canary, toCanary := weights[t.CanaryService]

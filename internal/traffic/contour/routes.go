@@ -114,13 +114,14 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 		if role(t, route) == "" {
 			continue
 		}
-		weights := map[any]int{}
+		weights := map[string]int{}
 		for _, service := range traffic.Maps(route["services"]) {
 			weight, err := traffic.Number(service["weight"])
 			if err != nil || weight < 0 {
 				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", ref, service["name"], service["weight"])
 			}
-			weights[service["name"]] = int(weight)
+			name, _ := service["name"].(string)
+			weights[name] = int(weight)
 		}
 		if weights[t.Primary]+weights[t.CanaryService] == 0 {
 			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)

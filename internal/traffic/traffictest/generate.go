@@ -1,6 +1,9 @@
 package traffictest
 
 import (
+	"maps"
+	"slices"
+
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -144,5 +147,36 @@ func cookies(t *rapid.T) release.Cookie {
 		MaxAge: rapid.IntRange(1, 86400).Draw(t, "max age"),
 		Path:   rapid.SampledFrom([]string{"", "/cart"}).Draw(t, "path"),
 		Secure: rapid.Bool().Draw(t, "secure"),
+	}
+}
+
+// garble puts a value of any kind somewhere into the spec or the annotations of an object, as somebody does who knows no
+// schema.
+func garble(t *rapid.T, object map[string]any) {
+	garbage := rapid.SampledFrom([]any{nil, "", "text", true, int64(-1), 0.5, map[string]any{}, map[string]any{"name": int64(1)}, []any{}, []any{nil, "text"}})
+	if rapid.Bool().Draw(t, "an annotation") {
+		metadata, _ := object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(annotations)) {
+			annotations[key] = rapid.SampledFrom([]string{"", "text", "-1", "{", "null", "[]", `{"a":"b"}`}).Draw(t, key)
+		}
+		return
+	}
+	at := object
+	key := "spec"
+	for {
+		inside, ok := at[key].(map[string]any)
+		if list, isList := at[key].([]any); isList && len(list) > 0 {
+			i := rapid.IntRange(0, len(list)-1).Draw(t, "element")
+			if inside, ok = list[i].(map[string]any); !ok || rapid.Bool().Draw(t, "garble element") {
+				list[i] = garbage.Draw(t, "garbage")
+				return
+			}
+		}
+		if !ok || len(inside) == 0 || rapid.IntRange(0, 4).Draw(t, "here") == 0 {
+			at[key] = garbage.Draw(t, "garbage")
+			return
+		}
+		at, key = inside, rapid.SampledFrom(slices.Sorted(maps.Keys(inside))).Draw(t, "field")
 	}
 }

@@ -45,6 +45,8 @@ func GivenIngress(t traffic.Target) []*unstructured.Unstructured {
 	obj.SetLabels(map[string]string{"team": "shop", "kustomize.toolkit.fluxcd.io/name": "apps"})
 	obj.SetAnnotations(map[string]string{
 		"example.com/owner": "shop", "kubectl.kubernetes.io/last-applied-configuration": "{}", "argocd.argoproj.io/tracking-id": "shop",
+		"zalando.org/backend-weights": `{"other":30}`, "zalando.org/skipper-predicate": `Method("GET")`,
+		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/proxy-body-size": "8m",
 	})
 	return []*unstructured.Unstructured{traffic.UsersIngress: obj, traffic.CanaryIngress: nil}
 }

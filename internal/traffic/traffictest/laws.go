@@ -172,6 +172,22 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 		})
 	})
 
+	t.Run("whatever others wrote, nothing panics", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			existing := o.store(t, rd, target, o.route(t, rd, target, "first"), o.absent(rd, target))
+			for _, obj := range existing {
+				if obj != nil {
+					garble(t, obj.Object)
+				}
+			}
+			// An error is as good as an answer: what is wrong with an object is up to the provider.
+			_, _ = rd.Render(target, o.route(t, rd, target, "second"), existing)
+			_, _ = rd.Read(target, existing)
+			_, _ = rd.Restore(target, existing)
+		})
+	})
+
 	t.Run("an object of somebody else is refused", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
