@@ -308,7 +308,11 @@ func targets(c *flaggerv1.Canary) []workload.Object {
 
 // streamTargets follows a kind of workload.
 func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKind) {
-	f.stream(ctx, kind.Kind+"s", metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
+	name := plural(kind.Kind)
+	if kind.Group == flaggerv1.KnativeGroup {
+		name = "Knative " + name // Kubernetes has some of that name, too
+	}
+	f.stream(ctx, name, metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
 }
 
 // look looks at the releases that changed.
