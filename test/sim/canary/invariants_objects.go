@@ -68,7 +68,8 @@ func (c *analysedTemplate) again(r *record) []string {
 	case r.stable == "":
 		return nil // somebody else wrote it, or what it should run failed
 	case r.orphaned && resting(r.phase()):
-		return append(r.target.ran(c.then()), r.stable) // nothing that it ran was promoted: it is made again of that, or of the target
+		// Nothing that it ran since was promoted: it is made again of the target, or of what a ReplicaSet of it still has.
+		return append(r.target.ran(c.then()), r.primary.ran(time.Time{})...)
 	case r.run == nil:
 		return []string{r.stable}
 	case moving(r.phase()) && r.run.primary == "":
