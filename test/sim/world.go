@@ -179,7 +179,7 @@ func Run(o Options, kinds ...Kind) Result {
 
 	troubled := o.Troubled
 	if troubled == 0 {
-		troubled = w.Draws.Stream("length").Between(5*time.Minute, 40*time.Minute)
+		troubled = w.Draws.Stream("length").Skewed(5*time.Minute, 40*time.Minute)
 	}
 	w.runUntil(Beginning.Add(troubled))
 	w.calm()

@@ -42,7 +42,7 @@ func lineOf(text, beginning string) string {
 func TestASeedIsTheSameHistoryTwice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		first, second := play.History(seed+1, nil, true), play.History(seed+1, nil, true)
+		first, second := play.History(play.Draw{Seed: seed + 1, Tell: true}), play.History(play.Draw{Seed: seed + 1, Tell: true})
 		if diff := cmp.Diff(first.History, second.History); diff != "" {
 			t.Fatalf("seed %d twice (-first +second):\n%s", seed+1, diff)
 		}

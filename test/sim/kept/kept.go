@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 )
 
 //go:embed *.txt
@@ -22,6 +23,8 @@ type History struct {
 	Seed uint64
 	// Only are the troubles and actions that take place; nil: all that are drawn.
 	Only []string
+	// Lasts is how long its troubles last; zero: as its seed draws it.
+	Lasts time.Duration
 	// Why says what was wrong.
 	Why string
 }
@@ -47,8 +50,8 @@ func All() ([]History, error) {
 	return histories, nil
 }
 
-// read reads one file: the first line is `seed=… only=a#1,b#2`, and sentences follow. Without only, all that is drawn
-// takes place.
+// read reads one file: the first line is `seed=… only=a#1,b#2 lasts=20m`, and sentences follow. Without only, all that is
+// drawn takes place.
 func read(name, text string) (History, error) {
 	first, why, _ := strings.Cut(text, "\n")
 	h := History{Name: name, Why: strings.TrimSpace(why)}
@@ -63,8 +66,14 @@ func read(name, text string) (History, error) {
 			h.Seed = seed
 		case "only":
 			h.Only = strings.Split(value, ",")
+		case "lasts":
+			lasts, err := time.ParseDuration(value)
+			if err != nil {
+				return h, err
+			}
+			h.Lasts = lasts
 		default:
-			return h, fmt.Errorf("%q is neither a seed nor what takes place", field)
+			return h, fmt.Errorf("%q is neither a seed, nor what takes place, nor how long it lasts", field)
 		}
 	}
 	if h.Seed == 0 || h.Why == "" {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/test/sim"
@@ -30,14 +31,24 @@ func options(seed uint64) sim.Options {
 	return sim.Options{Seed: seed, Definitions: definitions(), Scheme: scheme(), Classes: canary.Classes}
 }
 
-// History plays one drawn history; only, where it is not nil, are the only troubles and actions that take place. tell
-// keeps all its lines.
-func History(seed uint64, only []string, tell bool) sim.Result {
-	o := options(seed)
-	o.Tell = tell
-	if only != nil {
+// Draw says which history is played.
+type Draw struct {
+	Seed uint64
+	// Only are the only troubles and actions that take place; nil: all that are drawn.
+	Only []string
+	// Lasts is how long troubles last; zero: drawn.
+	Lasts time.Duration
+	// Tell keeps all its lines.
+	Tell bool
+}
+
+// History plays one drawn history.
+func History(d Draw) sim.Result {
+	o := options(d.Seed)
+	o.Tell, o.Troubled = d.Tell, d.Lasts
+	if d.Only != nil {
 		o.Only = map[string]bool{}
-		for _, name := range only {
+		for _, name := range d.Only {
 			o.Only[name] = true
 		}
 	}

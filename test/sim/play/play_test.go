@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 // TestASeedIsAHistory: the same seed plays the same, line for line.
 func TestASeedIsAHistory(t *testing.T) {
 	for seed := range uint64(5) {
-		first, second := play.History(seed, nil, true), play.History(seed, nil, true)
+		first, second := play.History(play.Draw{Seed: seed, Tell: true}), play.History(play.Draw{Seed: seed, Tell: true})
 		if !slices.Equal(first.History, second.History) || first.Passes != second.Passes || first.Final != second.Final {
 			t.Errorf("seed %d plays differently the second time:\n%s\n\nand\n\n%s", seed,
 				strings.Join(first.History, "\n"), strings.Join(second.History, "\n"))
@@ -33,7 +33,7 @@ func TestASeedIsAHistory(t *testing.T) {
 // BenchmarkHistories plays histories one after the other. The processor's time is what counts: other work on the machine
 // does not change it.
 func BenchmarkHistories(b *testing.B) {
-	play.History(0, nil, false) // compiles the definitions
+	play.History(play.Draw{}) // compiles the definitions
 	before := cpu(b)
 	var passes, writes, calls int
 	var virtual time.Duration
@@ -41,7 +41,7 @@ func BenchmarkHistories(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		seed++
-		result := play.History(seed, nil, false)
+		result := play.History(play.Draw{Seed: seed})
 		passes, writes, calls, virtual = passes+result.Passes, writes+result.Writes, calls+result.Calls, virtual+result.Virtual
 	}
 	n := float64(b.N)

@@ -27,6 +27,7 @@ func main() {
 	histories := flag.Int("histories", 20_000, "how many histories to play")
 	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's, after all histories that are kept)")
 	only := flag.String("only", "", "the only troubles and actions that take place, as an earlier run named them, comma separated (-: none)")
+	lasts := flag.Duration("lasts", 0, "how long troubles last (0: as drawn)")
 	most := flag.Int("most", 3, "after how many violations to stop")
 	tell := flag.Bool("tell", false, "print the histories, for looking at one")
 	cover := flag.Bool("cover", false, "print what was reached, and how often")
@@ -45,7 +46,7 @@ func main() {
 		if names == nil && *only != "" {
 			names = strings.Split(*only, ",")
 		}
-		result := play.History(seed, names, keep || *tell)
+		result := play.History(play.Draw{Seed: seed, Only: names, Lasts: *lasts, Tell: keep || *tell})
 		if *tell {
 			for _, line := range result.History {
 				fmt.Println(line)
@@ -79,7 +80,7 @@ func playKept() bool {
 	}
 	sound := true
 	for _, h := range histories {
-		for _, v := range play.History(h.Seed, h.Only, false).Violations {
+		for _, v := range play.History(play.Draw{Seed: h.Seed, Only: h.Only, Lasts: h.Lasts}).Violations {
 			fmt.Printf("%s (kept) breaks %s after %s: %s\nonce: %s\n", h.Name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence, h.Why)
 			sound = false
 		}
