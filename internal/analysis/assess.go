@@ -20,6 +20,8 @@ func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	case argov1.AnalysisPhaseError:
 		r.Error++
 		r.ConsecutiveError++
+	default: // has not ended
+		return
 	}
 	if phase != argov1.AnalysisPhaseSuccessful {
 		r.ConsecutiveSuccess = 0
@@ -120,6 +122,7 @@ func summaries(results []argov1.MetricResult) (decide, recorded argov1.RunSummar
 			sum.Inconclusive++
 		case argov1.AnalysisPhaseError:
 			sum.Error++
+		default: // has not come to anything yet
 		}
 	}
 	return decide, recorded

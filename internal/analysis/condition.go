@@ -117,7 +117,7 @@ func asInt(v any) (any, error) {
 		if rv.Uint() > math.MaxInt64 {
 			return nil, fmt.Errorf("asInt() of %d: it is too large", rv.Uint())
 		}
-		return int64(rv.Uint()), nil
+		return int64(rv.Uint()), nil //nolint:gosec // it was compared with the largest
 	case reflect.Float32, reflect.Float64:
 		f := math.Trunc(rv.Float())
 		if !(f >= math.MinInt64 && f < math.MaxInt64) {

@@ -105,7 +105,9 @@ func TestMerge(t *testing.T) {
 func TestResolved(t *testing.T) {
 	secret := argov1.SecretKeyRef{Name: "token", Key: "key"}
 	args := []argov1.Argument{
-		{Name: "host", Value: new(`a "quoted" \ name`)}, {Name: "n", Value: new("3")}, {Name: "empty"},
+		{Name: "host", Value: new(`a "quoted" \ name`)},
+		{Name: "n", Value: new("3")},
+		{Name: "empty"},
 		{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &secret}},
 	}
 	m := metric("m")

@@ -22,6 +22,7 @@ func PlaceOf(c *flaggerv1.Canary) release.Place {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		place.Moves = true
 		return place
+	default: // at rest, or not a release
 	}
 	if c.Status.Serin == nil || c.Status.Serin.Queue == nil {
 		return place

@@ -38,7 +38,7 @@ func gone(t *testing.T, pid int) {
 func numbers(t *testing.T, text string) []int {
 	t.Helper()
 	var all []int
-	for _, field := range strings.Fields(text) {
+	for field := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(field)
 		if err != nil {
 			t.Fatalf("%q is no number of a process", field)

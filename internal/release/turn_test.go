@@ -30,7 +30,8 @@ func TestTurn(t *testing.T) {
 		{"full", release.Limits{Cluster: 1}, []release.Place{moves("a", "x")}, "1st of 1 waiting: 1 of at most 1 releases move in the cluster", false},
 		{"a limit that was lowered", release.Limits{Cluster: 1}, []release.Place{moves("a", "x"), moves("a", "y")}, "1st of 1 waiting: 2 of at most 1 releases move in the cluster", false},
 		{
-			"behind who waits longer and who is more urgent", release.Limits{Cluster: 1},
+			"behind who waits longer and who is more urgent",
+			release.Limits{Cluster: 1},
 			[]release.Place{moves("a", "x"), waits("a", "y", 0, 1), waits("a", "z", 7, 9), waits("a", "late", 0, 9), waits("a", "low", -1, 1)},
 			"3rd of 5 waiting: 1 of at most 1 releases move in the cluster", false,
 		},

@@ -24,8 +24,8 @@ func (p *pace) take(now time.Time) (may, floods bool) {
 	if p.used == 0 || now.Before(p.at) {
 		p.at = now // a clock that went back must not keep tokens away until it is as late again
 	}
-	back := now.Sub(p.at) / eventRefill
-	p.used, p.at = max(0, p.used-int(back)), p.at.Add(back*eventRefill)
+	passed := now.Sub(p.at)
+	p.used, p.at = max(0, p.used-int(passed/eventRefill)), p.at.Add(passed.Truncate(eventRefill))
 	if p.used < eventBurst/2 {
 		p.flooded = false
 	}

@@ -26,7 +26,7 @@ func write(root string) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(file, text, 0o644); err != nil { //nolint:gosec // others read it
+		if err := os.WriteFile(file, text, 0o644); err != nil {
 			return err
 		}
 	}

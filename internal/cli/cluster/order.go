@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 )
 
-// ErrPointless: the release is where such an order does nothing.
+// ErrPointless is the error of an order that does nothing where the release is.
 var ErrPointless = errors.New("nothing to do")
 
 // Promote lets a release start out of turn and unasked, or go on to its promotion. Errors of this and of the other orders:
@@ -24,11 +24,12 @@ func (s *Session) Promote(ctx context.Context, namespace, name string) error {
 		switch c.Status.Phase {
 		case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 			return ""
+		default:
+			if c.Status.Serin != nil && c.Status.Serin.Queue != nil {
+				return ""
+			}
+			return "no release waits or is observed"
 		}
-		if c.Status.Serin != nil && c.Status.Serin.Queue != nil {
-			return ""
-		}
-		return "no release waits or is observed"
 	})
 }
 

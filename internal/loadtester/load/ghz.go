@@ -57,7 +57,7 @@ func readGhz(args []string) (*ghzFlags, error) {
 	set.StringVarP(&f.format, "format", "O", "summary", "")
 	set.StringVarP(&f.output, "output", "o", "", "")
 	set.UintVar(&f.connections, "connections", 1, "")
-	set.UintVar(&f.cpus, "cpus", uint(runtime.NumCPU()), "") //nolint:gosec // a number of processors
+	set.UintVar(&f.cpus, "cpus", uint(runtime.NumCPU()), "")
 	if err := set.Parse(args); err != nil {
 		return nil, fmt.Errorf("ghz: %w: use an image with ghz itself, if you need that", err)
 	}
@@ -126,6 +126,6 @@ func ghz(ctx context.Context, o Options, args []string) error {
 			err = context.Cause(ctx)
 		}
 		return codeName(code), err
-	}).print(o.Out)
+	}).show(o.Out)
 	return context.Cause(ctx)
 }

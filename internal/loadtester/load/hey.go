@@ -217,7 +217,7 @@ func hey(ctx context.Context, o Options, args []string) error {
 			return "", withoutURL(err)
 		}
 		return strconv.Itoa(response.StatusCode), nil
-	}).print(o.Out)
+	}).show(o.Out)
 	return context.Cause(ctx)
 }
 

@@ -89,8 +89,8 @@ func (r *report) percentile(share float64) time.Duration {
 	return r.slowest
 }
 
-// print shows the report in the form that scripts look for a line in.
-func (r *report) print(w io.Writer) {
+// show writes the report in the form that scripts look for a line in.
+func (r *report) show(w io.Writer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }

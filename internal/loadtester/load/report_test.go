@@ -47,7 +47,7 @@ func TestAReportStaysSmall(t *testing.T) {
 		r.add(0, "", errors.New(fmt.Sprint("dial http://user:hunter2@host/", i)))
 	}
 	var out bytes.Buffer
-	r.print(&out)
+	r.show(&out)
 	if lines := strings.Count(out.String(), "\n"); lines > 2*maxKinds+30 || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("%d lines:\n%s", lines, out.String())
 	}
