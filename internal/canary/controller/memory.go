@@ -81,8 +81,12 @@ func waitOf(verdict release.Verdict, opener release.Opener) waitsFor {
 type stuckPods struct {
 	since   time.Time
 	looked  time.Time // the last look, zero before the first
+	looks   int
 	problem string
 }
+
+// mostLooks bounds how often pods that tell nothing are looked at.
+const mostLooks = 3
 
 func newMemory() *memory {
 	return &memory{of: map[types.NamespacedName]*remembered{}, left: map[string]int{}}
@@ -269,7 +273,7 @@ func gateStatus(gate release.Gate, since time.Time) flaggerv1.GateStatus {
 
 // stuck follows for how long a workload has been unready. at is when it is time to look at its pods: now or earlier asks
 // for that look, zero says that there is nothing to look for. problem is what the last look said. A look that finds
-// nothing is repeated each time after twice the time: what is wrong may show late, and few looks are cheap.
+// nothing is repeated after twice the time, and once more after twice that: what is wrong may show late.
 func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time.Time, after time.Duration) (at time.Time, problem string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -286,8 +290,10 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 	switch {
 	case p.problem != "":
 		return time.Time{}, p.problem
-	case p.looked.IsZero():
+	case p.looks == 0:
 		return p.since.Add(after), ""
+	case p.looks == mostLooks:
+		return time.Time{}, ""
 	default:
 		return p.looked.Add(max(p.looked.Sub(p.since), time.Second)), ""
 	}
@@ -298,6 +304,7 @@ func (m *memory) podProblem(key types.NamespacedName, primary bool, problem stri
 	defer m.mu.Unlock()
 	if p := m.entry(key).pods[primary]; p != nil {
 		p.looked, p.problem = now, problem
+		p.looks++
 	}
 }
 

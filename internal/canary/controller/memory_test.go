@@ -186,6 +186,14 @@ func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	m.podProblem(cart, false, "ImagePullBackOff", noon.Add(4*stuckLook))
 	look("seen", noon.Add(time.Hour), true, time.Time{}, "ImagePullBackOff")
 	look("ready", noon, false, time.Time{}, "")
+	for range mostLooks {
+		look("unready without a reason", noon, true, first, "")
+		m.podProblem(cart, false, "", first)
+		first = first.Add(first.Sub(noon))
+	}
+	look("often enough", noon.Add(time.Hour), true, time.Time{}, "")
+	look("ready again", noon, false, time.Time{}, "")
+	first = noon.Add(stuckLook)
 	look("unready again", noon, true, first, "")
 }
 
