@@ -58,6 +58,13 @@ func (c *chat) all() []string {
 	return append([]string(nil), c.told...)
 }
 
+// tried are all messages that came, and how often.
+func (c *chat) tried() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.tries)
+}
+
 // TestAnAlertSaysTheCauseAndComesAgain: the check that failed is in the alert, with value and limit; and a chat that was
 // too busy is told all the same, once, in the order in which things happened, while the release goes its way.
 func TestAnAlertSaysTheCauseAndComesAgain(t *testing.T) {
@@ -78,7 +85,7 @@ func TestAnAlertSaysTheCauseAndComesAgain(t *testing.T) {
 	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
 	w.kind.deploy(w.canary(t, key))
 	w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
-	w.until(t, "an alert", func() (bool, string) { return len(c.all()) > 0, fmt.Sprint(c.tries) })
+	w.until(t, "an alert", func() (bool, string) { return len(c.all()) > 0, c.tried() })
 	want := []string{"Failed checks threshold reached 1 | Cause: errors 7.50 > 1 | Severity: error"}
 	if diff := cmp.Diff(want, c.all()); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
