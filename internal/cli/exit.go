@@ -16,12 +16,12 @@ const (
 	ExitTimeout     = 4 // time was over while the release moved
 	ExitNotFound    = 5 // there is no such release
 	ExitUnreachable = 6 // the cluster is unreachable, or forbids it
-	ExitCheck       = 7 // a check found errors
+	ExitCheck       = 7 // a check found something
 )
 
 // codes is the part of the help that says them.
 const codes = `Exit codes: 0 done as asked, 1 the release failed or was rolled back, 2 wrong usage, 3 waits for a person,
-4 timed out while moving, 5 not found, 6 cluster unreachable or forbidden, 7 a check found errors.`
+4 timed out while moving, 5 not found, 6 cluster unreachable or forbidden, 7 a check found something.`
 
 // ExitError is an error with the exit code that it means.
 type ExitError struct {

@@ -20,7 +20,7 @@ func migrateCommand(connect connector) *cobra.Command {
 in the middle of a release, start one, or need you first, and which objects would be changed. It reads with your rights
 and changes nothing: what it says is what Serin's own first passes over these objects decide, played without writing.
 
-Exit codes: 0 nothing stands in the way, 1 something has to be looked at first, 2 wrong usage, 6 cluster unreachable or
+Exit codes: 0 nothing stands in the way, 7 something has to be looked at first, 2 wrong usage, 6 cluster unreachable or
 forbidden. A living Flagger is said, and does not count: it is stopped when you are ready.`,
 		Example: "  serin migrate --check -A\n  serin migrate --check -n shop -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,7 +43,7 @@ forbidden. A living Flagger is said, and does not count: it is stopped when you 
 				return err
 			}
 			if !report.Ready {
-				return exit(ExitFailed, errors.New("some Canaries have to be looked at before Serin takes over"))
+				return exit(ExitCheck, errors.New("some Canaries have to be looked at before Serin takes over"))
 			}
 			return nil
 		},

@@ -49,32 +49,32 @@ status: {observedGeneration: 3`}
 			says: []string{"Flagger lives: Deployment flagger of namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
 		},
 		{name: "a hash by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, says: []string{`status.lastAppliedSpec is "v1.2.3", which is a hash neither of Flagger's nor of Serin's`}},
-		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: Deployment/cart is neither"}, code: ExitFailed},
+		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: Deployment/cart is neither"}, code: ExitCheck},
 		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, target...), outcome: migrate.Adopt},
 		{
 			name: "mid-release", replace: append(slices.Clone(mid), target...), outcome: migrate.Continue,
 			says: []string{"In the middle of a release (Progressing, weight 20, 0 of 2 failed checks): it goes on from there. Its window of 30s starts again", "Next: weight 40."},
 		},
 		{
-			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitFailed,
+			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitCheck,
 			says: []string{`spec.provider names "teleport", which is no provider of Serin`},
 		},
 		{
-			name: "a template that is gone", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitFailed,
+			name: "a template that is gone", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, outcome: migrate.Blocked, code: ExitCheck,
 			says: []string{"Metric template errors.shop error"},
 		},
 		{
-			name: "a metrics service that is not served", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitFailed, outcome: migrate.Blocked,
+			name: "a metrics service that is not served", replace: []string{"- {name: request-success-rate,", "- {name: errors, templateRef: {name: errors},"}, code: ExitCheck, outcome: migrate.Blocked,
 			more: "\n---\napiVersion: flagger.app/v1beta1\nkind: MetricTemplate\nmetadata: {name: errors, namespace: shop}\nspec: {provider: {type: crystalball, address: \"http://x\"}, query: up}",
 			says: []string{"metric template errors.shop asks crystalball"},
 		},
 		{
-			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitFailed,
+			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitCheck,
 			says: []string{"spec.targetRef.kind is Fleet"},
 		},
 		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status it would patch Service shop/cart-canary."}},
 		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialised yet"}},
-		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitFailed, says: []string{"Cannot be told", "Not read: Deployments of all namespaces may not be read."}},
+		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told", "Not read: Deployments of all namespaces may not be read."}},
 		{name: "Secrets may not be read", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
