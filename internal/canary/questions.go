@@ -109,9 +109,6 @@ func identity(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// CommandAnnotation is how people command a release: <verb>@<run>.
-const CommandAnnotation = "serin.dev/command"
-
 // Run names the attempt that a status is about, as commands of people name it. Where the additive status is pruned the
 // name comes from the fields of the API.
 func Run(uid string, status flaggerv1.CanaryStatus) string {
