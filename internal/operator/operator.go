@@ -330,7 +330,7 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, peers *controlle
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Limits: f.Limits(), MetricTypes: asker.Metrics.Types(), Indexed: true,
+			Applier: applier, Settings: settings, Limits: f.Limits(), Namespace: f.Namespace, MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread, Peers: peers,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: sentence,

@@ -42,7 +42,7 @@ func TestReleasesWaitForTheirTurn(t *testing.T) {
 	}
 	wants := func(name, text string) {
 		t.Helper()
-		out, _ := exec.CommandContext(t.Context(), serin, "why", name, "-n", s.namespace, "--kubeconfig", shared.Kubeconfig, "--controller-flags", "-max-moving=1").CombinedOutput()
+		out, _ := exec.CommandContext(t.Context(), serin, "why", name, "-n", s.namespace, "--kubeconfig", shared.Kubeconfig, "--controller-flags", "-max-moving=1 -namespace="+s.namespace).CombinedOutput()
 		if !strings.Contains(string(out), text) {
 			t.Errorf("serin why %s does not say %q:\n%s", name, text, out)
 		}

@@ -113,7 +113,7 @@ func (o *Observer) turn(ctx context.Context, s *seen) (*release.Turn, error) {
 		return nil, nil
 	}
 	place := canary.PlaceOf(s.object)
-	all, err := o.everyone(ctx, "")
+	all, err := o.everyone(ctx, o.Namespace)
 	if apierrors.IsForbidden(err) {
 		all, err = o.everyone(ctx, s.object.Namespace) // a person may see less than Serin
 	}
@@ -146,7 +146,7 @@ func (r *Reconciler) called(ctx context.Context, before, after client.Object) []
 	if !r.Limits.Any() || !movedOn(before, after) {
 		return nil
 	}
-	all, err := r.everyone(ctx, "")
+	all, err := r.everyone(ctx, r.Namespace)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Looked for releases that may start")
 		return nil

@@ -36,8 +36,9 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
 	Indexed bool
-	// Limits bound how many releases move at once.
-	Limits release.Limits
+	// Limits bound how many releases move at once, among those of Namespace, or of all where it is empty.
+	Limits    release.Limits
+	Namespace string
 	// line is that of the process; nil for a look that starts nothing.
 	line *line
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin

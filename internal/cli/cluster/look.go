@@ -72,7 +72,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object), MetricTypes: metricTypes,
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object), Namespace: flags.Namespace, MetricTypes: metricTypes,
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()
