@@ -81,7 +81,7 @@ func FuzzCondition(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, condition, text string, number float64) {
 		if strings.Contains(condition, "now") {
-			t.Skip("what asks the clock answers anew each time")
+			return // what asks the clock answers anew each time
 		}
 		for _, value := range []any{number, text, []float64{number}, map[string]any{"a": text}, nil} {
 			first, err := analysis.Judge(value, condition, "")
