@@ -1,0 +1,199 @@
+package canary
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// thing is the place of an object.
+type thing struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
+
+// writes are those of one object.
+type writes struct {
+	foreign, last time.Time // the last one of others, and of all
+	by            string    // who made the last one
+	// unanswered is true when somebody else wrote it since Serin did last.
+	unanswered bool
+}
+
+// life is a process from its start to its end: what it was told goes with it.
+type life struct {
+	name    string
+	began   time.Time
+	answers map[types.UID]map[string]*question
+	out     map[types.UID]*question
+	asked   map[askKey]bool
+	polled  map[types.UID]map[string]time.Time
+}
+
+// question is one that reached whom it was put to.
+type question struct {
+	of    *record
+	by    string
+	probe release.Probe
+	hook  *canary.HookQuestion
+	check *canary.Check
+	asked time.Time
+	// content is what the target ran when it arrived, run the attempt that the release was in.
+	content string
+	run     *run
+	// fresh is true when the target had only just begun to run that, so that its process could not know.
+	fresh bool
+	// answer holds once answered.
+	answered time.Time
+	answer   release.Answer
+}
+
+// yes is true of a hook that agreed.
+func (q *question) yes() bool { return !q.answered.IsZero() && q.answer.Outcome == release.Yes }
+
+// passed is true of a check or test that the release passed.
+func (q *question) passed() bool {
+	switch {
+	case q.answered.IsZero():
+		return false
+	case q.check != nil:
+		return q.answer.Outcome == release.Measured && good(q.check.Metric, q.answer.Value)
+	default:
+		return q.answer.Outcome == release.Yes
+	}
+}
+
+// failed is true of a check or test that counts against the release.
+func (q *question) failed() bool { return !q.answered.IsZero() && !q.passed() }
+
+// record is what is known of one Canary, from its creation to its end.
+type record struct {
+	key     types.NamespacedName
+	uid     types.UID
+	object  *store.Version
+	canary  *flaggerv1.Canary
+	status  *flaggerv1.CanaryStatus
+	specs   spells
+	target  pods
+	primary pods
+	route   routeState
+
+	run  *run
+	runs int
+	// stable is what the primary shall run: what was promoted last; empty where nobody can tell.
+	stable string
+	// failed is what was taken back last.
+	failed   string
+	failedAt time.Time
+	// changed is when the Canary was last written, moved its status,
+	changed time.Time
+	// tampered when somebody else wrote that.
+	moved, tampered time.Time
+	rested          time.Time // since when it is at rest; zero: it moves
+	suspended       time.Time // since when spec.suspend is true; zero: it is not
+	deleted         time.Time
+	commands        []command
+	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
+	orphaned bool
+	// misled is true once a release that somebody else wrote the status of has ended: what it says of the primary may be
+	// wrong, until a promotion makes it right.
+	misled bool
+	// unbegun is true when it came to its end without having begun: the wait for approval was called off.
+	unbegun bool
+}
+
+// command is what a person said to a release.
+type command struct {
+	verb, run string
+	at        time.Time
+}
+
+// run is one attempt to bring one revision into service.
+type run struct {
+	name   string
+	began  time.Time
+	before flaggerv1.CanaryPhase
+	// contents are what the target ran around the beginning; one of them is what was taken up.
+	contents []string
+	// primary is what the primary ran then.
+	primary string
+	window  *window
+	// foreign are weights that somebody else set meanwhile.
+	foreign  []int
+	left     time.Time // when the run before it lost its traffic; zero: it had none
+	intent   string
+	intended time.Time
+	promoted time.Time // when the primary got its content
+}
+
+// window is one observation.
+type window struct {
+	opened time.Time
+	start  time.Time // as the status says
+}
+
+// weights are those of a route.
+type weights struct {
+	found, mirrored bool
+	canary, primary int
+	// problem says why the weights are none.
+	problem string
+}
+
+// routeState is a route and how it came to be.
+type routeState struct {
+	weights
+	foreign time.Time // when somebody else last changed weights
+	left    time.Time // when Serin last took all of the canary's traffic
+	touched time.Time // when the weights last changed
+}
+
+// pods is one of the two Deployments.
+type pods struct {
+	version  *store.Version
+	content  string // names what it runs, see contentOf
+	template any
+	contents []content
+
+	replicas, available       int64
+	ready, serves             bool
+	readyAt, servesAt         time.Time // when that last changed
+	disturbed                 time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
+	created, foreign, removed time.Time
+	emptied                   time.Time // when Serin took all its pods away; zero: it has some
+}
+
+// content is what a Deployment ran from one moment on.
+type content struct {
+	name string
+	from time.Time
+}
+
+// wasReady is true when it was ready at some moment since then.
+func (p *pods) wasReady(then time.Time) bool { return p.ready || p.readyAt.After(then) }
+
+// wasServing is true when it could answer at some moment since then.
+func (p *pods) wasServing(then time.Time) bool { return p.serves || p.servesAt.After(then) }
+
+// isReady is true when it has been ready all the time since then.
+func (p *pods) isReady(then time.Time) bool { return p.ready && !p.readyAt.After(then) }
+
+// isServing is true when it could answer all the time since then.
+func (p *pods) isServing(then time.Time) bool { return p.serves && !p.servesAt.After(then) }
+
+// ran are the contents that it had at some moment since then.
+func (p *pods) ran(then time.Time) []string {
+	var out []string
+	for i, one := range p.contents {
+		if i == len(p.contents)-1 || p.contents[i+1].from.After(then) {
+			out = append(out, one.name)
+		}
+	}
+	return out
+}
