@@ -59,7 +59,9 @@ const (
 
 // Event is one thing that happened and that people are told of.
 type Event struct {
-	Type    EventType
+	Type EventType
+	// Reason in one word, where the API of the kind has more than one.
+	Reason  string
 	Message string
 	// Phase is the phase that event hooks are told; empty: the phase of the status before the decision.
 	Phase string

@@ -12,25 +12,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Event is one thing that people are told of, with the reason that tools subscribe to.
-type Event struct {
-	Type    release.EventType
-	Reason  string
-	Message string
-}
-
-// ReplicaSet is one that the Rollout owns.
-type ReplicaSet struct {
-	Name, Hash string
-	Revision   int64
-	// Spec is how many pods are asked for; Replicas, Ready and Available are there.
-	Spec, Replicas, Ready, Available int32
-	// Failure is why pods cannot be made; empty: they can.
-	Failure string
-	// Delayed is true while it waits out a delay before its pods go.
-	Delayed bool
-}
-
 // CanaryView is all that the next status of a Rollout with the canary strategy follows from.
 type CanaryView struct {
 	Now        time.Time
@@ -57,7 +38,7 @@ type CanaryView struct {
 
 // NextCanaryStatus is the status at the end of a pass, and what people are told of it. It moves by one step at most, so
 // that each step is carried out before the next is looked at.
-func NextCanaryStatus(v CanaryView) (argov1.RolloutStatus, []Event) {
+func NextCanaryStatus(v CanaryView) (argov1.RolloutStatus, []release.Event) {
 	e := v.count()
 	switch {
 	case v.changed():
@@ -73,13 +54,13 @@ func NextCanaryStatus(v CanaryView) (argov1.RolloutStatus, []Event) {
 type edit struct {
 	v      CanaryView
 	status argov1.RolloutStatus
-	events []Event
+	events []release.Event
 	// detail is why it was not a person who aborted, if so.
 	detail string
 }
 
 func (e *edit) tell(kind release.EventType, reason, message string) {
-	e.events = append(e.events, Event{Type: kind, Reason: reason, Message: message})
+	e.events = append(e.events, release.Event{Type: kind, Reason: reason, Message: message})
 }
 
 func (v CanaryView) steps() []argov1.CanaryStep {
@@ -362,7 +343,7 @@ func (e *edit) late() bool {
 	}
 	delayed := false
 	for _, rs := range e.v.Sets {
-		delayed = delayed || rs.Delayed && rs.Hash != e.v.New && rs.Hash != e.status.StableRS
+		delayed = delayed || rs.Delayed() && rs.Hash != e.v.New && rs.Hash != e.status.StableRS
 	}
 	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}.Exceeded()
 }

@@ -1,0 +1,183 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// The effects. Each says what shall be true; one that is true already costs no request.
+type (
+	// ReplicasSaid writes the default of spec.replicas, so that an autoscaler can change it.
+	ReplicasSaid struct{}
+
+	// Revised is the annotation of the Rollout that counts its templates.
+	Revised struct{ Revision int64 }
+
+	// WorkloadNoted is the annotation of the Rollout that says which generation of its workload it has seen; empty takes
+	// it away.
+	WorkloadNoted struct{ Generation string }
+
+	// ReplicaSetExists makes the ReplicaSet of the template, without pods.
+	ReplicaSetExists struct {
+		Name, Hash string
+		Revision   int64
+		// Avoids is the hash whose pods its own keep away from; empty: of none.
+		Avoids string
+		// Metadata is put on its pods for their role; nil: nothing.
+		Metadata *argov1.PodTemplateMetadata
+	}
+
+	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
+	// hash that its pods keep away from.
+	ReplicaSetKept struct {
+		Name     string
+		Revision int64
+		Avoids   string
+	}
+
+	// ReplicaSetScaled sets a number of pods, and notes what the Rollout asked for then. Pods equal to From only notes.
+	ReplicaSetScaled struct {
+		Name       string
+		Revision   int64
+		From, Pods int32
+		Desired    int32
+		// KeepDeadline leaves a scale-down deadline where it is although no pods are left.
+		KeepDeadline bool
+	}
+
+	// ReplicaSetDelayed says from when its pods may go; zero takes that away.
+	ReplicaSetDelayed struct {
+		Name  string
+		Until time.Time
+	}
+
+	// ReplicaSetLabelled has that metadata on its pods, those that there are and those to come, and nothing that was put
+	// there for another role before. Nil: nothing.
+	ReplicaSetLabelled struct {
+		Name     string
+		Metadata *argov1.PodTemplateMetadata
+	}
+
+	// ReplicaSetGone deletes one that nobody goes back to.
+	ReplicaSetGone struct{ Name string }
+
+	// PodEvicted takes a pod away through the eviction API; a refusal by a disruption budget is no failure.
+	PodEvicted struct{ Name string }
+
+	// ServiceSelects makes a Service select the pods of one revision, and says on it who does that.
+	ServiceSelects struct{ Service, Hash, From string }
+
+	// ServiceReleased takes out of a Service what was put into it.
+	ServiceReleased struct{ Service string }
+
+	// RouteIs makes all routers of the strategy share the traffic so.
+	RouteIs struct {
+		Weights argov1.TrafficWeights
+		// Most is what the weights add up to.
+		Most int32
+		// Headers and Mirrors are the managed routes that hold, in the order in which steps set them.
+		Headers []argov1.SetHeaderRoute
+		Mirrors []argov1.SetMirrorRoute
+	}
+
+	// RouteReleased gives the objects of routers back that the strategy does not name any more.
+	RouteReleased struct{}
+
+	// RunExists makes an AnalysisRun of templates.
+	RunExists struct {
+		Name, Hash string
+		Revision   int64
+		// Type is the value of its label rollout-type, Step of step-index; nil: none.
+		Type   string
+		Step   *int32
+		Of     argov1.RolloutAnalysis
+		Latest string
+		Stable string
+	}
+
+	// RunTerminated tells an AnalysisRun to end, RunGone deletes it.
+	RunTerminated struct{ Name string }
+	RunGone       struct{ Name string }
+
+	// ExperimentExists makes an Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
+	ExperimentExists struct {
+		Name, Hash     string
+		Revision       int64
+		Step           argov1.RolloutExperimentStep
+		Canary, Stable string // ReplicaSets by their names
+	}
+
+	// ExperimentTerminated tells an Experiment to end, ExperimentGone deletes it.
+	ExperimentTerminated struct{ Name string }
+	ExperimentGone       struct{ Name string }
+
+	// WorkloadScaled sets the number of pods of the workload that spec.workloadRef names.
+	WorkloadScaled struct{ Pods int32 }
+)
+
+func (ReplicasSaid) String() string    { return "replicas said" }
+func (e Revised) String() string       { return fmt.Sprintf("revision %d", e.Revision) }
+func (e WorkloadNoted) String() string { return "workload generation " + e.Generation }
+
+func (e ReplicaSetExists) String() string {
+	return fmt.Sprintf("%s of revision %d exists", e.Name, e.Revision)
+}
+func (e ReplicaSetKept) String() string { return fmt.Sprintf("%s has revision %d", e.Name, e.Revision) }
+func (e ReplicaSetScaled) String() string {
+	return fmt.Sprintf("%s from %d to %d", e.Name, e.From, e.Pods)
+}
+
+func (e ReplicaSetDelayed) String() string {
+	if e.Until.IsZero() {
+		return e.Name + " stays"
+	}
+	return e.Name + " may go at " + e.Until.UTC().Format(time.RFC3339)
+}
+
+func (e ReplicaSetLabelled) String() string { return e.Name + " has the metadata of its role" }
+func (e ReplicaSetGone) String() string     { return e.Name + " gone" }
+func (e PodEvicted) String() string         { return "pod " + e.Name + " evicted" }
+func (e ServiceSelects) String() string     { return e.Service + " selects " + e.Hash }
+func (e ServiceReleased) String() string    { return e.Service + " released" }
+
+func (e RouteIs) String() string {
+	return fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)
+}
+
+func (RouteReleased) String() string          { return "route released" }
+func (e RunExists) String() string            { return e.Name + " exists" }
+func (e RunTerminated) String() string        { return e.Name + " terminated" }
+func (e RunGone) String() string              { return e.Name + " gone" }
+func (e ExperimentExists) String() string     { return e.Name + " exists" }
+func (e ExperimentTerminated) String() string { return e.Name + " terminated" }
+func (e ExperimentGone) String() string       { return e.Name + " gone" }
+func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has %d pods", e.Pods) }
+
+// Told is what people are told of an effect once it has changed something, whatever becomes of the status; nothing: false.
+func Told(effect release.Effect) (release.Event, bool) {
+	switch e := effect.(type) {
+	case Revised:
+		return normal("RolloutUpdated", "Rollout updated to revision %d", e.Revision)
+	case ReplicaSetExists:
+		return normal(reasonCreated, "Created ReplicaSet %s (revision %d)", e.Name, e.Revision)
+	case ReplicaSetScaled:
+		switch {
+		case e.Pods > e.From:
+			return normal("ScalingReplicaSet", "Scaled up ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
+		case e.Pods < e.From:
+			return normal("ScalingReplicaSet", "Scaled down ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
+		}
+	case ServiceSelects:
+		return normal("SwitchService", "Switched selector for service '%s' from '%s' to '%s'", e.Service, e.From, e.Hash)
+	case ExperimentExists:
+		return normal("ExperimentCreated", "Created Experiment '%s'", e.Name)
+	}
+	return release.Event{}, false
+}
+
+func normal(reason, format string, args ...any) (release.Event, bool) {
+	return release.Event{Type: release.Normal, Reason: reason, Message: fmt.Sprintf(format, args...)}, true
+}
