@@ -45,10 +45,14 @@ func views(t *rapid.T) CanaryView {
 	}
 	for i, hash := range hashes[:3] {
 		pods := rapid.Int32Range(0, 3).Draw(t, "pods")
-		v.Sets = append(v.Sets, ReplicaSet{
+		rs := ReplicaSet{
 			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Spec: pods, Replicas: pods, Ready: pods,
-			Available: rapid.Int32Range(0, pods).Draw(t, "available"), Delayed: rapid.Bool().Draw(t, "delayed"),
-		})
+			Available: rapid.Int32Range(0, pods).Draw(t, "available"),
+		}
+		if rapid.Bool().Draw(t, "delayed") {
+			rs.Deadline = noon.Add(time.Minute)
+		}
+		v.Sets = append(v.Sets, rs)
 	}
 	if rapid.Bool().Draw(t, "judged") {
 		v.Step.Run = &Judgement{Name: "r", Phase: rapid.SampledFrom(phases).Draw(t, "run")}
