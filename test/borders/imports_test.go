@@ -17,6 +17,7 @@ var layers = [][]string{
 	{"api", "config", "internal/release"},
 	{"internal/canary", "internal/rollout", "internal/analysis", "internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/toolkeys"},
 	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/telemetry"},
+	{"internal/analysis/launch"},
 	{"internal/canary/controller", "internal/rollout/controller"},
 	{"internal/operator", "internal/cli", "internal/dashboard", "internal/loadtester"},
 	{"cmd"},
