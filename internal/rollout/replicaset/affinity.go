@@ -1,0 +1,117 @@
+package replicaset
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// antiAffinity of a strategy; nil: none.
+func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
+	switch {
+	case spec.Strategy.Canary != nil:
+		return spec.Strategy.Canary.AntiAffinity
+	case spec.Strategy.BlueGreen != nil:
+		return spec.Strategy.BlueGreen.AntiAffinity
+	default:
+		return nil
+	}
+}
+
+// apartFrom keeps pods off the nodes that have pods of a revision, beside what they are kept off already.
+func apartFrom(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
+	if as == nil {
+		return affinity
+	}
+	affinity = affinity.DeepCopy()
+	if affinity == nil {
+		affinity = &corev1.Affinity{}
+	}
+	if affinity.PodAntiAffinity == nil {
+		affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
+	}
+	anti := affinity.PodAntiAffinity
+	term := corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: argov1.PodTemplateHashLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{hash}},
+		}},
+		Namespaces:  []string{namespace},
+		TopologyKey: corev1.LabelHostname,
+	}
+	switch {
+	case as.RequiredDuringSchedulingIgnoredDuringExecution != nil:
+		anti.RequiredDuringSchedulingIgnoredDuringExecution = append(anti.RequiredDuringSchedulingIgnoredDuringExecution, term)
+	case as.PreferredDuringSchedulingIgnoredDuringExecution != nil:
+		anti.PreferredDuringSchedulingIgnoredDuringExecution = append(anti.PreferredDuringSchedulingIgnoredDuringExecution, corev1.WeightedPodAffinityTerm{
+			Weight: as.PreferredDuringSchedulingIgnoredDuringExecution.Weight, PodAffinityTerm: term,
+		})
+	}
+	return affinity
+}
+
+// isOurs is true for a term that apartFrom makes: no user selects pods by nothing but their revision.
+func isOurs(term corev1.PodAffinityTerm) bool {
+	s := term.LabelSelector
+	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1 &&
+		s.MatchExpressions[0].Key == argov1.PodTemplateHashLabel && len(s.MatchExpressions[0].Values) == 1
+}
+
+// avoids is the revision that pods are kept off; empty: none.
+func avoids(affinity *corev1.Affinity) string {
+	if affinity == nil || affinity.PodAntiAffinity == nil {
+		return ""
+	}
+	for _, term := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if isOurs(term) {
+			return term.LabelSelector.MatchExpressions[0].Values[0]
+		}
+	}
+	for _, weighted := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		if isOurs(weighted.PodAffinityTerm) {
+			return weighted.PodAffinityTerm.LabelSelector.MatchExpressions[0].Values[0]
+		}
+	}
+	return ""
+}
+
+// avoiding has another revision in our terms. Where there is none, none is made: the pods that are there run without.
+func avoiding(affinity *corev1.Affinity, hash string) *corev1.Affinity {
+	if avoids(affinity) == "" {
+		return affinity
+	}
+	affinity = affinity.DeepCopy()
+	anti := affinity.PodAntiAffinity
+	for i := range anti.RequiredDuringSchedulingIgnoredDuringExecution {
+		if term := anti.RequiredDuringSchedulingIgnoredDuringExecution[i]; isOurs(term) {
+			term.LabelSelector.MatchExpressions[0].Values[0] = hash
+		}
+	}
+	for i := range anti.PreferredDuringSchedulingIgnoredDuringExecution {
+		if term := anti.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm; isOurs(term) {
+			term.LabelSelector.MatchExpressions[0].Values[0] = hash
+		}
+	}
+	return affinity
+}
+
+// withoutOurs has none of our terms, and nothing that is empty without them.
+func withoutOurs(affinity *corev1.Affinity) *corev1.Affinity {
+	if avoids(affinity) == "" {
+		return affinity
+	}
+	affinity = affinity.DeepCopy()
+	anti := affinity.PodAntiAffinity
+	anti.RequiredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(anti.RequiredDuringSchedulingIgnoredDuringExecution, isOurs)
+	anti.PreferredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(anti.PreferredDuringSchedulingIgnoredDuringExecution,
+		func(weighted corev1.WeightedPodAffinityTerm) bool { return isOurs(weighted.PodAffinityTerm) })
+	if len(anti.RequiredDuringSchedulingIgnoredDuringExecution) == 0 && len(anti.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+		affinity.PodAntiAffinity = nil
+	}
+	if *affinity == (corev1.Affinity{}) {
+		return nil
+	}
+	return affinity
+}

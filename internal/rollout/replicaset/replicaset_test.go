@@ -1,0 +1,326 @@
+package replicaset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+func parsed[T any](t *testing.T, text string) T {
+	t.Helper()
+	var value T
+	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+const cart = `
+metadata: {name: cart, namespace: shop, uid: u1, annotations: {team: web, kubectl.kubernetes.io/last-applied-configuration: "{}", rollout.argoproj.io/revision: "3"}}
+spec:
+  replicas: 4
+  minReadySeconds: 5
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec:
+      containers: [{name: cart, image: "cart:1", ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}}]
+      volumes: [{name: tmp}, {name: conf, configMap: {name: cart}}]
+  strategy: {canary: {antiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}}
+`
+
+// stored is what an API server makes of the template of cart.
+const stored = `
+metadata: {labels: {app: cart, rollouts-pod-template-hash: h}, creationTimestamp: null}
+spec:
+  restartPolicy: Always
+  terminationGracePeriodSeconds: 30
+  dnsPolicy: ClusterFirst
+  securityContext: {}
+  schedulerName: default-scheduler
+  containers:
+    - name: cart
+      image: cart:1
+      imagePullPolicy: IfNotPresent
+      terminationMessagePath: /dev/termination-log
+      terminationMessagePolicy: File
+      ports: [{containerPort: 8080, protocol: TCP}]
+      readinessProbe: {httpGet: {port: 8080, path: /, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}
+  volumes: [{name: tmp, emptyDir: {}}, {name: conf, configMap: {name: cart, defaultMode: 420}}]
+`
+
+func set(t *testing.T, hash string, change func(*appsv1.ReplicaSet)) *appsv1.ReplicaSet {
+	t.Helper()
+	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "cart-" + hash, Labels: map[string]string{argov1.PodTemplateHashLabel: hash}, Annotations: map[string]string{}}}
+	rs.Spec.Template = parsed[corev1.PodTemplateSpec](t, stored)
+	if change != nil {
+		change(rs)
+	}
+	return rs
+}
+
+func TestNew(t *testing.T) {
+	owner := parsed[argov1.Rollout](t, cart)
+	rs := New(&owner, owner.Spec, rollout.ReplicaSetExists{
+		Name: "cart-new", Hash: "new", Revision: 4, Avoids: "old", Metadata: &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}},
+	})
+	text, err := yaml.Marshal(rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `apiVersion: apps/v1
+kind: ReplicaSet
+metadata:
+  annotations:
+    rollout.argoproj.io/desired-replicas: "4"
+    rollout.argoproj.io/ephemeral-metadata: '{"labels":{"role":"canary"}}'
+    rollout.argoproj.io/revision: "4"
+    team: web
+  labels:
+    app: cart
+    rollouts-pod-template-hash: new
+  name: cart-new
+  namespace: shop
+  ownerReferences:
+  - apiVersion: argoproj.io/v1alpha1
+    blockOwnerDeletion: true
+    controller: true
+    kind: Rollout
+    name: cart
+    uid: u1
+spec:
+  minReadySeconds: 5
+  replicas: 0
+  selector:
+    matchLabels:
+      app: cart
+      rollouts-pod-template-hash: new
+  template:
+    metadata:
+      labels:
+        app: cart
+        role: canary
+        rollouts-pod-template-hash: new
+    spec:
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+          - labelSelector:
+              matchExpressions:
+              - key: rollouts-pod-template-hash
+                operator: In
+                values:
+                - old
+            namespaces:
+            - shop
+            topologyKey: kubernetes.io/hostname
+      containers:
+      - image: cart:1
+        name: cart
+        ports:
+        - containerPort: 8080
+        readinessProbe:
+          httpGet:
+            port: 8080
+        resources: {}
+      volumes:
+      - name: tmp
+      - configMap:
+          name: cart
+        name: conf
+status:
+  replicas: 0
+`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(parsed[argov1.Rollout](t, cart), owner); diff != "" {
+		t.Errorf("what was given was changed: %s", diff)
+	}
+}
+
+func TestFind(t *testing.T) {
+	owner := parsed[argov1.Rollout](t, cart)
+	hash, err := rollout.PodHash(owner.Spec.Template, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := rollout.OlderPodHashes(owner.Spec.Template, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.Containers[0].Image = "cart:0" }
+	sidecar := func(rs *appsv1.ReplicaSet) {
+		rs.Spec.Template.Spec.Containers = append(rs.Spec.Template.Spec.Containers, corev1.Container{Name: "proxy", Image: "proxy:1"})
+	}
+	for _, tt := range []struct {
+		name    string
+		sets    []*appsv1.ReplicaSet
+		settled string
+		want    string
+	}{
+		{"none", nil, "", ""},
+		{"by its label", []*appsv1.ReplicaSet{set(t, "x", other), set(t, hash, other)}, "", hash},
+		{"by the label of an earlier controller", []*appsv1.ReplicaSet{set(t, older[0], other)}, "", older[0]},
+		{"by the label of the first controllers", []*appsv1.ReplicaSet{set(t, older[1], other)}, "", older[1]},
+		{"by what its pods run", []*appsv1.ReplicaSet{set(t, "x", other), set(t, "y", nil)}, "", "y"},
+		{"by what its pods run, the oldest", []*appsv1.ReplicaSet{set(t, "x", nil), set(t, "y", nil)}, "", "x"},
+		{"as it was found before", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { sidecar(rs); rs.Annotations[foundAsAnnotation] = hash })}, "", "x"},
+		{"under the metadata of a role", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
+			*rs = *Labelled(rs, &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "canary"}, Annotations: map[string]string{"a": "b"}})
+		})}, "", "x"},
+		{"kept off the pods of another revision", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) {
+			rs.Spec.Template.Spec.Affinity = apartFrom(nil, "shop", "old", antiAffinity(owner.Spec))
+		})}, "", "x"},
+		{"under the other name of a service account", []*appsv1.ReplicaSet{set(t, "x", func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Spec.DeprecatedServiceAccount = "" })}, "", "x"},
+		{"not one with a sidecar, which somebody may have taken away", []*appsv1.ReplicaSet{set(t, "x", sidecar)}, "", ""},
+		{"one with a sidecar that a webhook added, while nothing has changed", []*appsv1.ReplicaSet{set(t, "x", sidecar)}, "x", "x"},
+		{"not one with another image, whatever a status says", []*appsv1.ReplicaSet{set(t, "x", other)}, "x", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, name, err := Find(tt.sets, Sought{Template: owner.Spec.Template, Settled: tt.settled})
+			if err != nil || name != hash {
+				t.Fatalf("hash %s, %v; want %s", name, err, hash)
+			}
+			is := ""
+			if got != nil {
+				is = Hash(got)
+			}
+			if is != tt.want {
+				t.Errorf("found %q, want %q", is, tt.want)
+			}
+		})
+	}
+}
+
+func TestAStatusIsTrustedOnlyAtRest(t *testing.T) {
+	rest := argov1.RolloutStatus{
+		ObservedGeneration: "3", CurrentPodHash: "x", StableRS: "x",
+		Conditions: []argov1.RolloutCondition{{Type: argov1.RolloutProgressing, Reason: "NewReplicaSetAvailable"}},
+	}
+	for name, tt := range map[string]struct {
+		change func(*argov1.RolloutStatus)
+		want   string
+	}{
+		"at rest":                          {func(*argov1.RolloutStatus) {}, "x"},
+		"of an earlier spec":               {func(s *argov1.RolloutStatus) { s.ObservedGeneration = "2" }, ""},
+		"of another workload":              {func(s *argov1.RolloutStatus) { s.WorkloadObservedGeneration = "7" }, ""},
+		"of a release under way":           {func(s *argov1.RolloutStatus) { s.StableRS = "w" }, ""},
+		"written when one was just made":   {func(s *argov1.RolloutStatus) { s.Conditions[0].Reason = "NewReplicaSetCreated" }, ""},
+		"written when the spec was broken": {func(s *argov1.RolloutStatus) { s.Conditions[0].Type = argov1.RolloutInvalidSpec }, ""},
+	} {
+		status := *rest.DeepCopy()
+		tt.change(&status)
+		if got := SettledBy(status, 3, ""); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestKept(t *testing.T) {
+	owner := parsed[argov1.Rollout](t, cart)
+	rs := set(t, "x", func(rs *appsv1.ReplicaSet) {
+		rs.Annotations = map[string]string{argov1.RevisionAnnotation: "1", argov1.RevisionHistoryAnnotation: "0", "team": "old", "mine": "stays"}
+		rs.Spec.Template.Spec.Affinity = apartFrom(nil, "shop", "old", antiAffinity(owner.Spec))
+	})
+	got := Kept(rs, &owner, owner.Spec, rollout.ReplicaSetKept{Revision: 3, Avoids: "newer"}, "y")
+	want := map[string]string{argov1.RevisionAnnotation: "3", argov1.RevisionHistoryAnnotation: "0,1", "team": "web", "mine": "stays", foundAsAnnotation: "y"}
+	if diff := cmp.Diff(want, got.Annotations); diff != "" {
+		t.Error(diff)
+	}
+	if got.Spec.MinReadySeconds != 5 || avoids(got.Spec.Template.Spec.Affinity) != "newer" || avoids(rs.Spec.Template.Spec.Affinity) != "old" {
+		t.Errorf("got %+v", got.Spec)
+	}
+	again := Kept(got, &owner, owner.Spec, rollout.ReplicaSetKept{Revision: 2}, "y")
+	if !equality.Semantic.DeepEqual(got, again) {
+		t.Errorf("a lower revision changed something: %s", cmp.Diff(got, again))
+	}
+}
+
+func TestScaledAndDelayed(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	rs := Delayed(set(t, "x", nil), at)
+	if got := Value(rs).Deadline; !got.Equal(at) || rs.Annotations[argov1.ScaleDownDeadlineAnnotation] != "2026-01-02T02:04:05Z" {
+		t.Errorf("deadline %s, %v", got, rs.Annotations)
+	}
+	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 2, Desired: 7})); v.Spec != 2 || *v.Desired != 7 || !v.Delayed() {
+		t.Errorf("scaled to two: %+v", v)
+	}
+	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7})); v.Spec != 0 || v.Delayed() {
+		t.Errorf("scaled to zero: %+v", v)
+	}
+	if v := Value(Scaled(rs, rollout.ReplicaSetScaled{Pods: 0, Desired: 7, KeepDeadline: true})); !v.Delayed() {
+		t.Errorf("scaled to zero in a delay: %+v", v)
+	}
+	if v := Value(Delayed(rs, time.Time{})); v.Delayed() {
+		t.Errorf("no delay: %+v", v)
+	}
+}
+
+// metadata of roles, of few keys and values so that they meet those of the template.
+func metadata(t *rapid.T, name string) *argov1.PodTemplateMetadata {
+	texts := rapid.MapOfN(rapid.SampledFrom([]string{"role", "tier", "x"}), rapid.SampledFrom([]string{"1", "2"}), 0, 3)
+	return &argov1.PodTemplateMetadata{Labels: texts.Draw(t, name+" labels"), Annotations: texts.Draw(t, name+" annotations")}
+}
+
+func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
+	whole := parsed[corev1.PodTemplateSpec](t, stored)
+	rapid.Check(t, func(r *rapid.T) {
+		rs := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: *whole.DeepCopy()}}
+		first, second := metadata(r, "first"), metadata(r, "second")
+		as := Labelled(Labelled(rs, first), second)
+		if once := Labelled(rs, second); !equality.Semantic.DeepEqual(once, as) {
+			r.Errorf("the role before is seen: %s", cmp.Diff(once, as))
+		}
+		if twice := Labelled(as, second); !equality.Semantic.DeepEqual(as, twice) {
+			r.Errorf("twice is not once: %s", cmp.Diff(as, twice))
+		}
+		if !equality.Semantic.DeepEqual(Labelled(as, nil), rs) {
+			r.Errorf("something stays: %s", cmp.Diff(rs, Labelled(as, nil)))
+		}
+		if !Runs(as, whole) && len(whole.Labels) == 1 {
+			r.Error("not found again under a role")
+		}
+	})
+}
+
+// TestWhatIsMadeIsFound: whatever a template says, the ReplicaSet of it is its own, and no other template's.
+func TestWhatIsMadeIsFound(t *testing.T) {
+	owner := parsed[argov1.Rollout](t, cart)
+	images := rapid.SampledFrom([]string{"a", "a:latest", "a:1", "r:5000/a", "r:5000/a:1", "a@sha256:00", "a:latest@sha256:00"})
+	rapid.Check(t, func(r *rapid.T) {
+		spec := *owner.Spec.DeepCopy()
+		spec.Template.Spec.Containers[0].Image = images.Draw(r, "image")
+		spec.Template.Spec.HostNetwork = rapid.Bool().Draw(r, "host network")
+		hash, err := rollout.PodHash(spec.Template, nil)
+		if err != nil {
+			r.Fatal(err)
+		}
+		avoids := rapid.SampledFrom([]string{"", "old"}).Draw(r, "avoids")
+		rs := New(&owner, spec, rollout.ReplicaSetExists{Name: "cart-x", Hash: hash, Revision: 1, Avoids: avoids, Metadata: metadata(r, "role")})
+		if got, _, err := Find([]*appsv1.ReplicaSet{rs}, Sought{Template: spec.Template}); err != nil || got != rs {
+			r.Errorf("not found: %v", err)
+		}
+		if !Runs(rs, spec.Template) {
+			r.Error("its pods are not those of the template")
+		}
+		other := *spec.Template.DeepCopy()
+		other.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "V", Value: "2"}}
+		if got, _, err := Find([]*appsv1.ReplicaSet{rs}, Sought{Template: other}); err != nil || got != nil {
+			r.Errorf("found for another template: %v", err)
+		}
+		if Runs(rs, other) {
+			r.Error("its pods are those of another template")
+		}
+	})
+}
