@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
 // sliceOf is an EndpointSlice of a Service. Each letter is an endpoint: r takes requests, u does not, t is on its way
@@ -145,7 +146,7 @@ func TestOnlyAnotherNumberOfEndpointsBringsAReleaseBack(t *testing.T) {
 	}
 	r := New(Parts{})
 	cart := types.NamespacedName{Namespace: of("").GetNamespace(), Name: "cart"}
-	r.dependents.set(cart, []thing{{EndpointsKind, cart.Namespace, "cart-canary"}})
+	r.dependents.Set(cart, []watching.Thing{{Kind: EndpointsKind, Namespace: cart.Namespace, Name: "cart-canary"}})
 	for name, tc := range map[string]struct {
 		before, after client.Object
 		want          bool

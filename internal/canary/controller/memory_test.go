@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -209,25 +208,5 @@ func TestPruningIsNoticedOnceAndItsEndToo(t *testing.T) {
 	m.noticePruning(cart, written, written)
 	if m.pruned(cart) {
 		t.Fatal("a status that comes back whole ends it")
-	}
-}
-
-func TestDependentsFollowWhatACanaryNamesNow(t *testing.T) {
-	d := newDependents()
-	config := thing{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
-	target := thing{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
-	d.set(cart, []thing{config, target})
-	d.set(other, []thing{config})
-	if got := len(d.of(config)); got != 2 {
-		t.Errorf("got %d Canaries for the ConfigMap, want 2", got)
-	}
-	d.set(cart, []thing{target})
-	if got := d.of(config); len(got) != 1 || got[0] != other {
-		t.Errorf("got %v, want %v alone", got, other)
-	}
-	d.forget(cart)
-	d.forget(other)
-	if len(d.by) != 0 || len(d.things) != 0 {
-		t.Errorf("what is forgotten must cost nothing: %v %v", d.by, d.things)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -88,7 +89,7 @@ type seen struct {
 	renderer          traffic.Renderer
 	target            traffic.Target
 	selector, selects string
-	things            []thing
+	things            []watching.Thing
 	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
 	workloads, routes []schema.GroupVersionKind
 	// again is true where nothing tells of the change that is waited for: the definition of a kind, for which there is
@@ -142,7 +143,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot.Workload = workloadOf(observed)
 	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, observed.NotInstalled
 	for _, read := range observed.Reads {
-		s.things = append(s.things, thing{read.Kind.GroupKind(), object.Namespace, read.Name})
+		s.things = append(s.things, watching.Thing{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
 		s.workloads = withKind(s.workloads, read.Kind)
 	}
 	if err := o.endpoints(ctx, s); err != nil {
@@ -167,14 +168,14 @@ func withKind(kinds []schema.GroupVersionKind, kind schema.GroupVersionKind) []s
 
 // things are the objects whose change may move this Canary, found or not. Its workload and its route are added when they
 // are known.
-func (o *Observer) things(c *flaggerv1.Canary) []thing {
+func (o *Observer) things(c *flaggerv1.Canary) []watching.Thing {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
-	var things []thing
+	var things []watching.Thing
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		things = append(things, thing{schema.GroupKind{Kind: "Service"}, c.Namespace, name}, thing{EndpointsKind, c.Namespace, name})
+		things = append(things, watching.Thing{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, watching.Thing{Kind: EndpointsKind, Namespace: c.Namespace, Name: name})
 	}
 	for _, key := range templates(c) {
-		things = append(things, thing{schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, key.Namespace, key.Name})
+		things = append(things, watching.Thing{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})
 	}
 	return things
 }
@@ -283,7 +284,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	}
 	s.renderer, s.target = renderer, s.targetOf(provider)
 	for _, ref := range renderer.Refs(s.target) {
-		s.things = append(s.things, thing{ref.GVK.GroupKind(), ref.Namespace, ref.Name})
+		s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 		s.routes = withKind(s.routes, ref.GVK)
 	}
 	observed, err := o.Applier.Observe(ctx, renderer, s.target)

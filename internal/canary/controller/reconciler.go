@@ -28,6 +28,7 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -55,14 +56,14 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 
-	dependents *dependents
+	dependents *watching.Dependents
 	memory     *memory
 }
 
 // New makes a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	parts.line = newLine()
-	return &Reconciler{Parts: parts, dependents: newDependents(), memory: newMemory()}
+	return &Reconciler{Parts: parts, dependents: watching.NewDependents(), memory: newMemory()}
 }
 
 // pass is one pass over one Canary: observe, decide, apply, write, tell, ask.
@@ -97,7 +98,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	r.dependents.set(key, s.things)
+	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
 	}
@@ -311,7 +312,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.memory.leave(key, canary.Peer{})
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
-	r.dependents.forget(key)
+	r.dependents.Forget(key)
 	r.Reporter.Forget(key)
 	r.line.forget(key)
 	if target := r.memory.forget(key); target != "" {

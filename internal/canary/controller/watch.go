@@ -9,25 +9,21 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -85,15 +81,13 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
-	w := &watches{controller: c, cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{}}
+	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
 	routes := w
 	if o.Routes != nil {
-		routes = &watches{
-			controller: c, cache: o.Routes.GetCache(), mapper: o.Routes.GetRESTMapper(), touched: r.Touched, known: map[schema.GroupKind]bool{},
-		}
+		routes = &watching.Watches{Controller: c, Cache: o.Routes.GetCache(), Mapper: o.Routes.GetRESTMapper(), Touched: r.Touched}
 	}
 	r.Watch = func(ofWorkloads, ofRoutes []schema.GroupVersionKind) error {
-		return errors.Join(w.kinds(ofWorkloads), routes.kinds(ofRoutes))
+		return errors.Join(w.Kinds(ofWorkloads), routes.Kinds(ofRoutes))
 	}
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
@@ -103,7 +97,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
-		if err := w.start(object, gvk.GroupKind()); err != nil {
+		if err := w.Start(object, gvk.GroupKind()); err != nil {
 			return err
 		}
 	}
@@ -154,12 +148,12 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		if published(before) == published(after) {
 			return nil
 		}
-		return r.affected(thing{EndpointsKind, object.Namespace, serviceOf(object)})
+		return r.affected(watching.Thing{Kind: EndpointsKind, Namespace: object.Namespace, Name: serviceOf(object)})
 	default:
 		if before != nil && after != nil && !worthALook(before, after) {
 			return nil
 		}
-		return r.affected(thing{kind, object.GetNamespace(), object.GetName()})
+		return r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 	}
 }
 
@@ -189,74 +183,11 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 	return requests
 }
 
-func (r *Reconciler) affected(t thing) []reconcile.Request {
-	keys := r.dependents.of(t)
+func (r *Reconciler) affected(t watching.Thing) []reconcile.Request {
+	keys := r.dependents.Of(t)
 	requests := make([]reconcile.Request, 0, len(keys))
 	for _, key := range keys {
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
 	return requests
-}
-
-// watches starts a watch for each kind that releases depend on, once. Kinds that not every release uses are watched from
-// the first on that does, so that nothing has to be installed that nobody uses.
-type watches struct {
-	controller controller.Controller
-	cache      cache.Cache
-	mapper     meta.RESTMapper
-	touched    func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
-
-	mu    sync.Mutex
-	known map[schema.GroupKind]bool
-}
-
-func (w *watches) kinds(kinds []schema.GroupVersionKind) error {
-	for _, kind := range kinds {
-		if w.watched(kind.GroupKind()) {
-			continue
-		}
-		if _, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			continue // not installed: the observation says so, and the next pass tries again
-		}
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(kind)
-		if err := w.start(object, kind.GroupKind()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *watches) watched(kind schema.GroupKind) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.known[kind]
-}
-
-func (w *watches) start(object client.Object, kind schema.GroupKind) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.known[kind] {
-		return nil
-	}
-	if err := w.controller.Watch(source.Kind(w.cache, object, w.handler(kind))); err != nil {
-		return fmt.Errorf("watch %s: %w", kind, err)
-	}
-	w.known[kind] = true
-	return nil
-}
-
-// handler brings the releases back that a change touches.
-func (w *watches) handler(kind schema.GroupKind) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, before, after client.Object, q queue) {
-		for _, request := range w.touched(ctx, kind, before, after) {
-			q.Add(request)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, nil, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectOld, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, nil, q) },
-	}
 }

@@ -1,0 +1,30 @@
+package watching
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var cart, other = types.NamespacedName{Namespace: "shop", Name: "cart"}, types.NamespacedName{Namespace: "shop", Name: "other"}
+
+func TestDependentsFollowWhatAReleaseNamesNow(t *testing.T) {
+	d := NewDependents()
+	config := Thing{schema.GroupKind{Kind: "ConfigMap"}, "shop", "prices"}
+	target := Thing{schema.GroupKind{Group: "apps", Kind: "Deployment"}, "shop", "cart"}
+	d.Set(cart, []Thing{config, target})
+	d.Set(other, []Thing{config})
+	if got := len(d.Of(config)); got != 2 {
+		t.Errorf("got %d releases for the ConfigMap, want 2", got)
+	}
+	d.Set(cart, []Thing{target})
+	if got := d.Of(config); len(got) != 1 || got[0] != other {
+		t.Errorf("got %v, want %v alone", got, other)
+	}
+	d.Forget(cart)
+	d.Forget(other)
+	if len(d.by) != 0 || len(d.things) != 0 {
+		t.Errorf("what is forgotten must cost nothing: %v %v", d.by, d.things)
+	}
+}

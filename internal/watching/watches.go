@@ -1,0 +1,89 @@
+package watching
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Watches starts a watch for each kind that releases depend on, once. Kinds that not every release uses are watched from
+// the first on that does, so that nothing has to be installed that nobody uses.
+type Watches struct {
+	Controller controller.Controller
+	Cache      cache.Cache
+	Mapper     meta.RESTMapper
+	// Touched are the releases to look at because of a change; before is nil for an object that is new, after for one that
+	// is gone.
+	Touched func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request
+
+	mu    sync.Mutex
+	known map[schema.GroupKind]bool
+}
+
+// Kinds watches those that are installed.
+func (w *Watches) Kinds(kinds []schema.GroupVersionKind) error {
+	for _, kind := range kinds {
+		if w.watched(kind.GroupKind()) {
+			continue
+		}
+		if _, err := w.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			continue // not installed: the observation says so, and the next pass tries again
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		if err := w.Start(object, kind.GroupKind()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Watches) watched(kind schema.GroupKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known[kind]
+}
+
+// Start watches a kind, once.
+func (w *Watches) Start(object client.Object, kind schema.GroupKind) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.known[kind] {
+		return nil
+	}
+	if err := w.Controller.Watch(source.Kind(w.Cache, object, w.handler(kind))); err != nil {
+		return fmt.Errorf("watch %s: %w", kind, err)
+	}
+	if w.known == nil {
+		w.known = map[schema.GroupKind]bool{}
+	}
+	w.known[kind] = true
+	return nil
+}
+
+// handler brings the releases back that a change touches.
+func (w *Watches) handler(kind schema.GroupKind) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, before, after client.Object, q queue) {
+		for _, request := range w.Touched(ctx, kind, before, after) {
+			q.Add(request)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, nil, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectOld, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, nil, q) },
+	}
+}
