@@ -7,14 +7,14 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/hack/internal/crdfile"
 )
 
 func main() {
@@ -37,63 +37,19 @@ func rewriteAll(directory string) error {
 		return fmt.Errorf("no definitions in %s", directory)
 	}
 	for _, path := range paths {
-		if err := rewrite(path); err != nil {
+		if err := crdfile.Rewrite(path, lenient); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func rewrite(path string) error {
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read definition: %w", err)
-	}
-	lenient, err := withLenientPods(old)
-	if err != nil {
-		return fmt.Errorf("make pods in %s lenient: %w", path, err)
-	}
-	if bytes.Equal(old, lenient) {
-		return nil
-	}
-	if err := os.WriteFile(path, lenient, 0o644); err != nil {
-		return fmt.Errorf("write definition: %w", err)
-	}
-	return nil
-}
-
-// withLenientPods takes a definition as YAML and gives it back with lenient pods.
-func withLenientPods(definition []byte) ([]byte, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(definition, &crd); err != nil {
-		return nil, err
-	}
+// lenient makes the pods in all versions of a definition lenient.
+func lenient(crd *apiextensionsv1.CustomResourceDefinition) error {
 	for i := range crd.Spec.Versions {
 		find(crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
 	}
-	body, err := yaml.Marshal(definitionFile{
-		APIVersion: crd.APIVersion,
-		Kind:       crd.Kind,
-		Metadata:   definitionMetadata{Annotations: crd.Annotations, Name: crd.Name},
-		Spec:       crd.Spec,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return append([]byte("---\n"), body...), nil
-}
-
-// definitionFile is a definition as it stands in a file: without the status that only a server writes.
-type definitionFile struct {
-	APIVersion string                                       `json:"apiVersion"`
-	Kind       string                                       `json:"kind"`
-	Metadata   definitionMetadata                           `json:"metadata"`
-	Spec       apiextensionsv1.CustomResourceDefinitionSpec `json:"spec"`
-}
-
-type definitionMetadata struct {
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Name        string            `json:"name"`
+	return nil
 }
 
 // find makes the pods and Jobs lenient that it finds in a schema.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/hack/internal/crdfile"
 )
 
 const generated = `---
@@ -156,7 +158,7 @@ type: object
 `
 
 func TestPodsKeepTypesAndDefaultsAndLoseOtherRules(t *testing.T) {
-	lenient, err := withLenientPods([]byte(generated))
+	text, err := crdfile.Changed([]byte(generated), lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +171,7 @@ func TestPodsKeepTypesAndDefaultsAndLoseOtherRules(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(lenient, &definition); err != nil {
+	if err := yaml.Unmarshal(text, &definition); err != nil {
 		t.Fatal(err)
 	}
 	var want any
@@ -205,8 +207,8 @@ func TestRewriteTwiceChangesNothing(t *testing.T) {
 
 func TestWhatIsNoDefinitionIsRefused(t *testing.T) {
 	for _, definition := range []string{"spec: [", "what: ever"} {
-		if lenient, err := withLenientPods([]byte(definition)); err == nil {
-			t.Errorf("got\n%s\nwant an error for\n%s", lenient, definition)
+		if text, err := crdfile.Changed([]byte(definition), lenient); err == nil {
+			t.Errorf("got\n%s\nwant an error for\n%s", text, definition)
 		}
 	}
 	if err := rewriteAll(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no definitions") {

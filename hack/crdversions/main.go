@@ -6,14 +6,15 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/hack/internal/crdfile"
 )
 
 // olderCanaries are the versions of Canary before v1beta1, newest first.
@@ -25,41 +26,17 @@ func main() {
 		os.Exit(2)
 	}
 	path := filepath.Join(os.Args[1], "flagger.app_canaries.yaml")
-	if err := rewrite(path); err != nil {
+	if err := crdfile.Rewrite(path, addVersions); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// rewrite adds the old versions to the definition in one file.
-func rewrite(path string) error {
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read definition: %w", err)
-	}
-	grown, err := addVersions(old)
-	if err != nil {
-		return fmt.Errorf("add versions to %s: %w", path, err)
-	}
-	if bytes.Equal(old, grown) {
-		return nil
-	}
-	if err := os.WriteFile(path, grown, 0o644); err != nil {
-		return fmt.Errorf("write definition: %w", err)
-	}
-	return nil
-}
-
-// addVersions takes the definition as YAML and gives it back with the old versions behind the one that is stored.
-// A definition that has them already stays as it is.
-func addVersions(definition []byte) ([]byte, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(definition, &crd); err != nil {
-		return nil, err
-	}
+// addVersions gives a definition the old versions behind the one that is stored. One that has them already stays as it is.
+func addVersions(crd *apiextensionsv1.CustomResourceDefinition) error {
 	stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 	if stored < 0 {
-		return nil, fmt.Errorf("no version is stored")
+		return errors.New("no version is stored")
 	}
 	newest := crd.Spec.Versions[stored]
 	versions := []apiextensionsv1.CustomResourceDefinitionVersion{newest}
@@ -67,30 +44,7 @@ func addVersions(definition []byte) ([]byte, error) {
 		versions = append(versions, olderVersion(newest, name, crd.Spec.Group))
 	}
 	crd.Spec.Versions = versions
-
-	body, err := yaml.Marshal(definitionFile{
-		APIVersion: crd.APIVersion,
-		Kind:       crd.Kind,
-		Metadata:   definitionMetadata{Annotations: crd.Annotations, Name: crd.Name},
-		Spec:       crd.Spec,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return append([]byte("---\n"), body...), nil
-}
-
-// definitionFile is a definition as it stands in a file: without the status that only a server writes.
-type definitionFile struct {
-	APIVersion string                                       `json:"apiVersion"`
-	Kind       string                                       `json:"kind"`
-	Metadata   definitionMetadata                           `json:"metadata"`
-	Spec       apiextensionsv1.CustomResourceDefinitionSpec `json:"spec"`
-}
-
-type definitionMetadata struct {
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Name        string            `json:"name"`
+	return nil
 }
 
 // olderVersion is the newest version under an older name.

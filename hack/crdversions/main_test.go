@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/hack/internal/crdfile"
 )
 
 const generated = `---
@@ -52,7 +54,7 @@ spec:
 `
 
 func TestOlderVersionsServeTheSchemaOfTheStoredOneWithoutDescriptions(t *testing.T) {
-	grown, err := addVersions([]byte(generated))
+	grown, err := crdfile.Changed([]byte(generated), addVersions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func TestRewriteTwiceChangesNothing(t *testing.T) {
 	}
 	var written []string
 	for range 2 {
-		if err := rewrite(path); err != nil {
+		if err := crdfile.Rewrite(path, addVersions); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(path)
@@ -105,7 +107,7 @@ func TestRewriteTwiceChangesNothing(t *testing.T) {
 
 func TestDefinitionsThatCannotGrowAreRefused(t *testing.T) {
 	for _, definition := range []string{strings.Replace(generated, "storage: true", "storage: false", 1), "spec: [", "what: ever"} {
-		if grown, err := addVersions([]byte(definition)); err == nil {
+		if grown, err := crdfile.Changed([]byte(definition), addVersions); err == nil {
 			t.Errorf("got\n%s\nwant an error for\n%s", grown, definition)
 		}
 	}
