@@ -160,7 +160,7 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 		return nil, nil
 	}
 	c, err := cluster.New(f.tune(cfg, shown), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.Client = mgr.GetScheme(), f.cache(), clients()
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cache(), newReadable, clients()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster of -kubeconfig-service-mesh: %w", err)
@@ -185,6 +185,7 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0",
 		Cache:                         f.cache(),
+		NewCache:                      newReadable,
 		Client:                        clients(),
 		LeaderElection:                f.EnableLeaderElection,
 		LeaderElectionID:              "serin",

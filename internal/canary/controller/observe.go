@@ -92,8 +92,8 @@ type seen struct {
 	things            []watching.Thing
 	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
 	workloads, routes []schema.GroupVersionKind
-	// again is true where nothing tells of the change that is waited for: the definition of a kind, for which there is
-	// nothing to watch yet.
+	// again is true where nothing tells of the change that is waited for: a right, or the definition of a kind, for which
+	// there is nothing to watch yet.
 	again bool
 }
 
@@ -291,7 +291,7 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	switch {
 	case isSentence(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
-		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled)
+		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || byServer(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)

@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// readable is a cache that does not wait for what may not be read. The library's waits for the first list of a kind for
+// as long as a pass may last, so that a few releases with a kind that nobody granted would hold all workers.
+type readable struct {
+	cache.Cache
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+
+	mu     sync.Mutex
+	denied map[schema.GroupResource]error
+}
+
+// firstLook is how often it is looked whether a first list has arrived, or was refused.
+const firstLook = 10 * time.Millisecond
+
+// newReadable makes such a cache; it implements cache.NewCacheFunc.
+func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
+	r := &readable{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
+	options.DefaultWatchErrorHandler = func(ctx context.Context, reflector *toolscache.Reflector, err error) {
+		r.note(err)
+		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+	}
+	inner, err := cache.New(cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	r.Cache = inner
+	return r, nil
+}
+
+// note remembers that the API server refuses to show a kind.
+func (r *readable) note(err error) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(err) || status.ErrStatus.Details == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied[schema.GroupResource{Group: status.ErrStatus.Details.Group, Resource: status.ErrStatus.Details.Kind}] = err
+}
+
+// Get implements client.Reader. Errors: that of the API server, where it refuses to list the kind.
+func (r *readable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if err := r.listed(ctx, object); err != nil {
+		return err
+	}
+	return r.Cache.Get(ctx, key, object, options...)
+}
+
+// listed waits for the first list of a kind, or for its refusal. A kind that was listed once stays readable: what is
+// shown may be old then, as it is of every watch that is broken.
+func (r *readable) listed(ctx context.Context, object client.Object) error {
+	informer, err := r.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil || informer.HasSynced() {
+		return err
+	}
+	gvk, err := apiutil.GVKForObject(object, r.scheme)
+	if err != nil {
+		return err
+	}
+	mapping, err := r.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return err
+	}
+	var denied error
+	waited := wait.PollUntilContextCancel(ctx, firstLook, true, func(context.Context) (bool, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		denied = r.denied[mapping.Resource.GroupResource()]
+		return denied != nil || informer.HasSynced(), nil
+	})
+	switch {
+	case informer.HasSynced():
+		return nil
+	case denied != nil:
+		return denied
+	default:
+		return waited
+	}
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// limited are the documented rights, but for those on the resources of one group.
+type limited struct {
+	namespace string
+	rules     []rbacv1.PolicyRule
+}
+
+// without makes a user whom the documented rights are given but for one group, and a kubeconfig of it.
+func without(s *stage, group string) (limited, string) {
+	t := s.t
+	t.Helper()
+	role, err := shared.Client.RbacV1().ClusterRoles().Get(t.Context(), "serin", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limited{namespace: s.namespace, rules: role.Rules}
+	l.give(s, slices.DeleteFunc(slices.Clone(role.Rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, group) }))
+	s.apply(strings.ReplaceAll(`
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: limited}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: limited}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: limited}
+subjects: [{kind: ServiceAccount, name: limited, namespace: NAMESPACE}]
+`, "NAMESPACE", s.namespace))
+	token, err := shared.Client.CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), "limited", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*as(t, token.Status.Token), file); err != nil {
+		t.Fatal(err)
+	}
+	return l, file
+}
+
+// give makes the rules those of the role.
+func (l limited) give(s *stage, rules []rbacv1.PolicyRule) {
+	s.t.Helper()
+	s.apply(toJSON(s.t, rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+		ObjectMeta: metav1.ObjectMeta{Name: "limited", Namespace: l.namespace}, Rules: rules,
+	}))
+}
+
+// TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly has more releases with such a kind than workers.
+func TestAKindThatMayNotBeReadHoldsItsOwnReleasesOnly(t *testing.T) {
+	t.Parallel()
+	s := empty(t, "denied")
+	l, kubeconfig := without(s, "networking.istio.io")
+	s.serve("-kubeconfig", kubeconfig, "-mesh-provider", "kubernetes", "-threadiness", "1")
+	var denied []*release
+	for i := range 3 {
+		name := fmt.Sprintf("denied-%d", i)
+		denied = append(denied, s.follow(name))
+		s.apply(deployment(t, name, 1) + canaryOf(name, "istio"))
+	}
+	for _, r := range denied {
+		r.until("says that routes may not be listed", func(c canary) error {
+			if blocked := c.condition("Blocked"); !strings.Contains(blocked.Message, `in API group "networking.istio.io"`) {
+				return fmt.Errorf("condition Blocked says %q", blocked.Message)
+			}
+			return nil
+		})
+	}
+	well := s.follow("well")
+	s.apply(deployment(t, "well", 1) + canaryOf("well", "kubernetes"))
+	well.reaches("Initialized")
+
+	l.give(s, l.rules)
+	for _, r := range denied {
+		r.reaches("Initialized")
+	}
+}
+
+func canaryOf(name, provider string) string {
+	return fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: %[1]s}
+spec:
+  provider: %[2]s
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}
+  service: {port: 80, targetPort: http}
+  analysis: {interval: 1s, threshold: 2, iterations: 1}
+---
+`, name, provider)
+}
