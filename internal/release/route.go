@@ -35,6 +35,8 @@ type Destination struct {
 	// Service is its name in the namespace of the release.
 	Service string
 	Weight  int
+	// Revision is the hash of the template of its pods, for routers that know pods by label.
+	Revision string
 }
 
 // Mirror is a share of requests that are copied.

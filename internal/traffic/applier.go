@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -34,7 +31,7 @@ type Applier struct {
 
 // Observe reads what the objects of the route say. Errors: ErrNotInstalled, and those of Client and Renderer.Read.
 func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, error) {
-	existing, err := a.read(ctx, rd.Refs(t))
+	existing, err := a.read(ctx, t.owner(), rd.Refs(t))
 	if err != nil {
 		return Observed{}, err
 	}
@@ -45,7 +42,7 @@ func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed,
 // ErrNotInstalled, and those of Client.
 func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
 	refs := rd.Refs(t)
-	existing, err := a.read(ctx, refs)
+	existing, err := a.read(ctx, t.owner(), refs)
 	if err != nil {
 		return false, err
 	}
@@ -53,7 +50,7 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 	if err != nil {
 		return false, err
 	}
-	return a.write(ctx, t, refs, existing, desired)
+	return a.write(ctx, t.owner(), refs, existing, desired, nil)
 }
 
 // Keep makes the route right in everything but what it carries now: weight and mirror are those of the very objects that
@@ -61,7 +58,7 @@ func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Ro
 // that has to be made, or cannot be read. Errors are those of Apply.
 func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
 	refs := rd.Refs(t)
-	existing, err := a.read(ctx, refs)
+	existing, err := a.read(ctx, t.owner(), refs)
 	if err != nil {
 		return false, err
 	}
@@ -75,14 +72,14 @@ func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Rou
 	if err != nil {
 		return false, err
 	}
-	return a.write(ctx, t, refs, existing, desired)
+	return a.write(ctx, t.owner(), refs, existing, desired, nil)
 }
 
 // Prepare makes what a mesh must have before it lets pods join, and nothing else. Errors are those of Apply, for all
 // objects of the route: what could not be made later is said before the pods are made.
 func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed bool, err error) {
 	refs := rd.Refs(t)
-	existing, err := a.read(ctx, refs)
+	existing, err := a.read(ctx, t.owner(), refs)
 	if err != nil {
 		return false, err
 	}
@@ -95,14 +92,14 @@ func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed b
 			desired[i] = existing[i]
 		}
 	}
-	return a.write(ctx, t, refs, existing, desired)
+	return a.write(ctx, t.owner(), refs, existing, desired, nil)
 }
 
 // Restore gives adopted objects back as they were. With ErrNoOriginal all that is known was restored, and the rest
 // needs a person; nothing is gained by asking again. Objects that are gone are no error.
 func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	refs := rd.Refs(t)
-	existing, err := a.read(ctx, refs)
+	existing, err := a.read(ctx, t.owner(), refs)
 	if err != nil {
 		return err
 	}
@@ -110,7 +107,7 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	if unknown != nil && !errors.Is(unknown, ErrNoOriginal) {
 		return unknown
 	}
-	if _, err := a.write(ctx, t, refs, existing, desired); err != nil {
+	if _, err := a.write(ctx, t.owner(), refs, existing, desired, nil); err != nil {
 		return err
 	}
 	return unknown
@@ -118,7 +115,7 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 
 // read gives the cache's own objects, which must not be changed. Renderers never change what exists; the contract test
 // holds them to it.
-func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstructured, error) {
+func (a *Applier) read(ctx context.Context, by owner, refs []Ref) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(refs))
 	for i, ref := range refs {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.GVK.GroupVersion().String(), "kind": ref.GVK.Kind}}
@@ -126,7 +123,7 @@ func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstruc
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return nil, failed(refs, ref, "get query", err)
+			return nil, by.failed(refs, ref, "get query", err)
 		default:
 			out[i] = obj
 		}
@@ -134,43 +131,50 @@ func (a *Applier) read(ctx context.Context, refs []Ref) ([]*unstructured.Unstruc
 	return out, nil
 }
 
-func (a *Applier) write(ctx context.Context, t Target, refs []Ref, existing, desired []*unstructured.Unstructured) (changed bool, err error) {
+// The words for what is written.
+const (
+	verbCreate = "create"
+	verbUpdate = "update"
+	verbDelete = "delete"
+)
+
+// write makes the objects as they are desired, in order, up to the first that fails. told, unless nil, hears of each
+// write, with its error.
+func (a *Applier) write(ctx context.Context, by owner, refs []Ref, existing, desired []*unstructured.Unstructured,
+	told func(ref Ref, verb string, err error),
+) (changed bool, err error) {
 	for i, ref := range refs {
 		var wrote bool
-		verb := "update"
+		verb := verbUpdate
 		switch {
 		case existing[i] == nil && desired[i] == nil:
 			continue
 		case desired[i] == nil:
-			verb = "delete"
-			wrote, err = a.delete(ctx, t, ref, existing[i])
+			verb = verbDelete
+			wrote, err = a.delete(ctx, by, ref, existing[i])
 		case existing[i] == nil:
-			verb = "create"
-			wrote, err = true, a.create(ctx, t, desired[i])
+			verb = verbCreate
+			wrote, err = true, a.create(ctx, by, desired[i])
 		default:
 			wrote, err = a.patch(ctx, existing[i], desired[i])
 		}
+		if told != nil && (wrote || err != nil) {
+			told(ref, verb, err)
+		}
 		if err != nil {
-			return changed, failed(refs, ref, verb, err)
+			return changed, by.failed(refs, ref, verb, err)
 		}
 		changed = changed || wrote
 	}
 	return changed, nil
 }
 
-func (a *Applier) create(ctx context.Context, t Target, desired *unstructured.Unstructured) error {
+func (a *Applier) create(ctx context.Context, by owner, desired *unstructured.Unstructured) error {
 	obj := desired.DeepCopy()
 	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own what has no namespace
-		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{CanaryAnnotation: t.key()}))
+		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{by.Annotation: by.Value}))
 	} else {
-		obj.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion:         flaggerv1.SchemeGroupVersion.String(),
-			Kind:               flaggerv1.CanaryKind,
-			Name:               t.Canary.Name,
-			UID:                t.Canary.UID,
-			Controller:         new(true),
-			BlockOwnerDeletion: new(true),
-		}})
+		obj.SetOwnerReferences([]metav1.OwnerReference{by.Reference})
 	}
 	return a.Client.Create(ctx, obj, a.createOptions()...)
 }
@@ -194,9 +198,9 @@ func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 }
 
 // delete removes what was made for the release, and never anything else, whatever a renderer wants.
-func (a *Applier) delete(ctx context.Context, t Target, ref Ref, existing *unstructured.Unstructured) (bool, error) {
-	if !ref.Owned || !made(t, existing) {
-		return false, Refuse(ErrForeign, "%s was not made for Canary %s", ref, t.key())
+func (a *Applier) delete(ctx context.Context, by owner, ref Ref, existing *unstructured.Unstructured) (bool, error) {
+	if !ref.Owned || !by.made(existing) {
+		return false, Refuse(ErrForeign, "%s was not made for %s", ref, by.Name)
 	}
 	if existing.GetDeletionTimestamp() != nil {
 		return false, nil
@@ -221,17 +225,4 @@ func (a *Applier) patchOptions() []client.PatchOption {
 		return nil
 	}
 	return []client.PatchOption{client.FieldOwner(a.FieldOwner)}
-}
-
-// failed says what went wrong in the words that users of Flagger search for. Where a route has several objects, the
-// text begins with the one that was worked on.
-func failed(refs []Ref, ref Ref, verb string, err error) error {
-	if meta.IsNoMatchError(err) {
-		return Refuse(ErrNotInstalled, "%s is not known to this cluster: install its definition (%s, %s), or choose another spec.provider",
-			ref.GVK.Kind, ref.GVK.Group, ref.GVK.Version)
-	}
-	if len(refs) > 1 {
-		return fmt.Errorf("reconcile%s failed: %s %s error: %w", ref.GVK.Kind, ref, verb, err)
-	}
-	return fmt.Errorf("%s %s error: %w", ref, verb, err)
 }

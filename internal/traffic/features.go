@@ -127,6 +127,23 @@ func (f Features) Check(t Target, r release.Route) error {
 	return nil
 }
 
+// ofRollouts are the features, by title, that a Rollout can ask for. It is never changed.
+var ofRollouts = []string{"weights", "experiments", "max weight", "header routes", "mirror routes", "confirms"}
+
+// CheckRollout is what Check is, for a route of a Rollout.
+func (f Features) CheckRollout(router string, r release.Route) error {
+	if r.Canary < 0 || r.Stable() < 0 {
+		return Refuse(ErrInvalid, "the canary's weight of %d leaves %d of %d to the stable side: lower it, or the weights of experiments",
+			r.Canary, r.Stable(), totalOf(r))
+	}
+	for _, x := range catalogue {
+		if slices.Contains(ofRollouts, x.title) && x.used(Target{}, r) && !x.declared(f) {
+			return Refuse(ErrUnsupported, "router %s cannot %s, or use another router", router, x.remedy)
+		}
+	}
+	return nil
+}
+
 // FeatureTable is the list of what each provider can do, as a table in Markdown.
 func FeatureTable(registry *Registry) string {
 	var b strings.Builder

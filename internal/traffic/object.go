@@ -69,11 +69,21 @@ func Desired(t Target, ref Ref, existing *unstructured.Unstructured, specKeys ..
 }
 
 // made says whether the object was made for this release.
-func made(t Target, obj *unstructured.Unstructured) bool {
-	if owner := metav1.GetControllerOf(obj); owner != nil {
-		return owner.UID == t.Canary.UID
+func made(t Target, obj *unstructured.Unstructured) bool { return t.owner().made(obj) }
+
+// owner is who has objects made for a Canary.
+func (t Target) owner() owner {
+	return owner{
+		Reference: metav1.OwnerReference{
+			APIVersion:         flaggerv1.SchemeGroupVersion.String(),
+			Kind:               flaggerv1.CanaryKind,
+			Name:               t.Canary.Name,
+			UID:                t.Canary.UID,
+			Controller:         new(true),
+			BlockOwnerDeletion: new(true),
+		},
+		Annotation: CanaryAnnotation, Value: t.key(), Name: "Canary " + t.key(), Where: "spec.provider",
 	}
-	return obj.GetAnnotations()[CanaryAnnotation] == t.key()
 }
 
 // holderOf names who controls the object, empty when nobody but this release may.

@@ -1,7 +1,7 @@
 // Package traffic tells routers how requests are shared between the two sides of a release, and asks them what holds.
 //
-// It has the contract of a provider (Renderer: a Route to objects and back, pure), the registry of providers, and the
-// Applier, which does the writing for all of them. It must not know phases, steps, windows or any reconciler: a route
+// It has the contracts of a provider (Renderer for Canaries, RolloutRenderer for Rollouts: a Route to objects and back,
+// pure), the registries of providers, and the Applier, which does the writing for all of them. It must not know phases, steps, windows or any reconciler: a route
 // is the same to it whatever it is for. A provider package below it knows the objects of one mesh and nothing of its
 // siblings.
 package traffic
@@ -67,6 +67,10 @@ type Ref struct {
 	Derived bool
 	// Joins is true of an object by which a mesh knows pods: it must be there before they are made. No traffic follows it.
 	Joins bool
+	// Selector finds objects by their labels, where no name is given; each is a reference of its own then.
+	Selector string
+	// Told are the events that a person is told about the object; those of a Canary come from its machine.
+	Told Told
 }
 
 // String names the object as texts for people do: HTTPRoute cart.web.
@@ -123,9 +127,9 @@ type Renderer interface {
 
 // What a caller may want to tell apart. The text of an error that wraps one of them is a sentence for the user.
 var (
-	// ErrUnsupported: the provider cannot do what the route asks for. A person has to change the Canary.
+	// ErrUnsupported: the provider cannot do what the route asks for. A person has to change the Canary or Rollout.
 	ErrUnsupported = errors.New("not supported by the provider")
-	// ErrInvalid: the spec of the Canary cannot be made into a route. A person has to change it.
+	// ErrInvalid: the spec of the release cannot be made into a route. A person has to change it, or what it names.
 	ErrInvalid = errors.New("invalid route")
 	// ErrForeign: an object of the name that is needed belongs to somebody else.
 	ErrForeign = errors.New("object of somebody else")

@@ -166,25 +166,28 @@ func (g *golden) news(objs []*unstructured.Unstructured, err error) (string, err
 }
 
 func (g *golden) text(i int, before, after *unstructured.Unstructured) (string, string, error) {
-	render := func(obj *unstructured.Unstructured) (string, error) {
-		if obj == nil {
-			return fmt.Sprintf("# no %s\n", g.renderer.Refs(g.target)[i]), nil
-		}
-		shown := obj.DeepCopy()
-		shown.SetOwnerReferences(nil)
-		for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"status"}, {"metadata", "name"}, {"metadata", "namespace"}} {
-			unstructured.RemoveNestedField(shown.Object, path...)
-		}
-		if metadata, _ := shown.Object["metadata"].(map[string]any); len(metadata) == 0 {
-			delete(shown.Object, "metadata")
-		}
-		text, err := yaml.Marshal(shown.Object)
-		return fmt.Sprintf("# %s %s/%s\n%s", obj.GetKind(), obj.GetAPIVersion(), obj.GetName(), text), err
-	}
-	was, err := render(before)
+	ref := g.renderer.Refs(g.target)[i]
+	was, err := shown(ref, before)
 	if err != nil {
 		return "", "", err
 	}
-	is, err := render(after)
+	is, err := shown(ref, after)
 	return was, is, err
+}
+
+// shown is an object as golden files have it: what does not come from the renderer is left out.
+func shown(ref traffic.Ref, obj *unstructured.Unstructured) (string, error) {
+	if obj == nil {
+		return fmt.Sprintf("# no %s\n", ref), nil
+	}
+	out := obj.DeepCopy()
+	out.SetOwnerReferences(nil)
+	for _, path := range [][]string{{"apiVersion"}, {"kind"}, {"status"}, {"metadata", "name"}, {"metadata", "namespace"}} {
+		unstructured.RemoveNestedField(out.Object, path...)
+	}
+	if metadata, _ := out.Object["metadata"].(map[string]any); len(metadata) == 0 {
+		delete(out.Object, "metadata")
+	}
+	text, err := yaml.Marshal(out.Object)
+	return fmt.Sprintf("# %s %s/%s\n%s", obj.GetKind(), obj.GetAPIVersion(), obj.GetName(), text), err
 }

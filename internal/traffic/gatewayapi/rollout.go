@@ -1,0 +1,364 @@
+package gatewayapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// PluginName is how a Rollout names this router under plugins.
+const PluginName = "argoproj-labs/gatewayAPI"
+
+// RolloutRenderer writes weights into routes of the user.
+type RolloutRenderer struct{}
+
+// NewRollout makes the renderer of the plugin PluginName.
+func NewRollout() RolloutRenderer { return RolloutRenderer{} }
+
+// layout is the configuration that a Rollout gives the plugin. Fields that are of no use here are let pass, as they are
+// where the plugin comes from.
+type layout struct {
+	HTTPRoute string `json:"httpRoute"`
+	GRPCRoute string `json:"grpcRoute"`
+	TCPRoute  string `json:"tcpRoute"`
+	TLSRoute  string `json:"tlsRoute"`
+
+	HTTPRoutes []namedRoute `json:"httpRoutes"`
+	GRPCRoutes []namedRoute `json:"grpcRoutes"`
+	TCPRoutes  []namedRoute `json:"tcpRoutes"`
+	TLSRoutes  []namedRoute `json:"tlsRoutes"`
+
+	HTTPRouteSelector *metav1.LabelSelector `json:"httpRouteSelector"`
+	GRPCRouteSelector *metav1.LabelSelector `json:"grpcRouteSelector"`
+	TCPRouteSelector  *metav1.LabelSelector `json:"tcpRouteSelector"`
+	TLSRouteSelector  *metav1.LabelSelector `json:"tlsRouteSelector"`
+
+	// Namespace of the routes; that of the Rollout without it.
+	Namespace string `json:"namespace"`
+
+	DisableInProgressLabel bool   `json:"disableInProgressLabel"`
+	InProgressLabelKey     string `json:"inProgressLabelKey"`
+	InProgressLabelValue   string `json:"inProgressLabelValue"`
+}
+
+type namedRoute struct {
+	Name            string `json:"name"`
+	UseHeaderRoutes bool   `json:"useHeaderRoutes"`
+}
+
+// The label of routes while a release is under way, unless the layout has another.
+const (
+	inProgressKey   = "rollouts.argoproj.io/gatewayapi-canary"
+	inProgressValue = "in-progress"
+)
+
+// named are the routes of one kind that a layout names.
+type named struct {
+	gvk      schema.GroupVersionKind
+	routes   []namedRoute
+	selector *metav1.LabelSelector
+}
+
+// The kinds of routes. Only the first two can tell requests apart by headers.
+var (
+	httpKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
+	grpcKind = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "GRPCRoute"}
+	tcpKind  = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1alpha2", Kind: "TCPRoute"}
+	tlsKind  = schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1alpha2", Kind: "TLSRoute"}
+
+	serviceGVK = schema.GroupVersionKind{Version: "v1", Kind: serviceKind}
+)
+
+// layoutOf reads the configuration. It is refused with a sentence where it makes no sense.
+func layoutOf(t traffic.RolloutTarget) (layout, error) {
+	var l layout
+	if err := json.Unmarshal(t.Routing().Plugins[PluginName], &l); err != nil {
+		return l, traffic.Refuse(traffic.ErrInvalid, "the configuration of plugin %s cannot be read: %v", PluginName, err)
+	}
+	if l.Namespace == "" {
+		l.Namespace = t.Rollout.Namespace
+	}
+	if l.InProgressLabelKey == "" {
+		l.InProgressLabelKey = inProgressKey
+	}
+	if l.InProgressLabelValue == "" {
+		l.InProgressLabelValue = inProgressValue
+	}
+	for _, n := range l.named() {
+		if len(n.routes) > 0 || n.selector != nil {
+			return l, nil
+		}
+	}
+	return l, traffic.Refuse(traffic.ErrInvalid, "the configuration of plugin %s names no route: set httpRoute, grpcRoute, tcpRoute or tlsRoute",
+		PluginName)
+}
+
+func (l layout) named() []named {
+	all := func(one string, many []namedRoute) []namedRoute {
+		var out []namedRoute
+		if one != "" {
+			out = append(out, namedRoute{Name: one, UseHeaderRoutes: true})
+		}
+		for _, route := range many {
+			if route.Name != "" && !slices.ContainsFunc(out, func(n namedRoute) bool { return n.Name == route.Name }) {
+				out = append(out, route)
+			}
+		}
+		return out
+	}
+	return []named{
+		{httpKind, all(l.HTTPRoute, l.HTTPRoutes), l.HTTPRouteSelector},
+		{grpcKind, all(l.GRPCRoute, l.GRPCRoutes), l.GRPCRouteSelector},
+		{tcpKind, all(l.TCPRoute, l.TCPRoutes), l.TCPRouteSelector},
+		{tlsKind, all(l.TLSRoute, l.TLSRoutes), l.TLSRouteSelector},
+	}
+}
+
+// headerRoutes says whether a route of the user is given rules by header.
+func (l layout) headerRoutes(ref traffic.Ref) bool {
+	if ref.GVK.Kind != httpKind.Kind && ref.GVK.Kind != grpcKind.Kind {
+		return false
+	}
+	for _, n := range l.named() {
+		for _, route := range n.routes {
+			if n.gvk.Kind == ref.GVK.Kind && route.Name == ref.Name {
+				return route.UseHeaderRoutes
+			}
+		}
+	}
+	return false
+}
+
+// Features depend on the kinds of the routes: only HTTPRoutes take experiments, and only some are given rules by header.
+func (RolloutRenderer) Features(t traffic.RolloutTarget) traffic.Features {
+	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
+	l, err := layoutOf(t)
+	if err != nil {
+		return f
+	}
+	for _, n := range l.named() {
+		if n.gvk == httpKind && (len(n.routes) > 0 || n.selector != nil) {
+			f.Others = true
+		}
+		for _, route := range n.routes {
+			if l.headerRoutes(traffic.Ref{GVK: n.gvk, Name: route.Name}) {
+				f.HeaderRoutes = true
+			}
+		}
+	}
+	return f
+}
+
+// Refs are the routes, and the Services of experiments, whose ports are read.
+func (RolloutRenderer) Refs(t traffic.RolloutTarget, r release.Route, _ traffic.Objects) []traffic.Ref {
+	l, err := layoutOf(t)
+	if err != nil {
+		return nil
+	}
+	var refs []traffic.Ref
+	for _, n := range l.named() {
+		ref := traffic.Ref{GVK: n.gvk, Namespace: l.Namespace, Shared: true}
+		for _, route := range n.routes {
+			ref.Name = route.Name
+			refs = append(refs, ref)
+		}
+		if n.selector != nil {
+			ref.Name, ref.Selector = "", metav1.FormatLabelSelector(n.selector)
+			refs = append(refs, ref)
+		}
+	}
+	for _, d := range r.Others {
+		refs = append(refs, traffic.Ref{GVK: serviceGVK, Namespace: t.Rollout.Namespace, Name: d.Service})
+	}
+	return refs
+}
+
+// Render writes weights, experiments and managed rules into each route.
+func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	l, err := layoutOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if err := rd.Features(t).CheckRollout(PluginName, r); err != nil {
+		return nil, err
+	}
+	if t.CanaryService == "" || t.StableService == "" {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s needs canaryService and stableService: a route knows no other names", PluginName)
+	}
+	if !existing.AnyShared() {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "plugin %s: %s", PluginName, nothingFound)
+	}
+	out := existing.Unchanged()
+	for i, x := range existing {
+		if !x.Ref.Shared {
+			continue
+		}
+		obj, err := x.Edited()
+		if err != nil {
+			return nil, err
+		}
+		if err := l.render(t, r, existing, x.Ref, obj); err != nil {
+			return nil, err
+		}
+		out[i] = obj
+	}
+	return out, nil
+}
+
+func (l layout) render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
+	if ref.GVK != httpKind {
+		r.Others = nil // they take none, and the share stays with the stable side
+	}
+	if !l.headerRoutes(ref) {
+		r.HeaderRoutes = nil
+	}
+	if fault := unfit(t, obj); fault != "" {
+		return traffic.Refuse(traffic.ErrInvalid, "%s %s", ref, fault)
+	}
+	rules := editor{t: t, added: traffic.AddedTo(t, obj)}.rules(traffic.Spec(obj), r, existing)
+	traffic.Spec(obj)["rules"] = traffic.List(rules)
+	traffic.NoteAdded(obj, r.Others)
+	if l.DisableInProgressLabel {
+		return nil
+	}
+	if r.Canary == 0 {
+		traffic.RemoveLabels(obj, l.InProgressLabelKey)
+		return nil
+	}
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[l.InProgressLabelKey] = l.InProgressLabelValue
+	obj.SetLabels(labels)
+	return nil
+}
+
+const nothingFound = "its selectors find no route: label the routes, or name them"
+
+// unfit says what is wrong with a route of the user, after its name; empty when nothing is.
+func unfit(t traffic.RolloutTarget, obj *unstructured.Unstructured) string {
+	rules, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
+	if slices.ContainsFunc(traffic.Maps(rules), func(rule map[string]any) bool { return shares(t, rule) }) {
+		return ""
+	}
+	return fmt.Sprintf("has no rule with both Services %s and %s among its backendRefs", t.StableService, t.CanaryService)
+}
+
+// Read takes the weights from the rules with both Services. A route is confirmed when all its parents accepted it.
+func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.ConfirmedYes}
+	for _, x := range existing {
+		if x.Object == nil || !x.Ref.Shared {
+			continue
+		}
+		if err := readRoute(t, x, &out); err != nil {
+			return traffic.Observed{Confirmed: traffic.CannotTell}, err
+		}
+	}
+	if !out.Found {
+		return traffic.Observed{Confirmed: traffic.CannotTell}, nil
+	}
+	return out, nil
+}
+
+func readRoute(t traffic.RolloutTarget, x traffic.Found, out *traffic.Observed) error {
+	added := traffic.AddedTo(t, x.Object)
+	rules, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "rules")
+	for _, rule := range traffic.Maps(rules) {
+		if !shares(t, rule) {
+			continue
+		}
+		_, canary, _, err := weights(sides(t), rule)
+		if err != nil {
+			return fmt.Errorf("read %s: spec.rules: %w", x.Ref, err)
+		}
+		if !out.Found || canary > out.Route.Canary {
+			out.Route.Canary, out.Route.Others = canary, others(rule, added)
+		}
+		out.Found = true
+	}
+	confirmation, reason, err := confirmed(x.Ref, x.Object)
+	switch {
+	case err != nil:
+		return err
+	case out.Confirmed == traffic.ConfirmedNo:
+	case confirmation != traffic.ConfirmedYes:
+		out.Confirmed, out.Reason = confirmation, reason
+	}
+	return nil
+}
+
+// sides are the two Services in the form that reading a Canary's route takes.
+func sides(t traffic.RolloutTarget) traffic.Target {
+	return traffic.Target{Primary: t.StableService, CanaryService: t.CanaryService}
+}
+
+func others(rule map[string]any, added []string) []release.Destination {
+	var out []release.Destination
+	for _, ref := range traffic.Maps(rule["backendRefs"]) {
+		name, _ := ref["name"].(string)
+		weight, err := traffic.Number(ref["weight"])
+		if err == nil && slices.Contains(added, name) {
+			out = append(out, release.Destination{Service: name, Weight: int(weight)})
+		}
+	}
+	return out
+}
+
+// Validate finds routes that are missing or do not name both Services.
+func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+	path := traffic.RoutingPath().Child("plugins").Key(PluginName)
+	if _, err := layoutOf(t); err != nil {
+		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), err.Error())}
+	}
+	if !existing.AnyShared() {
+		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), nothingFound)}
+	}
+	var all field.ErrorList
+	for _, x := range existing {
+		switch {
+		case !x.Ref.Shared:
+		case x.Object == nil:
+			all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" not found"))
+		default:
+			if fault := unfit(t, x.Object); fault != "" {
+				all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" "+fault))
+			}
+		}
+	}
+	return all
+}
+
+// Restore takes managed rules, experiments and the label away. Weights stay.
+func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+	out := existing.Unchanged()
+	l, err := layoutOf(t)
+	if err != nil {
+		return out
+	}
+	for i, x := range existing {
+		if x.Object == nil || !x.Ref.Shared {
+			continue
+		}
+		obj := x.Object.DeepCopy()
+		if spec, ok := obj.Object["spec"].(map[string]any); ok && spec["rules"] != nil {
+			spec["rules"] = traffic.List(editor{t: t, added: traffic.AddedTo(t, obj)}.users(spec))
+		}
+		traffic.NoteAdded(obj, nil)
+		if !l.DisableInProgressLabel {
+			traffic.RemoveLabels(obj, l.InProgressLabelKey)
+		}
+		out[i] = obj
+	}
+	return out
+}

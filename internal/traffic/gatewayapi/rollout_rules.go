@@ -1,0 +1,247 @@
+package gatewayapi
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// defaultPort of an experiment's Service that says nothing of ports.
+const defaultPort = 8080
+
+// editor writes into the rules of a route that is the user's.
+type editor struct {
+	t traffic.RolloutTarget
+	// added are the Services of experiments that are in the route because of the Rollout.
+	added []string
+}
+
+// shares says whether a rule leads to both sides, so that there is something to share.
+func shares(t traffic.RolloutTarget, rule map[string]any) bool {
+	return backendOf(rule, t.StableService) != nil && backendOf(rule, t.CanaryService) != nil
+}
+
+// backendOf is the reference of a rule to that Service; nil where it has none.
+func backendOf(rule map[string]any, name string) map[string]any {
+	for _, ref := range traffic.Maps(rule["backendRefs"]) {
+		if isService(ref, name) {
+			return ref
+		}
+	}
+	return nil
+}
+
+// rules are those of the user with the weights of the route, and the managed ones after them.
+func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Objects) []map[string]any {
+	rules := e.users(spec)
+	var managed []map[string]any
+	for _, route := range e.inOrder(r.HeaderRoutes) {
+		count := 0
+		for _, rule := range rules {
+			if !shares(e.t, rule) {
+				continue
+			}
+			for _, made := range e.byHeader(rule, route) {
+				made["name"] = route.Name
+				if count > 0 {
+					made["name"] = route.Name + "-" + strconv.Itoa(count)
+				}
+				count++
+				managed = append(managed, made)
+			}
+		}
+	}
+	for _, rule := range rules {
+		if shares(e.t, rule) {
+			e.weigh(rule, r, existing)
+		}
+	}
+	return append(rules, managed...)
+}
+
+func (e editor) inOrder(routes []release.HeaderRoute) []release.HeaderRoute {
+	return slices.SortedStableFunc(slices.Values(routes), func(a, b release.HeaderRoute) int { return e.t.ManagedOrder(a.Name, b.Name) })
+}
+
+// users are the rules without those that are managed, and without experiments.
+func (e editor) users(spec map[string]any) []map[string]any {
+	rules := slices.DeleteFunc(traffic.Maps(spec["rules"]), e.managed)
+	for _, rule := range rules {
+		refs := traffic.Maps(rule["backendRefs"])
+		kept := slices.DeleteFunc(slices.Clone(refs), func(ref map[string]any) bool {
+			name, _ := ref["name"].(string)
+			return slices.Contains(e.added, name) && isService(ref, name)
+		})
+		if len(kept) < len(refs) {
+			rule["backendRefs"] = traffic.List(kept)
+		}
+	}
+	return rules
+}
+
+func (e editor) weigh(rule map[string]any, r release.Route, existing traffic.Objects) {
+	backendOf(rule, e.t.CanaryService)["weight"] = int64(r.Canary)
+	backendOf(rule, e.t.StableService)["weight"] = int64(r.Stable())
+	if len(r.Others) == 0 {
+		return
+	}
+	refs := traffic.Maps(rule["backendRefs"])
+	for _, d := range r.Others {
+		refs = append(refs, map[string]any{
+			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Rollout.Namespace,
+			"port": portOf(existing.Get(serviceKind, e.t.Rollout.Namespace, d.Service)), "weight": int64(d.Weight),
+		})
+	}
+	rule["backendRefs"] = traffic.List(refs)
+}
+
+// portOf is the port of a Service that is called http, else its first.
+func portOf(service *unstructured.Unstructured) int64 {
+	if service == nil {
+		return defaultPort
+	}
+	list, _, _ := unstructured.NestedFieldNoCopy(service.Object, "spec", "ports")
+	ports := traffic.Maps(list)
+	i := max(0, slices.IndexFunc(ports, func(port map[string]any) bool { return port["name"] == "http" }))
+	if i >= len(ports) {
+		return defaultPort
+	}
+	if number, err := traffic.Number(ports[i]["port"]); err == nil && number > 0 {
+		return int64(number)
+	}
+	return defaultPort
+}
+
+// byHeader makes the rules that lead matching requests of a rule to the canary, whatever its weight. Of the rule
+// everything else holds for them too.
+func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[string]any {
+	var matches []any
+	for _, match := range alternatives(rule) {
+		for _, m := range route.Match {
+			matches = append(matches, withHeaders(match, m.Headers))
+		}
+	}
+	if len(matches) == 0 {
+		return nil // nothing to match is no reason to send everybody to the canary
+	}
+	toCanary := func(matches []any) map[string]any {
+		out := runtime.DeepCopyJSON(rule)
+		canary := runtime.DeepCopyJSON(backendOf(rule, e.t.CanaryService))
+		canary["weight"] = int64(1) // alone: what an API server fills in
+		out["matches"], out["backendRefs"] = matches, []any{canary}
+		return out
+	}
+	if !replacesPrefix(rule) {
+		return []map[string]any{toCanary(matches)}
+	}
+	var out []map[string]any
+	for _, match := range matches { // the API takes one match only
+		out = append(out, toCanary([]any{match}))
+	}
+	return out
+}
+
+// alternatives are the matches of a rule. A rule of an HTTPRoute without any has the one that an API server fills in.
+func alternatives(rule map[string]any) []map[string]any {
+	matches := traffic.Maps(rule["matches"])
+	if len(matches) == 0 {
+		return []map[string]any{{}}
+	}
+	return matches
+}
+
+func withHeaders(match map[string]any, headers map[string]release.StringMatch) map[string]any {
+	out := runtime.DeepCopyJSON(match)
+	kept := slices.DeleteFunc(traffic.Maps(out["headers"]), func(h map[string]any) bool {
+		name, _ := h["name"].(string)
+		_, replaced := headers[name]
+		return replaced || slices.ContainsFunc(slices.Collect(maps.Keys(headers)), func(other string) bool { return strings.EqualFold(name, other) })
+	})
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		kind, value := headerValue(headers[name])
+		kept = append(kept, map[string]any{"type": kind, "name": name, "value": value})
+	}
+	out["headers"] = traffic.List(kept)
+	return out
+}
+
+func headerValue(m release.StringMatch) (kind, value string) {
+	switch {
+	case m.Exact != "":
+		return string(gatewayv1.HeaderMatchExact), m.Exact
+	case m.Prefix != "":
+		return string(gatewayv1.HeaderMatchRegularExpression), regexp.QuoteMeta(m.Prefix) + ".*"
+	default:
+		return string(gatewayv1.HeaderMatchRegularExpression), m.Regex
+	}
+}
+
+// replacesPrefix says whether a filter of the rule needs to know which prefix matched.
+func replacesPrefix(rule map[string]any) bool {
+	return slices.ContainsFunc(traffic.Maps(rule["filters"]), func(filter map[string]any) bool {
+		for _, kind := range []string{"urlRewrite", "requestRedirect"} {
+			if how, _, _ := unstructured.NestedString(filter, kind, "path", "type"); how == string(gatewayv1.PrefixMatchHTTPPathModifier) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// managed says whether a rule was made for a step: by its name, or, where the cluster's definition knows no names of
+// rules, because it does what one of the steps asks for.
+func (e editor) managed(rule map[string]any) bool {
+	name, _ := rule["name"].(string)
+	if name != "" {
+		return slices.ContainsFunc(e.t.Managed(), func(route string) bool { return isNamed(name, route) })
+	}
+	if refs := traffic.Maps(rule["backendRefs"]); len(refs) != 1 || !isService(refs[0], e.t.CanaryService) || e.t.Rollout.Spec.Strategy.Canary == nil {
+		return false
+	}
+	for _, step := range e.t.Rollout.Spec.Strategy.Canary.Steps {
+		if step.SetHeaderRoute != nil && asksFor(traffic.HeaderRoute(*step.SetHeaderRoute), rule) {
+			return true
+		}
+	}
+	return false
+}
+
+// isNamed says whether a rule has the name of a route, or that with a number.
+func isNamed(rule, route string) bool {
+	number, ok := strings.CutPrefix(rule, route+"-")
+	if !ok {
+		return rule == route
+	}
+	_, err := strconv.Atoi(number)
+	return err == nil
+}
+
+// asksFor says whether every match of the rule has the headers of one match of the route.
+func asksFor(route release.HeaderRoute, rule map[string]any) bool {
+	matches := traffic.Maps(rule["matches"])
+	return len(matches) > 0 && !slices.ContainsFunc(matches, func(match map[string]any) bool {
+		return !slices.ContainsFunc(route.Match, func(m release.Match) bool { return hasHeaders(match, m.Headers) })
+	})
+}
+
+func hasHeaders(match map[string]any, headers map[string]release.StringMatch) bool {
+	present := traffic.Maps(match["headers"])
+	for name, value := range headers {
+		kind, text := headerValue(value)
+		if !slices.ContainsFunc(present, func(h map[string]any) bool {
+			return h["name"] == name && h["type"] == kind && h["value"] == text
+		}) {
+			return false
+		}
+	}
+	return len(headers) > 0
+}

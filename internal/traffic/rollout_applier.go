@@ -1,0 +1,184 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Outcome is what came of applying a route.
+type Outcome struct {
+	// Changed is true when something was written.
+	Changed bool
+	// Events are what a person is to be told, also where the rest failed.
+	Events []Event
+}
+
+// Event is something that a person is told about a router.
+type Event struct {
+	Warning         bool
+	Reason, Message string
+}
+
+// Told are the reasons of the events about an object; empty where nobody is told.
+type Told struct {
+	Created, NotCreated, Changed, Missing string
+}
+
+// ObserveRollout reads what the objects of the route say. Errors: ErrNotInstalled, and those of Client and
+// RolloutRenderer.Read.
+func (a *Applier) ObserveRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) (Observed, error) {
+	existing, err := a.find(ctx, x, t, release.Route{})
+	if err != nil {
+		return Observed{}, err
+	}
+	return x.Renderer.Read(t, existing)
+}
+
+// ValidateRollout finds what of the user's objects does not fit the spec. Errors: ErrNotInstalled, and those of Client.
+func (a *Applier) ValidateRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) (field.ErrorList, error) {
+	existing, err := a.find(ctx, x, t, release.Route{})
+	if err != nil {
+		return nil, err
+	}
+	return x.Renderer.Validate(t, existing), nil
+}
+
+// ApplyRollout makes the route so, as far as it is this router's: see RolloutRouter.Route. Errors: those of
+// RolloutRenderer.Render, ErrNotInstalled, and those of Client. There may be events with an error.
+func (a *Applier) ApplyRollout(ctx context.Context, x RolloutRouter, t RolloutTarget, r release.Route) (Outcome, error) {
+	r = x.Route(t, r)
+	existing, err := a.find(ctx, x, t, r)
+	if err != nil {
+		return Outcome{}, err
+	}
+	told := &teller{route: r}
+	desired, err := x.Renderer.Render(t, r, existing)
+	if err != nil {
+		told.missing(existing)
+		return Outcome{Events: told.events}, err
+	}
+	changed, err := a.write(ctx, t.owner(), existing.refs(), existing.Unchanged(), desired, told.wrote)
+	return Outcome{Changed: changed, Events: told.events}, err
+}
+
+// RestoreRollout takes back what the route left in the user's objects. Objects that are gone are no error.
+func (a *Applier) RestoreRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) error {
+	existing, err := a.find(ctx, x, t, release.Route{})
+	if err != nil {
+		return err
+	}
+	_, err = a.write(ctx, t.owner(), existing.refs(), existing.Unchanged(), x.Renderer.Restore(t, existing), nil)
+	return err
+}
+
+// find reads the objects of a route, and those that these lead to. Like read, it gives the cache's own.
+func (a *Applier) find(ctx context.Context, x RolloutRouter, t RolloutTarget, r release.Route) (Objects, error) {
+	var out Objects
+	for known := 0; ; {
+		refs := x.Renderer.Refs(t, r, out)
+		if len(refs) == known {
+			return out, nil
+		}
+		for _, ref := range refs[known:] {
+			more, err := a.look(ctx, t, ref)
+			if err != nil {
+				return nil, err
+			}
+			for _, one := range more { // a selector may find what has a name as well
+				if !slices.ContainsFunc(out, one.same) {
+					out = append(out, one)
+				}
+			}
+		}
+		known = len(refs)
+	}
+}
+
+// look reads what one reference leads to: an object that may be absent, or all that a selector finds.
+func (a *Applier) look(ctx context.Context, t RolloutTarget, ref Ref) (Objects, error) {
+	if ref.Selector == "" {
+		found, err := a.read(ctx, t.owner(), []Ref{ref})
+		if err != nil {
+			return nil, err
+		}
+		return Objects{{Ref: ref, Object: found[0]}}, nil
+	}
+	selector, err := labels.Parse(ref.Selector)
+	if err != nil {
+		return nil, Refuse(ErrInvalid, "the selector of %s is %q: %v", ref.GVK.Kind, ref.Selector, err)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(ref.GVK.GroupVersion().WithKind(ref.GVK.Kind + "List"))
+	err = a.Client.List(ctx, list, client.InNamespace(ref.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, t.owner().failed([]Ref{ref}, ref, "list", err)
+	}
+	var out Objects
+	for i := range list.Items {
+		one := ref
+		one.Name = list.Items[i].GetName()
+		out = append(out, Found{Ref: one, Object: &list.Items[i]})
+	}
+	return out, nil
+}
+
+func (x Found) same(other Found) bool {
+	return x.Ref.GVK == other.Ref.GVK && x.Ref.Namespace == other.Ref.Namespace && x.Ref.Name == other.Ref.Name
+}
+
+func (o Objects) refs() []Ref {
+	out := make([]Ref, len(o))
+	for i, x := range o {
+		out[i] = x.Ref
+	}
+	return out
+}
+
+// teller makes the events of one application of a route.
+type teller struct {
+	route  release.Route
+	events []Event
+}
+
+func (e *teller) missing(existing Objects) {
+	for _, x := range existing {
+		if x.Object == nil && x.Ref.Told.Missing != "" {
+			e.events = append(e.events, Event{Warning: true, Reason: x.Ref.Told.Missing, Message: x.Ref.String() + " not found"})
+		}
+	}
+}
+
+// wrote is told of each write, with its error.
+func (e *teller) wrote(ref Ref, verb string, err error) {
+	switch {
+	case err != nil && verb == verbCreate:
+		e.add(true, ref.Told.NotCreated, fmt.Sprintf("%s was not created: %v", ref, err))
+	case err != nil:
+	case verb == verbCreate:
+		e.add(false, ref.Told.Created, "Created "+ref.String()+e.weights(ref))
+	case verb == verbUpdate:
+		e.add(false, ref.Told.Changed, "Updated "+ref.String()+e.weights(ref))
+	}
+}
+
+func (e *teller) add(warning bool, reason, message string) {
+	if reason != "" {
+		e.events = append(e.events, Event{Warning: warning, Reason: reason, Message: message})
+	}
+}
+
+// weights are said of what has them.
+func (e *teller) weights(ref Ref) string {
+	if ref.Joins {
+		return ""
+	}
+	return fmt.Sprintf(": canary=%d stable=%d", e.route.Canary, e.route.Stable())
+}

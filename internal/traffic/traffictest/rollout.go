@@ -1,0 +1,468 @@
+package traffictest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// RolloutOptions are what a router of Rollouts has of its own.
+type RolloutOptions struct {
+	// Routers has the renderer, under the name that Rollout uses.
+	Routers traffic.RolloutRenderers
+	// Rollout names the router and its objects in trafficRouting, which is empty but for managedRoutes.
+	Rollout func(*rapid.T, *argov1.Rollout)
+	// Given makes the objects of the user, with all requests on the stable side.
+	Given func(traffic.RolloutTarget) []*unstructured.Unstructured
+	// ExactOnly is true of a router that knows no patterns of headers.
+	ExactOnly bool
+	// Admission stands for the API server with the definitions of the router.
+	Admission *Admission
+}
+
+// RunRollout holds a router of Rollouts to the contract.
+func RunRollout(t *testing.T, o RolloutOptions) {
+	law := func(name string, holds func(t *rapid.T, s *rolloutStory)) {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) { holds(rt, o.story(rt)) })
+		})
+	}
+
+	law("weights read back as written", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "route")
+		stored := s.apply(t, route, s.given())
+		seen, err := s.router.Renderer.Read(s.target, s.find(route, stored))
+		if err != nil || !seen.Found {
+			t.Fatalf("read back %s: found %v, error %v", route, seen.Found, err)
+		}
+		want := release.Route{Canary: route.Canary}
+		for _, d := range route.Others {
+			want.Others = append(want.Others, release.Destination{Service: d.Service, Weight: d.Weight})
+		}
+		if diff := cmp.Diff(want, seen.Route); diff != "" {
+			t.Fatalf("read back %s (-want +got):\n%s", route, diff)
+		}
+	})
+
+	law("the definitions of the router admit what is rendered", func(t *rapid.T, s *rolloutStory) {
+		for _, obj := range s.apply(t, s.route(t, "route"), s.given()) {
+			if err := o.Admission.Validate(t.Context(), obj); err != nil {
+				t.Fatalf("%s %s is refused: %v", obj.GetKind(), obj.GetName(), err)
+			}
+		}
+	})
+
+	law("rendering twice changes nothing", func(t *rapid.T, s *rolloutStory) {
+		stored := s.apply(t, s.route(t, "first"), s.given())
+		second := s.route(t, "second")
+		stored = s.apply(t, second, stored)
+		if diff := cmp.Diff(stored, s.apply(t, second, stored)); diff != "" {
+			t.Fatalf("%s again (-stored +rendered):\n%s", second, diff)
+		}
+	})
+
+	law("the way to a route leaves no trace", func(t *rapid.T, s *rolloutStory) {
+		s.target.Drained = true
+		first, second := s.route(t, "first"), s.route(t, "second")
+		direct := s.apply(t, second, s.given())
+		around := s.apply(t, second, s.apply(t, first, s.given()))
+		if diff := cmp.Diff(direct, around); diff != "" {
+			t.Fatalf("%s by way of %s (-direct +around):\n%s", second, first, diff)
+		}
+	})
+
+	law("what is given is never changed", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "second")
+		stored := s.apply(t, s.route(t, "first"), s.given())
+		before, rollout := copyOf(stored), s.target.Rollout.DeepCopy()
+		existing := s.find(route, stored)
+		_, err := s.router.Renderer.Render(s.target, route, existing)
+		_, again := s.router.Renderer.Read(s.target, existing)
+		if err != nil || again != nil {
+			t.Fatalf("render: %v, read: %v", err, again)
+		}
+		s.router.Renderer.Validate(s.target, existing)
+		s.router.Renderer.Restore(s.target, existing)
+		if diff := cmp.Diff(before, stored) + cmp.Diff(rollout, s.target.Rollout); diff != "" {
+			t.Fatalf("changed its input (-before +after):\n%s", diff)
+		}
+	})
+
+	law("the user's objects are never made or deleted, and what is only read stays", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "route")
+		existing := s.find(route, s.given())
+		rendered := s.render(t, route, existing)
+		restored := s.router.Renderer.Restore(s.target, existing)
+		for i, x := range existing {
+			switch {
+			case x.Ref.Owned, x.Object == nil:
+			case rendered[i] == nil || restored[i] == nil:
+				t.Fatalf("deleted %s", x.Ref)
+			case !x.Ref.Shared && (!cmp.Equal(rendered[i], x.Object) || !cmp.Equal(restored[i], x.Object)):
+				t.Fatalf("changed %s, which is only read", x.Ref)
+			}
+		}
+	})
+
+	law("an absent object of the user is refused, and found by validation", func(t *rapid.T, s *rolloutStory) {
+		route, given := s.route(t, "route"), s.given()
+		if faults := s.router.Renderer.Validate(s.target, s.find(route, given)); len(faults) > 0 {
+			t.Fatalf("what the user made is found invalid: %v", faults)
+		}
+		var needed []string
+		for _, x := range s.find(route, given) {
+			if x.Object != nil && (x.Ref.Shared || x.Ref.GVK.Kind == traffic.IngressKind.Kind) {
+				needed = append(needed, keyOf(x.Object))
+			}
+		}
+		if len(needed) == 0 {
+			return // all that the router needs it makes
+		}
+		gone := rapid.SampledFrom(needed).Draw(t, "gone")
+		delete(given, gone)
+		existing := s.find(route, given)
+		if got, err := s.router.Renderer.Render(s.target, route, existing); !errors.Is(err, traffic.ErrInvalid) {
+			t.Fatalf("without %s: got %v, error %v, want ErrInvalid", gone, got, err)
+		}
+		if selected := slices.ContainsFunc(existing, func(x traffic.Found) bool { return x.Ref.Selector != "" }); selected {
+			return // nobody can tell that one of several is missing
+		}
+		if faults := s.router.Renderer.Validate(s.target, existing); len(faults) == 0 {
+			t.Fatalf("without %s: found valid", gone)
+		}
+	})
+
+	law("unknown fields survive", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "second")
+		s.target.Drained = false // what may go takes its fields along
+		existing := s.find(route, s.apply(t, s.route(t, "first"), s.given()))
+		for _, x := range existing {
+			if x.Object != nil {
+				addUnknown(x.Object)
+			}
+		}
+		rendered := s.render(t, route, existing)
+		restored := s.router.Renderer.Restore(s.target, existing)
+		for i, x := range existing {
+			for _, obj := range []*unstructured.Unstructured{rendered[i], restored[i]} {
+				if x.Object == nil || obj == nil {
+					continue
+				}
+				for _, path := range unknown {
+					if value, _, _ := unstructured.NestedString(obj.Object, path...); value != "kept" {
+						t.Fatalf("%s lost %v", x.Ref, path)
+					}
+				}
+			}
+		}
+	})
+
+	law("whatever others wrote, nothing panics", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "second")
+		stored := s.apply(t, s.route(t, "first"), s.given())
+		for _, key := range slices.Sorted(maps.Keys(stored)) {
+			garble(t, stored[key].Object)
+		}
+		existing := s.find(route, stored)
+		// An error is as good as an answer: what is wrong with an object is up to the router.
+		_, _ = s.router.Renderer.Render(s.target, route, existing)
+		_, _ = s.router.Renderer.Read(s.target, existing)
+		s.router.Renderer.Validate(s.target, existing)
+		s.router.Renderer.Restore(s.target, existing)
+	})
+
+	law("an object of somebody else is refused", func(t *rapid.T, s *rolloutStory) {
+		s.target.Drained = false
+		route := s.route(t, "route")
+		existing := s.find(route, s.apply(t, route, s.given()))
+		var made []traffic.Found
+		for _, x := range existing {
+			if x.Ref.Owned && x.Object != nil {
+				made = append(made, x)
+			}
+		}
+		if len(made) == 0 {
+			return
+		}
+		theirs := rapid.SampledFrom(made).Draw(t, "object").Object
+		theirs.SetOwnerReferences(rapid.SampledFrom(rolloutStrangers).Draw(t, "stranger"))
+		before := theirs.DeepCopy()
+		if got, err := s.router.Renderer.Render(s.target, route, existing); !errors.Is(err, traffic.ErrForeign) {
+			t.Fatalf("%s of somebody else: got %v, error %v, want ErrForeign", theirs.GetName(), got, err)
+		}
+		restored := s.router.Renderer.Restore(s.target, existing)
+		for i, x := range existing {
+			if x.Object == theirs && !cmp.Equal(restored[i], before) {
+				t.Fatalf("restore changed what belongs to somebody else:\n%s", cmp.Diff(before, restored[i]))
+			}
+		}
+	})
+
+	law("restore gives the user's own back, and leaves what was made", func(t *rapid.T, s *rolloutStory) {
+		stored := s.given()
+		for i := range rapid.IntRange(1, 3).Draw(t, "changes") {
+			stored = s.apply(t, s.route(t, fmt.Sprint("route ", i)), stored)
+		}
+		end := release.Route{Total: s.total(t)}
+		if end.Total != release.Total {
+			return // the user's own weights add up to something else
+		}
+		stored = s.apply(t, end, stored)
+		existing := s.find(end, stored)
+		given := s.given()
+		for i, obj := range s.router.Renderer.Restore(s.target, existing) {
+			if obj == nil && existing[i].Object == nil {
+				continue
+			}
+			want := given[keyOf(obj)]
+			if existing[i].Ref.Owned {
+				want = existing[i].Object
+			}
+			if diff := cmp.Diff(want, obj); diff != "" {
+				t.Fatalf("restored %s (-user's +got):\n%s", existing[i].Ref, diff)
+			}
+		}
+	})
+
+	law("restoring twice changes nothing", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "route")
+		once := s.keep(t, s.find(route, s.apply(t, route, s.given())), s.router.Renderer.Restore)
+		twice := s.keep(t, s.find(route, once), s.router.Renderer.Restore)
+		if diff := cmp.Diff(once, twice); diff != "" {
+			t.Fatalf("restored again (-once +twice):\n%s", diff)
+		}
+	})
+
+	law("what is not declared is refused", func(t *rapid.T, s *rolloutStory) {
+		declared := s.router.Renderer.Features(s.target)
+		for _, x := range rolloutDemands {
+			if x.declared(declared) {
+				continue
+			}
+			if got, err := s.router.Renderer.Render(s.target, x.route, s.find(x.route, s.given())); !errors.Is(err, traffic.ErrUnsupported) {
+				t.Fatalf("%s: got %v, error %v, want ErrUnsupported", x.name, got, err)
+			}
+		}
+	})
+
+	law("weights beyond the total are refused", func(t *rapid.T, s *rolloutStory) {
+		for _, weight := range []int{-1, 101} {
+			route := release.Route{Canary: weight}
+			if _, err := s.router.Renderer.Render(s.target, route, s.find(route, s.given())); err == nil {
+				t.Fatalf("accepted a weight of %d", weight)
+			}
+		}
+	})
+}
+
+// rolloutDemands are routes that need one feature more than nothing.
+var rolloutDemands = []struct {
+	name     string
+	declared func(traffic.Features) bool
+	route    release.Route
+}{
+	{"experiments", func(f traffic.Features) bool { return f.Others }, release.Route{Others: []release.Destination{{Service: "cart-exp", Weight: 5}}}},
+	{"max weight", func(f traffic.Features) bool { return f.MaxWeight }, release.Route{Total: 1000}},
+	{"header routes", func(f traffic.Features) bool { return f.HeaderRoutes }, release.Route{HeaderRoutes: []release.HeaderRoute{{Name: "testers"}}}},
+	{"mirror routes", func(f traffic.Features) bool { return f.MirrorRoutes }, release.Route{MirrorRoutes: []release.MirrorRoute{{Name: "shadow"}}}},
+}
+
+// rolloutStrangers are those who may have an object that a Rollout needs.
+var rolloutStrangers = [][]metav1.OwnerReference{
+	{{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "basket", UID: "other", Controller: new(true)}},
+	{{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: "cart", UID: "earlier", Controller: new(true)}},
+	{{APIVersion: "example.com/v1", Kind: "Mesh", Name: "cart", UID: "mesh", Controller: new(true)}},
+}
+
+// rolloutStory is one Rollout of a law.
+type rolloutStory struct {
+	options RolloutOptions
+	router  traffic.RolloutRouter
+	target  traffic.RolloutTarget
+}
+
+func (o RolloutOptions) story(t *rapid.T) *rolloutStory {
+	ro := &argov1.Rollout{}
+	ro.Name, ro.Namespace, ro.UID = "cart", "web", "0d3a5fd7-uid"
+	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{
+		CanaryService: "cart-canary", StableService: "cart-stable",
+		TrafficRouting: &argov1.RolloutTrafficRouting{ManagedRoutes: []argov1.ManagedRoute{{Name: "testers"}, {Name: "shadow"}, {Name: "beta"}}},
+	}
+	o.Rollout(t, ro)
+	routers, err := o.Routers.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	if err != nil || len(routers) != 1 {
+		t.Fatalf("routers of the Rollout: %v, error %v, want one", routers, err)
+	}
+	s := &rolloutStory{options: o, router: routers[0]}
+	stable := rapid.SampledFrom([]string{"77c9", "6d4f"}).Draw(t, "stable hash")
+	s.target = s.router.Target(ro, rapid.SampledFrom([]string{"6d4f", ""}).Draw(t, "canary hash"), stable)
+	s.target.Drained = rapid.Bool().Draw(t, "drained")
+	return s
+}
+
+func (s *rolloutStory) total(t *rapid.T) int {
+	if s.router.Renderer.Features(s.target).MaxWeight {
+		return rapid.SampledFrom([]int{100, 1000}).Draw(t, "total")
+	}
+	return release.Total
+}
+
+// route draws what the renderer declares to be able to make.
+func (s *rolloutStory) route(t *rapid.T, label string) release.Route {
+	f := s.router.Renderer.Features(s.target)
+	total := s.total(t)
+	return rapid.Custom(func(t *rapid.T) release.Route {
+		r := release.Route{Total: total}
+		left := total
+		if f.Others {
+			for _, name := range rapid.SampledFrom([][]string{nil, {"cart-exp"}, {"cart-exp", "another-exp"}}).Draw(t, "experiments") {
+				d := release.Destination{Service: name, Weight: rapid.IntRange(1, 20).Draw(t, "weight of "+name), Revision: "58b1"}
+				r.Others, left = append(r.Others, d), left-d.Weight
+			}
+		}
+		r.Canary = rapid.OneOf(rapid.SampledFrom([]int{0, 1, left}), rapid.IntRange(0, left)).Draw(t, "weight")
+		if f.HeaderRoutes {
+			for _, name := range rapid.SampledFrom([][]string{nil, {"testers"}, {"beta"}, {"testers", "beta"}}).Draw(t, "header routes") {
+				r.HeaderRoutes = append(r.HeaderRoutes, release.HeaderRoute{Name: name, Match: s.headers(t)})
+			}
+		}
+		if f.MirrorRoutes && rapid.Bool().Draw(t, "mirrors") {
+			r.MirrorRoutes = []release.MirrorRoute{{Name: "shadow", Percent: rapid.IntRange(1, 100).Draw(t, "percent"), Match: rapid.SampledFrom([][]release.Match{
+				{{Method: &release.StringMatch{Exact: "GET"}, Path: &release.StringMatch{Prefix: "/cart"}}},
+				{{Headers: map[string]release.StringMatch{"x-tester": {Regex: ".+"}}}, {Path: &release.StringMatch{Exact: "/"}}},
+			}).Draw(t, "mirrored")}}
+		}
+		return r
+	}).Draw(t, label)
+}
+
+func (s *rolloutStory) headers(t *rapid.T) []release.Match {
+	values := []release.StringMatch{{Exact: "1"}, {Exact: "yes"}}
+	if !s.options.ExactOnly {
+		values = append(values, release.StringMatch{Prefix: "in."}, release.StringMatch{Regex: "^[a-z]+$"})
+	}
+	var out []release.Match
+	for _, name := range rapid.SampledFrom([][]string{{"x-tester"}, {"x-tester", "x-group"}, {"x-tester", "x-tester"}}).Draw(t, "names of headers") {
+		out = append(out, release.Match{Headers: map[string]release.StringMatch{name: rapid.SampledFrom(values).Draw(t, "value of "+name)}})
+	}
+	return out
+}
+
+// objects are what a cluster has, by kind and name.
+type objects map[string]*unstructured.Unstructured
+
+func keyOf(obj *unstructured.Unstructured) string {
+	return obj.GetKind() + " " + obj.GetNamespace() + "/" + obj.GetName()
+}
+
+func (s *rolloutStory) given() objects {
+	out := objects{}
+	for _, obj := range s.options.Given(s.target) {
+		if err := s.options.Admission.Complete(obj); err != nil {
+			panic(err)
+		}
+		out[keyOf(obj)] = obj
+	}
+	return out
+}
+
+func copyOf(in objects) objects {
+	out := objects{}
+	for key, obj := range in {
+		out[key] = obj.DeepCopy()
+	}
+	return out
+}
+
+// find stands for the reading half of the applier.
+func (s *rolloutStory) find(r release.Route, stored objects) traffic.Objects {
+	return findObjects(s.router.Renderer, s.target, r, stored)
+}
+
+func findObjects(rd traffic.RolloutRenderer, t traffic.RolloutTarget, r release.Route, stored objects) traffic.Objects {
+	var out traffic.Objects
+	for known := 0; ; {
+		refs := rd.Refs(t, r, out)
+		if len(refs) == known {
+			return out
+		}
+		for _, ref := range refs[known:] {
+			if ref.Selector == "" {
+				out = append(out, traffic.Found{Ref: ref, Object: stored[ref.GVK.Kind+" "+ref.Namespace+"/"+ref.Name]})
+				continue
+			}
+			selector, err := labels.Parse(ref.Selector)
+			if err != nil {
+				panic(err)
+			}
+			for _, key := range slices.Sorted(maps.Keys(stored)) {
+				obj := stored[key]
+				if obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace && selector.Matches(labels.Set(obj.GetLabels())) {
+					one := ref
+					one.Name = obj.GetName()
+					out = append(out, traffic.Found{Ref: one, Object: obj})
+				}
+			}
+		}
+		known = len(refs)
+	}
+}
+
+func (s *rolloutStory) render(t *rapid.T, r release.Route, existing traffic.Objects) []*unstructured.Unstructured {
+	rendered, err := s.router.Renderer.Render(s.target, r, existing)
+	if err != nil {
+		t.Fatalf("render %s: %v", r, err)
+	}
+	return rendered
+}
+
+// apply renders over what is stored, and stands for the writing half of the applier and the API server.
+func (s *rolloutStory) apply(t *rapid.T, r release.Route, stored objects) objects {
+	out := s.keep(t, s.find(r, stored), func(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+		return s.render(t, r, existing)
+	})
+	for key, obj := range stored {
+		if _, found := out[key]; !found && s.unseen(r, stored, key) {
+			out[key] = obj.DeepCopy()
+		}
+	}
+	return out
+}
+
+// unseen are objects that the route has nothing to do with.
+func (s *rolloutStory) unseen(r release.Route, stored objects, key string) bool {
+	return !slices.ContainsFunc(s.find(r, stored), func(x traffic.Found) bool { return x.Object == stored[key] })
+}
+
+// keep stores what was made of existing objects.
+func (s *rolloutStory) keep(t *rapid.T, existing traffic.Objects,
+	render func(traffic.RolloutTarget, traffic.Objects) []*unstructured.Unstructured,
+) objects {
+	out := objects{}
+	for i, desired := range render(s.target, existing) {
+		if desired == nil {
+			continue
+		}
+		obj := desired.DeepCopy()
+		if existing[i].Object == nil {
+			obj.SetOwnerReferences([]metav1.OwnerReference{s.target.OwnerReference()})
+		}
+		if err := s.options.Admission.Complete(obj); err != nil {
+			t.Fatalf("%s: %v", existing[i].Ref, err)
+		}
+		out[keyOf(obj)] = obj
+	}
+	return out
+}
