@@ -117,3 +117,26 @@ func (d Drain) fate(rs Old, waiting *int32) Fate {
 	stays.Until = deadline
 	return stays
 }
+
+// delays are the fates of old ReplicaSets that get no traffic at all: each waits out its delay with as many pods as the
+// Rollout asks for, and then goes, whatever is available elsewhere.
+func (d Drain) delays(old []Old, pods int32) []Fate {
+	old = slices.Clone(old)
+	slices.SortStableFunc(old, func(a, b Old) int { return cmp.Compare(b.Revision, a.Revision) })
+	var fates []Fate
+	var waiting int32
+	for _, rs := range old {
+		if rs.Spec == 0 || rs.Referenced {
+			continue
+		}
+		fate := d.fate(rs, &waiting)
+		if rs.Deadline.IsZero() && fate.Pods == 0 {
+			fate.Deadline = time.Time{} // beyond those that may wait
+		}
+		if !rs.Deadline.IsZero() && !fate.Until.IsZero() {
+			fate.Pods = pods
+		}
+		fates = append(fates, fate)
+	}
+	return fates
+}

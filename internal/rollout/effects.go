@@ -81,6 +81,9 @@ type (
 		// Headers and Mirrors are the managed routes that hold, in the order in which steps set them.
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
+		// StablePingPong says which of two Services that take turns is the stable one: a router that uses them although the
+		// weights name fixed ones asks RouteServices.
+		StablePingPong argov1.PingPongType
 	}
 
 	// RouteReleased gives the objects of routers back that the strategy does not name any more.
@@ -171,6 +174,9 @@ func Told(effect release.Effect) (release.Event, bool) {
 			return normal("ScalingReplicaSet", "Scaled down ReplicaSet %s (revision %d) from %d to %d", e.Name, e.Revision, e.From, e.Pods)
 		}
 	case ServiceSelects:
+		if e.From == e.Hash {
+			break // it only learned who manages it
+		}
 		return normal("SwitchService", "Switched selector for service '%s' from '%s' to '%s'", e.Service, e.From, e.Hash)
 	case ExperimentExists:
 		return normal("ExperimentCreated", "Created Experiment '%s'", e.Name)

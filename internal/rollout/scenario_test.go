@@ -2,36 +2,71 @@ package rollout
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestScenarios plays the stories of testdata/scenarios, in which the numbers of pods and the status of a canary without
-// a router go on together; -rewrite writes what happened into them.
+// TestScenarios plays the stories of testdata/scenarios; -rewrite writes what happened into them.
 //
-//	rollout      YAML of a spec: its first revision is deployed without a word
-//	edit         YAML laid over the spec
-//	template x   gives the template another revision, or one that there was
-//	pods ok|bad  of new ReplicaSets become available at once, or never
-//	judge phase  is what AnalysisRuns come to from now on
-//	status       YAML laid over the status, as people patch it
-//	after 10s    lets time pass
+//	rollout             YAML of a spec: its first revision is deployed without a word (with "told": with all of them)
+//	edit                YAML laid over the spec
+//	problem ...         makes the Rollout impossible to carry out; without more: possible again
+//	template x          gives the template another revision, or one that there was; YAML is laid over the spec with it
+//	pods ok|bad         all pods become available at once; pods that the newest revision gets do not
+//	ready x=2           of the revision x only so many pods are available; x=all: all again
+//	judge phase         is what AnalysisRuns come to from now on
+//	experiment phase    is what Experiments come to from now on
+//	router serves|lags  says whether it does what it was told; silent: it cannot tell
+//	budget keeps|lets   is what a disruption budget does to pods that are evicted
+//	workload pods=3     has that many pods of its own, or another generation=2
+//	disable name        is a step plugin that shall not be called
+//	status              YAML laid over the status, as people patch it
+//	after 10s           lets time pass
 //
-// After each command passes run until nothing moves.
+// After each command passes run until nothing moves. Beside it the same story is played by a process that dies again and
+// again between two effects, and has to come to the same end.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		w := &world{}
+		var w, killed *world
+		seed := fnv.New64a()
+		_, _ = seed.Write([]byte(path))
+		chance := rand.New(rand.NewPCG(seed.Sum64(), 0))
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			if d.Cmd == "rollout" {
+				w, killed = newWorld(argov1.RolloutSpec{}), newWorld(argov1.RolloutSpec{})
+			}
+			killed.lives = dying(chance)
+			killed.do(t, d)
+			killed.shown = ""
+			killed.told.Reset()
+			killed.show()
 			w.told.Reset()
 			w.do(t, d)
-			w.settle(t, d)
+			if d.Cmd == "rollout" && !d.HasArg("told") {
+				w.told.Reset()
+			}
+			before := w.told.String()
+			w.told.Reset()
+			shown := w.shown
+			w.shown = ""
+			w.show()
+			if diff := cmp.Diff(w.told.String(), killed.told.String()); diff != "" && !d.HasArg("rerun") {
+				t.Fatalf("%s: killed again and again it comes to another end (-living +killed):\n%s", d.Pos, diff)
+			}
+			w.told.Reset()
+			w.told.WriteString(before)
+			w.shown = shown
+			w.show()
 			if w.told.Len() == 0 {
 				return "nothing moves\n"
 			}
@@ -40,242 +75,107 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// world is a Rollout, and a cluster that does what it is told at once.
-type world struct {
-	now        time.Time
-	spec       argov1.RolloutSpec
-	status     argov1.RolloutStatus
-	generation int64
-	template   string
-	sets       []ReplicaSet // by time of creation
-	bad        bool
-	verdict    argov1.AnalysisPhase
-	told       strings.Builder
-	last       string
+// dying kills the process now and then, but not for ever.
+func dying(chance *rand.Rand) func(int) (int, bool) {
+	deaths := 0
+	return func(effects int) (int, bool) {
+		if deaths > 30 || chance.IntN(2) == 0 {
+			return effects, false
+		}
+		deaths++
+		return chance.IntN(effects + 1), true
+	}
 }
 
 func (w *world) do(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
 	overlay := func(into any) {
 		if err := yaml.UnmarshalStrict([]byte(d.Input), into); err != nil {
 			d.Fatalf(t, "%v", err)
 		}
 	}
+	word := func() string {
+		if len(d.CmdArgs) == 0 {
+			return ""
+		}
+		return d.CmdArgs[0].Key
+	}
+	w.now = w.now.Truncate(time.Second)
 	switch d.Cmd {
 	case "rollout":
-		*w = world{now: noon, template: "v1", generation: 1, verdict: argov1.AnalysisPhaseRunning}
 		overlay(&w.spec)
-		w.settle(t, d)
-		w.told.Reset()
 	case "edit":
 		w.generation++
 		overlay(&w.spec)
+	case "problem":
+		w.problem = strings.TrimSpace(d.Input)
 	case "template":
 		w.generation++
-		w.template = d.CmdArgs[0].Key
+		w.template = word()
+		overlay(&w.spec)
 	case "pods":
-		w.bad = d.CmdArgs[0].Key == "bad"
+		if w.bad = word() == "bad"; !w.bad {
+			clear(w.ready)
+		}
+	case "ready":
+		for _, arg := range d.CmdArgs {
+			w.makeReady(t, d, arg)
+		}
 	case "judge":
-		w.verdict = argov1.AnalysisPhase(d.CmdArgs[0].Key)
+		w.verdict = argov1.AnalysisPhase(word())
+	case "experiment":
+		w.outcome = argov1.AnalysisPhase(word())
+	case "router":
+		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
+	case "budget":
+		w.budget = word() == "keeps"
+	case "workload":
+		w.lend(t, d)
+	case "disable":
+		w.disabled = append(w.disabled, word())
 	case "status":
 		overlay(&w.status)
 	case "after":
-		by, err := time.ParseDuration(d.CmdArgs[0].Key)
+		by, err := time.ParseDuration(word())
 		if err != nil {
 			d.Fatalf(t, "%v", err)
 		}
-		w.now = w.now.Add(by)
+		w.until(t, w.now.Add(by))
 	default:
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 	}
+	w.settle(t)
 }
 
-// settle runs passes until one changes nothing.
-func (w *world) settle(t *testing.T, d *datadriven.TestData) {
-	for range 100 {
-		if !w.pass(t) {
-			w.show()
-			return
-		}
+func (w *world) makeReady(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+	t.Helper()
+	hash := "hash-" + arg.Key
+	if arg.Vals[0] == "all" {
+		delete(w.ready, hash)
+		return
 	}
-	d.Fatalf(t, "does not come to rest:\n%s", w.told.String())
-}
-
-func (w *world) pass(t *testing.T) bool {
-	if status, news := NotePause(w.now, w.generation, w.spec, w.status); news {
-		w.status = status
-		return true
-	}
-	hash := "hash-" + w.template
-	w.newest(hash)
-	stepHash, err := StepHash(w.spec.Strategy.Canary.Steps)
+	pods, err := strconv.ParseInt(arg.Vals[0], 10, 32)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatalf(t, "%v", err)
 	}
-	v := CanaryView{
-		Now: w.now, Name: "cart", Generation: w.generation, Spec: w.spec, Status: w.status, Sets: w.sets, New: hash, StepHash: stepHash, Selector: "app=cart",
-	}
-	scaled := !v.changed() && w.scale(hash)
-	v.Step = w.step()
-	if w.spec.Strategy.Canary.Analysis != nil && w.status.StableRS != "" && !promoted(w.status) {
-		v.Background = &Judgement{Name: "background", Phase: w.verdict, Message: "as judged"}
-	}
-	status, events := NextCanaryStatus(v)
-	again, _ := NextCanaryStatus(v)
-	if !equality.Semantic.DeepEqual(status, again) {
-		t.Fatal("two decisions about one view differ")
-	}
-	changed := !equality.Semantic.DeepEqual(status, w.status)
-	w.status = status
-	for _, event := range events {
-		if changed {
-			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
-		}
-	}
-	return changed || scaled
+	w.ready[hash] = int32(pods)
 }
 
-// newest makes the ReplicaSet of the template, or gives it the newest revision.
-func (w *world) newest(hash string) {
-	var revision int64
-	for _, rs := range w.sets {
-		revision = max(revision, rs.Revision)
+func (w *world) lend(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
+	if w.workload == nil {
+		w.workload = &WorkloadPods{Generation: "1", Scalable: true}
 	}
-	for i := range w.sets {
-		if w.sets[i].Hash == hash {
-			if w.sets[i].Revision < revision {
-				w.sets[i].Revision = revision + 1
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "generation":
+			w.workload.Generation = arg.Vals[0]
+		case "pods":
+			var pods int32
+			if _, err := fmt.Sscan(arg.Vals[0], &pods); err != nil {
+				d.Fatalf(t, "%v", err)
 			}
-			return
+			w.workload.Spec = pods
 		}
-	}
-	w.sets = append(w.sets, ReplicaSet{Name: "cart-" + hash, Hash: hash, Revision: revision + 1})
-	fmt.Fprintf(&w.told, "  made %s\n", hash)
-}
-
-// sides are the pods as the arithmetic sees them.
-func (w *world) sides(hash string) (p Pods, newSet, stable *ReplicaSet) {
-	for i := range w.sets {
-		switch rs := &w.sets[i]; rs.Hash {
-		case hash:
-			newSet, p.New = rs, Scaled{rs.Spec, rs.Available}
-		case w.status.StableRS:
-			stable, p.Stable, p.Distinct = rs, Scaled{rs.Spec, rs.Available}, true
-		default:
-			p.Others += rs.Spec
-		}
-	}
-	return p, newSet, stable
-}
-
-func (w *world) progress() Progress {
-	return Progress{
-		Steps: w.spec.Strategy.Canary.Steps, Index: w.status.CurrentStepIndex, Aborted: w.status.Abort,
-		All: w.status.PromoteFull || w.status.StableRS == "" || promoted(w.status),
-	}
-}
-
-func (w *world) limits() Limits {
-	c := w.spec.Strategy.Canary
-	return NewLimits(value(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
-}
-
-// scale changes one ReplicaSet: the stable one first, then the new one, then the others.
-func (w *world) scale(hash string) bool {
-	if w.spec.Paused {
-		return false
-	}
-	for _, c := range w.status.PauseConditions {
-		if c.Reason == argov1.PauseReasonInconclusiveAnalysis {
-			return false
-		}
-	}
-	p, newSet, stable := w.sides(hash)
-	l := w.limits()
-	next := l.Toward(p, l.Want(w.progress().Weight(Total), Total, p.Distinct))
-	if stable != nil && stable.Spec != next.Stable {
-		w.to(stable, next.Stable)
-		return true
-	}
-	if newSet.Spec != next.Canary {
-		w.to(newSet, next.Canary)
-		return true
-	}
-	var old []Old
-	for _, rs := range w.sets {
-		if rs.Hash != hash && rs.Hash != w.status.StableRS {
-			old = append(old, Old{Name: rs.Hash, Revision: rs.Revision, Scaled: Scaled{rs.Spec, rs.Available}})
-		}
-	}
-	drain := Drain{Now: w.now, Limits: l, Promoted: promoted(w.status), NewAvailable: p.New.Available, StableAvailable: p.Stable.Available}
-	for _, fate := range drain.Fates(old) {
-		for i := range w.sets {
-			if w.sets[i].Hash == fate.Name {
-				w.to(&w.sets[i], fate.Pods)
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (w *world) to(rs *ReplicaSet, pods int32) {
-	fmt.Fprintf(&w.told, "  scaled %s from %d to %d\n", rs.Hash, rs.Spec, pods)
-	rs.Spec, rs.Replicas = pods, pods
-	switch broken := w.bad && rs.Hash == "hash-"+w.template; {
-	case broken:
-		rs.Available = min(rs.Available, pods)
-	default:
-		rs.Available = pods
-	}
-	rs.Ready = rs.Available
-}
-
-func (w *world) step() StepView {
-	steps := w.spec.Strategy.Canary.Steps
-	step, _ := stepAt(steps, w.status.CurrentStepIndex)
-	p, _, _ := w.sides("hash-" + w.template)
-	want := w.limits().Want(w.progress().Weight(Total), Total, p.Distinct)
-	v := StepView{
-		Now: w.now, Index: value(w.status.CurrentStepIndex, 0), Total: int32(len(steps)), Step: step, Status: w.status,
-		Pods: StepPods{
-			Threshold: w.spec.Strategy.Canary.ReplicaProgressThreshold, New: p.New, WantNew: want.Canary, Basic: true,
-			StableFixed: p.Distinct, StableSpec: p.Stable.Spec, StableThere: p.Stable.Spec, WantStable: want.Stable,
-		},
-	}
-	if step.Analysis != nil {
-		v.Run = &Judgement{Name: "run", Phase: w.verdict, Message: "as judged"}
-	}
-	return v
-}
-
-// show prints the status where it differs from the one that was shown last.
-func (w *world) show() {
-	s := w.status
-	var b strings.Builder
-	index := "-"
-	if s.CurrentStepIndex != nil {
-		index = fmt.Sprint(*s.CurrentStepIndex)
-	}
-	fmt.Fprintf(&b, "%s step=%s stable=%s", s.Phase, index, s.StableRS)
-	if run := s.Canary.CurrentStepAnalysisRunStatus; run != nil {
-		fmt.Fprintf(&b, " run=%s", run.Status)
-	}
-	if s.Message != "" {
-		fmt.Fprintf(&b, " (%s)", s.Message)
-	}
-	b.WriteString("\n ")
-	for _, rs := range w.sets {
-		if rs.Spec > 0 {
-			fmt.Fprintf(&b, " %s %d/%d", rs.Hash, rs.Available, rs.Spec)
-		}
-	}
-	b.WriteString("\n ")
-	for _, c := range s.Conditions {
-		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
-	}
-	b.WriteString("\n")
-	if text := b.String(); text != w.last {
-		w.last = text
-		w.told.WriteString(text)
 	}
 }

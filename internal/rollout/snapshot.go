@@ -40,6 +40,8 @@ type Snapshot struct {
 	Pods []Pod
 	// Router is what is known of the route, where the strategy has one.
 	Router Router
+	// DisabledPlugins are the step plugins that are configured not to be called.
+	DisabledPlugins []string
 	// Workload is the one that spec.workloadRef names; nil without.
 	Workload *WorkloadPods
 }
@@ -114,6 +116,8 @@ type Router struct {
 	Confirmed *bool
 	// Reason says for people why they do not.
 	Reason string
+	// Left is true while objects of routers still hold what was written there, and the strategy does not name them any more.
+	Left bool
 	// Referenced are the hashes that objects of routers name beside the Services: subsets.
 	Referenced []string
 }

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,10 @@ type StepView struct {
 	Run, Experiment *Judgement
 	// Routed is true when the managed route of the step is as it says.
 	Routed bool
+	// Unweighted is why the router has not been told the weight of the step; empty: it has.
+	Unweighted string
+	// DisabledPlugins are configured not to be called.
+	DisabledPlugins []string
 }
 
 // Judgement is what an AnalysisRun or an Experiment has come to.
@@ -92,6 +97,9 @@ func podsReached(v StepView) release.Gate {
 // weightVerified is open unless a router can tell whether it does what it was told, and does not.
 func weightVerified(v StepView) release.Gate {
 	weights := v.Status.Canary.Weights
+	if v.Unweighted != "" {
+		return release.WaitsFor("weight", release.ByCluster, v.Unweighted)
+	}
 	if weights != nil && weights.Verified != nil && !*weights.Verified {
 		return release.WaitsFor("weight", release.ByCluster, "the router does not serve the weight yet")
 	}
@@ -131,29 +139,37 @@ func pauseOver(v StepView) release.Gate {
 	return release.WaitsUntil("pause", release.Later(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 
-func analysisSuccessful(v StepView) release.Gate { return judged("analysis", v.Run) }
+func analysisSuccessful(v StepView) release.Gate {
+	return v.Run.opens(release.Passes("analysis", ""))
+}
 
-func experimentSuccessful(v StepView) release.Gate { return judged("experiment", v.Experiment) }
+func experimentSuccessful(v StepView) release.Gate {
+	return v.Experiment.opens(release.Passes("experiment", ""))
+}
 
-// judged is opened by what an AnalysisRun or an Experiment comes to; an inconclusive one needs a person.
-func judged(name string, j *Judgement) release.Gate {
+// opens is a gate that is opened by what an AnalysisRun or an Experiment comes to; an inconclusive one needs a person.
+func (j *Judgement) opens(gate release.Gate) release.Gate {
 	if j == nil {
-		return release.WaitsFor(name, release.ByCluster, "has not begun")
+		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "has not begun"
+		return gate
 	}
-	says := fmt.Sprintf("%s is %s", j.Name, strings.ToLower(string(j.Phase)))
+	gate.Message = fmt.Sprintf("%s is %s", j.Name, strings.ToLower(string(j.Phase)))
+	if j.Phase == "" {
+		gate.Message = j.Name + " has not begun"
+	}
 	if j.Message != "" {
-		says += ": " + j.Message
+		gate.Message += ": " + j.Message
 	}
 	switch j.Phase {
 	case argov1.AnalysisPhaseSuccessful:
-		return release.Passes(name, says)
 	case argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseError:
-		return release.Fails(name, release.ByPerson, says)
+		gate.Verdict, gate.Opener = release.Fail, release.ByPerson
 	case argov1.AnalysisPhaseInconclusive:
-		return release.WaitsFor(name, release.ByPerson, says)
+		gate.Verdict, gate.Opener = release.Wait, release.ByPerson
 	default: // Pending, Running, not seen yet, and phases that only a newer controller writes
-		return release.WaitsFor(name, release.ByCluster, says)
+		gate.Verdict, gate.Opener = release.Wait, release.ByCluster
 	}
+	return gate
 }
 
 func routeSet(v StepView) release.Gate {
@@ -163,65 +179,52 @@ func routeSet(v StepView) release.Gate {
 	return release.Passes("route", "set")
 }
 
-// pluginSuccessful looks at what the plugin of the step said last.
-func pluginSuccessful(v StepView) release.Gate {
-	for _, s := range v.Status.Canary.StepPluginStatuses {
-		if s.Index != v.Index || s.Operation != argov1.StepPluginRun {
-			continue
-		}
-		switch {
-		case s.Disabled:
-			return release.Passes("plugin", s.Name+" is disabled")
-		case s.Phase == argov1.StepPluginSuccessful:
-			return release.Passes("plugin", s.Message)
-		case s.Phase == argov1.StepPluginFailed:
-			return release.Fails("plugin", release.ByPerson, s.Message)
-		default: // Running, Error, which is tried again, and phases that only a newer controller writes
-			return againAt(v, s)
+// plugin is what the plugin of the step has come to; nil while it has not been called.
+func (v StepView) plugin() *argov1.StepPluginStatus {
+	for i, s := range v.Status.Canary.StepPluginStatuses {
+		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
+			return &v.Status.Canary.StepPluginStatuses[i]
 		}
 	}
-	return release.WaitsFor("plugin", release.ByCluster, "has not been called")
+	return nil
 }
 
-// defaultPluginBackoff is how long after a call a plugin is called again that says nothing of it.
-const defaultPluginBackoff = 30 * time.Second
+// pluginRetry is how long after it was found missing a plugin is looked for again.
+const pluginRetry = 30 * time.Second
 
-func againAt(v StepView, s argov1.StepPluginStatus) release.Gate {
-	backoff, err := time.ParseDuration(string(s.Backoff))
-	if err != nil || backoff <= 0 {
-		backoff = defaultPluginBackoff
+// pluginSuccessful looks at what the plugin of the step said last. Serin runs no plugins: what another controller was told
+// counts, and who is disabled need not be asked.
+func pluginSuccessful(v StepView) release.Gate {
+	s := v.plugin()
+	switch {
+	case s != nil && s.Disabled:
+		return release.Passes("plugin", s.Name+" is disabled")
+	case s != nil && s.Phase == argov1.StepPluginSuccessful:
+		return release.Passes("plugin", s.Message)
+	case s != nil && s.Phase == argov1.StepPluginFailed:
+		return release.Fails("plugin", release.ByPerson, s.Message)
+	case slices.Contains(v.DisabledPlugins, v.Step.Plugin.Name):
+		return release.WaitsFor("plugin", release.ByCluster, "is disabled, which the next status says")
 	}
-	at := v.Now.Add(backoff)
-	if s.UpdatedAt != nil {
-		at = s.UpdatedAt.Add(backoff)
-	}
-	if !at.After(v.Now) {
-		return release.WaitsFor("plugin", release.ByCluster, "is to be called again")
-	}
-	return release.WaitsUntil("plugin", at, fmt.Sprintf("%s is %s", s.Name, strings.ToLower(string(s.Phase))))
+	gate := release.Fails("plugin", release.ByPerson, v.Step.Plugin.Name+" is not configured")
+	gate.Until = v.Now.Add(pluginRetry)
+	gate.Events = []release.Event{{
+		Type: release.Warning, Reason: "ReconciliationError", Standing: true,
+		Message: fmt.Sprintf("Reconciliation failed with error: step plugin %s is not configured", v.Step.Plugin.Name),
+	}}
+	return gate
 }
 
 // AbortDetail is why a step that failed aborts the release; false while it has not failed.
 func AbortDetail(v StepView) (string, bool) {
-	failed := func(j *Judgement) bool {
-		return j != nil && (j.Phase == argov1.AnalysisPhaseFailed || j.Phase == argov1.AnalysisPhaseError)
-	}
-	with := func(text, message string) (string, bool) {
-		if message != "" {
-			text += ": " + message
-		}
-		return text, true
-	}
 	switch step := v.Step; {
-	case step.Analysis != nil && failed(v.Run):
-		return with("Step-based analysis phase error/failed", v.Run.Message)
-	case step.Experiment != nil && failed(v.Experiment):
-		return with("Experiment analysis phase is error/failed", v.Experiment.Message)
+	case step.Analysis != nil:
+		return v.Run.against("Step-based analysis phase error/failed")
+	case step.Experiment != nil:
+		return v.Experiment.against("Experiment analysis phase is error/failed")
 	case step.Plugin != nil:
-		for _, s := range v.Status.Canary.StepPluginStatuses {
-			if s.Index == v.Index && s.Operation == argov1.StepPluginRun && s.Phase == argov1.StepPluginFailed {
-				return fmt.Sprintf("Step Plugin %d (%s) failed: %s", s.Index+1, s.Name, s.Message), true
-			}
+		if s := v.plugin(); s != nil && s.Phase == argov1.StepPluginFailed {
+			return fmt.Sprintf("Step Plugin %d (%s) failed: %s", s.Index+1, s.Name, s.Message), true
 		}
 	}
 	return "", false
@@ -230,4 +233,15 @@ func AbortDetail(v StepView) (string, bool) {
 // stepCompleted is what people are told of a step that is done. done is how many are.
 func stepCompleted(done, total int32, step argov1.CanaryStep) string {
 	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, stepText(step))
+}
+
+// against is what people read of a judgement that takes a release back; false where it does not.
+func (j *Judgement) against(text string) (string, bool) {
+	if j == nil || j.Phase != argov1.AnalysisPhaseFailed && j.Phase != argov1.AnalysisPhaseError {
+		return "", false
+	}
+	if j.Message != "" {
+		text += ": " + j.Message
+	}
+	return text, true
 }

@@ -51,7 +51,7 @@ func firstLine(text string) string {
 func TestDocsNameEveryGate(t *testing.T) {
 	names := gates(t)
 	if len(names) < 10 {
-		t.Fatalf("found the gates %q only: the test no longer understands how internal/canary makes them", names)
+		t.Fatalf("found the gates %q only: the test no longer understands how the machines make them", names)
 	}
 	documented := documentedGates(t)
 	for _, name := range names {
@@ -61,7 +61,7 @@ func TestDocsNameEveryGate(t *testing.T) {
 	}
 	for _, name := range documented {
 		if !slices.Contains(names, name) {
-			t.Errorf("docs/gates.md describes the gate %s, which internal/canary does not have", name)
+			t.Errorf("docs/gates.md describes the gate %s, which no machine has", name)
 		}
 	}
 }
@@ -76,13 +76,17 @@ func documentedGates(t *testing.T) []string {
 	return names
 }
 
-// gates are the names of all gates that the sources of internal/canary make, as docs/gates.md spells them: what differs
+// gates are the names of all gates that the sources of the machines make, as docs/gates.md spells them: what differs
 // from release to release is written in capitals.
 func gates(t *testing.T) []string {
 	t.Helper()
-	sources, err := filepath.Glob(filepath.Join(root, "internal/canary/*.go"))
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("find the sources of internal/canary: %v", err)
+	var sources []string
+	for _, machine := range []string{"internal/canary", "internal/rollout"} {
+		of, err := filepath.Glob(filepath.Join(root, machine, "*.go"))
+		if err != nil || len(of) == 0 {
+			t.Fatalf("find the sources of %s: %v", machine, err)
+		}
+		sources = append(sources, of...)
 	}
 	var functions []*ast.FuncDecl
 	for _, source := range sources {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,47 +13,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// CanaryView is all that the next status of a Rollout with the canary strategy follows from.
-type CanaryView struct {
-	Now        time.Time
-	Name       string
-	Generation int64
-	Spec       argov1.RolloutSpec
-	// Status as it is stored, with what people patched into it.
-	Status argov1.RolloutStatus
-	// Sets are all ReplicaSets.
-	Sets []ReplicaSet
-	// New is the hash of the template as it is now, also before there is a ReplicaSet of it.
-	New string
-	// StepHash is that of the steps as they are now.
-	StepHash string
-	// Selector as an autoscaler reads it.
-	Selector string
-	// InWindow is true when the template went back within the rollback window.
-	InWindow bool
-	// Step is what is known of the current step; its gates decide whether it is complete.
-	Step StepView
-	// Background is the analysis beside the steps; nil while there is none.
-	Background *Judgement
-}
-
-// NextCanaryStatus is the status at the end of a pass, and what people are told of it. It moves by one step at most, so
-// that each step is carried out before the next is looked at.
-func NextCanaryStatus(v CanaryView) (argov1.RolloutStatus, []release.Event) {
-	e := v.count()
-	switch {
-	case v.changed():
-		e.reset()
-	default:
-		e.move()
-	}
-	e.persist()
-	return e.status, e.events
-}
-
 // edit is a status in the making.
 type edit struct {
-	v      CanaryView
+	v      *pass
 	status argov1.RolloutStatus
 	events []release.Event
 	// detail is why it was not a person who aborted, if so.
@@ -63,44 +26,26 @@ func (e *edit) tell(kind release.EventType, reason, message string) {
 	e.events = append(e.events, release.Event{Type: kind, Reason: reason, Message: message})
 }
 
-func (v CanaryView) steps() []argov1.CanaryStep {
-	if v.Spec.Strategy.Canary == nil {
-		return nil
-	}
-	return v.Spec.Strategy.Canary.Steps
-}
-
-func (v CanaryView) set(hash string) ReplicaSet {
-	for _, rs := range v.Sets {
-		if hash != "" && rs.Hash == hash {
-			return rs
-		}
-	}
-	return ReplicaSet{}
-}
-
-// changed is true when the template or the steps are others than those of the release that the status is about.
-func (v CanaryView) changed() bool {
-	return v.Status.CurrentPodHash != "" && v.Status.CurrentPodHash != v.New || v.Status.CurrentStepHash != v.StepHash
-}
-
 // count begins a status with what can be counted.
-func (v CanaryView) count() *edit {
-	e := &edit{v: v, status: *v.Status.DeepCopy()}
+func (p *pass) count() *edit {
+	e := &edit{v: p, status: *p.Status.DeepCopy()}
 	s := &e.status
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 0, 0, 0
-	for _, rs := range v.Sets {
+	for _, rs := range p.Sets {
 		s.Replicas += rs.Replicas
 		s.ReadyReplicas += rs.Ready
 		s.AvailableReplicas += rs.Available
 	}
 	s.HPAReplicas = s.Replicas
-	s.UpdatedReplicas = v.set(v.New).Replicas
-	s.CurrentPodHash, s.CurrentStepHash, s.Selector = v.New, v.StepHash, v.Selector
-	e.index(min(max(int(value(s.CurrentStepIndex, 0)), 0), len(v.steps()))) // people patch it
-	if promoted(*s) {
-		s.PromoteFull, s.Abort = false, false // there is nothing to promote or to go back to
+	s.UpdatedReplicas = p.new.Replicas
+	s.CurrentPodHash, s.CurrentStepHash, s.Selector = p.Hash, p.StepHash, p.Selector
+	s.WorkloadObservedGeneration = p.workloadGeneration()
+	if p.Spec.Strategy.BlueGreen != nil {
+		s.CurrentStepHash, s.CurrentStepIndex, s.Canary = "", nil, argov1.CanaryStatus{}
+		return e
 	}
+	s.BlueGreen = argov1.BlueGreenStatus{}
+	e.index(int(value(s.CurrentStepIndex, 0)))
 	return e
 }
 
@@ -126,6 +71,13 @@ func (e *edit) reset() {
 	e.status.PromoteFull = false
 	e.forget()
 	e.status.Canary.StepPluginStatuses = nil
+	if RestartDue(e.v.Spec, e.v.Status, e.v.Now) {
+		e.status.RestartedAt = e.v.Spec.RestartAt.DeepCopy() // new pods come anyway
+	}
+	if e.v.Spec.Strategy.BlueGreen != nil {
+		e.status.BlueGreen.ScaleUpPreviewCheckPoint = false
+		return
+	}
 	e.index(0)
 	if len(e.v.steps()) == 0 {
 		return
@@ -134,7 +86,7 @@ func (e *edit) reset() {
 	case promoted(e.status):
 		e.tell(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
 		e.all()
-	case e.v.InWindow && e.v.set(e.v.New).Spec > 0:
+	case e.v.inWindow && e.v.new.Spec > 0:
 		e.tell(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
 		e.all()
 	}
@@ -142,13 +94,12 @@ func (e *edit) reset() {
 
 // move goes on from where the release is.
 func (e *edit) move() {
-	if e.status.PromoteFull || e.v.InWindow {
+	if e.status.PromoteFull || e.v.inWindow {
 		e.free()
 		e.all()
 	}
 	e.abort()
-	reason := e.promotion()
-	switch {
+	switch reason := e.v.promotion(e.status); {
 	case reason != "":
 		e.promote(reason)
 	case e.status.Abort:
@@ -156,6 +107,9 @@ func (e *edit) move() {
 	case promoted(e.status):
 		e.all()
 	default:
+		if e.v.Status.AbortedAt != nil {
+			e.status.Canary.StepPluginStatuses = nil // of before the retry
+		}
 		e.record()
 		e.hold()
 		e.stepOn()
@@ -164,50 +118,47 @@ func (e *edit) move() {
 
 // abort takes a release back that an analysis is against.
 func (e *edit) abort() {
-	if e.status.StableRS == "" || promoted(e.status) || e.status.PromoteFull || e.v.InWindow {
+	if e.status.StableRS == "" || promoted(e.status) || e.status.PromoteFull || e.v.inWindow {
 		return
 	}
 	detail, failed := "", false
 	if _, stepping := stepAt(e.v.steps(), e.status.CurrentStepIndex); stepping {
-		detail, failed = AbortDetail(e.v.Step)
+		detail, failed = AbortDetail(e.v.step)
 	}
-	if b := e.v.Background; !failed && b != nil && (b.Phase == argov1.AnalysisPhaseFailed || b.Phase == argov1.AnalysisPhaseError) {
-		detail, failed = "Background analysis phase error/failed", true
-		if b.Message != "" {
-			detail += ": " + b.Message
-		}
+	if !failed {
+		detail, failed = e.v.background.against("Background analysis phase error/failed")
 	}
 	if failed && !e.status.Abort {
 		e.status.Abort, e.detail = true, detail
 	}
 }
 
-// promotion is why the new revision becomes the stable one now; empty while it does not.
-func (e *edit) promotion() string {
-	newSet, replicas := e.v.set(e.v.New), value(e.v.Spec.Replicas, 1)
-	var threshold *argov1.ReplicaProgressThreshold
-	if c := e.v.Spec.Strategy.Canary; c != nil {
-		threshold = c.ReplicaProgressThreshold
-	}
-	ready := newSet.Available >= replicas ||
-		threshold != nil && threshold.Value >= 0 && enough(threshold, Scaled{newSet.Spec, newSet.Available}, replicas)
-	steps := len(e.v.steps())
+// promotion is why the new revision becomes the stable one of a canary now; empty while it does not.
+func (p *pass) promotion(s argov1.RolloutStatus) string {
+	steps := len(p.steps())
 	switch {
-	case e.v.New == "":
+	case !p.new.exists():
 		return ""
-	case e.status.StableRS == "":
+	case s.StableRS == "", !p.stable.exists() && !promoted(s):
 		return "Initial deploy"
-	case e.status.Abort || !ready || promoted(e.status):
+	case s.Abort || promoted(s) || !p.complete() || unverified(s.Canary.Weights, p.most()):
 		return ""
-	case e.status.PromoteFull:
+	case s.PromoteFull:
 		return "Full promotion requested"
-	case e.v.InWindow:
+	case p.inWindow:
 		return "Rollback within window"
-	case steps == 0 || int(value(e.status.CurrentStepIndex, 0)) >= steps:
+	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)
 	default:
 		return ""
 	}
+}
+
+// complete is true when the new revision of a canary has pods enough to carry everything.
+func (p *pass) complete() bool {
+	threshold := p.Spec.Strategy.Canary.ReplicaProgressThreshold
+	return p.new.Available >= p.replicas() ||
+		threshold != nil && threshold.Value >= 0 && enough(threshold, p.new.scaled(), p.replicas())
 }
 
 // promote makes the new revision the stable one.
@@ -218,8 +169,8 @@ func (e *edit) promote(reason string) {
 	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil {
 		e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)
 	}
-	e.status.StableRS = e.v.New
-	e.tell(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", e.v.set(e.v.New).Revision, e.v.New, reason))
+	e.status.StableRS = e.v.Hash
+	e.tell(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", e.v.new.Revision, e.v.Hash, reason))
 }
 
 func flipped(stable argov1.PingPongType) argov1.PingPongType {
@@ -231,19 +182,30 @@ func flipped(stable argov1.PingPongType) argov1.PingPongType {
 
 // record notes down what judges the release.
 func (e *edit) record() {
-	canary, step := &e.status.Canary, e.v.Step.Step
-	if j := e.v.Step.Run; j != nil && step.Analysis != nil {
-		canary.CurrentStepAnalysisRunStatus = j.recorded()
-	}
-	if j := e.v.Background; j != nil {
-		canary.CurrentBackgroundAnalysisRunStatus = j.recorded()
-	}
-	if j := e.v.Step.Experiment; j != nil && step.Experiment != nil {
+	canary := &e.status.Canary
+	canary.CurrentStepAnalysisRunStatus = e.v.step.Run.recorded()
+	canary.CurrentBackgroundAnalysisRunStatus = e.v.background.recorded()
+	canary.CurrentExperiment = ""
+	if j := e.v.step.Experiment; j != nil {
 		canary.CurrentExperiment = j.Name
 	}
+	e.recordPlugin()
+}
+
+// recordPlugin notes down that the plugin of the current step shall not be called.
+func (e *edit) recordPlugin() {
+	step := e.v.step
+	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.plugin() != nil {
+		return
+	}
+	disabled := argov1.StepPluginStatus{Index: step.Index, Name: step.Step.Plugin.Name, Operation: argov1.StepPluginRun, Disabled: true}
+	e.status.Canary.StepPluginStatuses = append(e.status.Canary.StepPluginStatuses, disabled)
 }
 
 func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
+	if j == nil {
+		return nil
+	}
 	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
 }
 
@@ -263,10 +225,10 @@ func (e *edit) hold() {
 	if step.Pause != nil {
 		e.pause(argov1.PauseReasonCanaryPauseStep)
 	}
-	if step.Analysis != nil && inconclusive(e.v.Step.Run) || inconclusive(e.v.Background) {
+	if step.Analysis != nil && inconclusive(e.v.step.Run) || inconclusive(e.v.background) {
 		e.pause(argov1.PauseReasonInconclusiveAnalysis)
 	}
-	if step.Experiment != nil && inconclusive(e.v.Step.Experiment) {
+	if step.Experiment != nil && inconclusive(e.v.step.Experiment) {
 		e.pause(argov1.PauseReasonInconclusiveExperiment)
 	}
 }
@@ -288,16 +250,21 @@ func (e *edit) pause(reason argov1.PauseReason) {
 func (e *edit) stepOn() {
 	step, ok := stepAt(e.v.steps(), e.status.CurrentStepIndex)
 	looked := ok && e.v.Status.CurrentStepIndex != nil && *e.v.Status.CurrentStepIndex == *e.status.CurrentStepIndex
-	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.Step).Verdict() != release.Pass {
+	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
 		return
 	}
 	next := *e.status.CurrentStepIndex + 1
 	e.index(int(next))
 	e.status.Canary.CurrentStepAnalysisRunStatus, e.status.Canary.CurrentExperiment = nil, ""
 	e.tell(release.Normal, "RolloutStepCompleted", stepCompleted(next, int32(len(e.v.steps())), step)) //nolint:gosec // a list in one object
+	e.unpause(argov1.PauseReasonCanaryPauseStep)
+}
+
+// unpause takes a reason away for which the release is held.
+func (e *edit) unpause(reason argov1.PauseReason) {
 	kept := e.status.PauseConditions[:0:0]
 	for _, c := range e.status.PauseConditions {
-		if c.Reason != argov1.PauseReasonCanaryPauseStep {
+		if c.Reason != reason {
 			kept = append(kept, c)
 		}
 	}
@@ -307,8 +274,11 @@ func (e *edit) stepOn() {
 // persist ends a status: what it says of itself, and the changes that people are told of.
 func (e *edit) persist() {
 	s, old := &e.status, e.v.Status
+	if !e.v.routes() {
+		s.Canary.Weights = nil
+	}
 	e.deadline()
-	if s.Abort || s.PromoteFull || promoted(*s) {
+	if s.Abort || s.PromoteFull || promoted(*s) || e.v.inWindow {
 		e.forget()
 	}
 	switch {
@@ -336,21 +306,30 @@ func (e *edit) persist() {
 	}
 }
 
+// moved is true when something of the release goes on with this status.
+func (e *edit) moved() bool {
+	return moved(e.v.Status, e.status, e.v.Spec.Strategy.BlueGreen != nil)
+}
+
 // late says whether the release has timed out.
 func (e *edit) late() bool {
-	if moved(e.v.Status, e.status, false) {
+	if e.moved() {
 		return false
 	}
-	delayed := false
-	for _, rs := range e.v.Sets {
-		delayed = delayed || rs.Delayed() && rs.Hash != e.v.New && rs.Hash != e.status.StableRS
-	}
-	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}.Exceeded()
+	return e.limit().Exceeded()
+}
+
+// limit is what the deadline of the release is judged by.
+func (e *edit) limit() Deadline {
+	delayed := slices.ContainsFunc(e.v.Sets, func(rs ReplicaSet) bool {
+		return rs.Delayed() && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
+	})
+	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}
 }
 
 // timedOut is what people read of a release that has.
 func (e *edit) timedOut() string {
-	return subject(e.v.Name, e.v.set(e.v.New).Name) + " has timed out progressing."
+	return subject(e.v.Name, e.v.new.Name) + " has timed out progressing."
 }
 
 // deadline aborts a release that has timed out, where the user asks for that.
@@ -365,16 +344,19 @@ func (e *edit) deadline() {
 
 func (e *edit) conditions() {
 	s, now := &e.status, e.v.Now
-	replicas := value(e.v.Spec.Replicas, 1)
 	all := conditions(s.Conditions).without(argov1.RolloutInvalidSpec)
+	if all.of(argov1.RolloutProgressing) == nil {
+		found := progressing(corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", e.v.new.Name))
+		all = all.with(found, now)
+	}
 	before := all.of(argov1.RolloutCompleted)
 	incomplete := before != nil && before.Status == corev1.ConditionFalse
 	is := whole(e.v.Spec, *s, fmt.Sprint(e.v.Generation))
-	all = all.with(available(s.AvailableReplicas >= replicas), now)
+	all = all.with(available(e.serves()), now)
 	all = e.progress(all, is)
 	all = all.with(completed(promoted(*s)), now)
 	if all.of(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !incomplete {
-		e.tell(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", e.v.set(e.v.New).Revision, e.v.New))
+		e.tell(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", e.v.new.Revision, e.v.Hash))
 	}
 	if well := is && len(s.PauseConditions) == 0 && !e.v.Spec.Paused; well || all.of(argov1.RolloutHealthy) != nil {
 		all = all.with(healthy(well), now)
@@ -382,9 +364,17 @@ func (e *edit) conditions() {
 	s.Conditions = e.failure(all)
 }
 
+// serves is true when enough pods are available to users.
+func (e *edit) serves() bool {
+	if e.v.Spec.Strategy.BlueGreen != nil {
+		return e.v.saturated(e.v.set(e.status.BlueGreen.ActiveSelector))
+	}
+	return e.status.AvailableReplicas >= e.v.replicas()
+}
+
 // failure copies why pods cannot be made, of the new ReplicaSet before all others.
 func (e *edit) failure(all conditions) conditions {
-	failure := e.v.set(e.v.New).Failure
+	failure := e.v.new.Failure
 	for _, rs := range e.v.Sets {
 		if failure == "" {
 			failure = rs.Failure
@@ -398,10 +388,10 @@ func (e *edit) failure(all conditions) conditions {
 
 // progress says how the release goes, in the order in which one statement counts before another.
 func (e *edit) progress(all conditions, is bool) conditions {
-	newSet, now := e.v.set(e.v.New), e.v.Now
+	newSet, now := e.v.new, e.v.Now
 	about := subject(e.v.Name, newSet.Name)
 	was := whole(e.v.Spec, e.v.Status, e.v.Status.ObservedGeneration)
-	switch moves := moved(e.v.Status, e.status, false); {
+	switch moves := e.moved(); {
 	case e.status.Abort:
 		told := progressing(corev1.ConditionFalse, reasonAborted, abortText(newSet.Revision, e.detail))
 		if c := all.of(argov1.RolloutProgressing); c == nil || c.Reason != reasonAborted {

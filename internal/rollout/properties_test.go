@@ -1,0 +1,232 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+var analysed = &argov1.RolloutAnalysis{Templates: []argov1.AnalysisTemplateRef{{TemplateName: "a"}}}
+
+func anyOf[T any](t *rapid.T, label string, of ...T) T { return rapid.SampledFrom(of).Draw(t, label) }
+
+func chance(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
+
+// maybe is one of the values, or none.
+func maybe[T any](t *rapid.T, label string, of ...T) *T {
+	if chance(t, "has "+label) {
+		return new(anyOf(t, label, of...))
+	}
+	return nil
+}
+
+// strategies draws what a user may ask for, and what validation would refuse.
+func strategies(t *rapid.T) argov1.RolloutStrategy {
+	if chance(t, "blue-green") {
+		b := argov1.BlueGreenStrategy{
+			ActiveService: anyOf(t, "active", "active", ""), PreviewService: anyOf(t, "preview", "preview", ""),
+			PreviewReplicaCount: maybe(t, "preview count", int32(0), 1, 2), AutoPromotionEnabled: maybe(t, "auto", true, false),
+			AutoPromotionSeconds: anyOf(t, "auto seconds", int32(0), 10), ScaleDownDelaySeconds: maybe(t, "delay", int32(0), 5),
+			ScaleDownDelayRevisionLimit: maybe(t, "limit", int32(0), 1), AbortScaleDownDelaySeconds: maybe(t, "abort delay", int32(0), 5),
+		}
+		if chance(t, "pre") {
+			b.PrePromotionAnalysis = analysed
+		}
+		if chance(t, "post") {
+			b.PostPromotionAnalysis = analysed
+		}
+		return argov1.RolloutStrategy{BlueGreen: &b}
+	}
+	kinds := []argov1.CanaryStep{
+		{}, setWeight(0), setWeight(50), setWeight(100), pauseFor(""), pauseFor("5"), {Analysis: &argov1.RolloutAnalysis{}}, {Analysis: analysed},
+		{Plugin: &argov1.PluginStep{Name: "p"}}, scaleTo(1), scaleLike(50), scaleFollow,
+		{Experiment: &argov1.RolloutExperimentStep{}},
+		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}}, {SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h"}},
+		{SetMirrorRoute: &argov1.SetMirrorRoute{Name: "m", Match: []argov1.RouteMatch{{}}}},
+	}
+	c := argov1.CanaryStrategy{
+		Steps:         rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 4).Draw(t, "steps"),
+		CanaryService: anyOf(t, "canary service", "", "canary"), StableService: anyOf(t, "stable service", "", "stable"),
+	}
+	if chance(t, "analysed") {
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: maybe(t, "starting step", int32(1), 9)}
+	}
+	if chance(t, "threshold") {
+		c.ReplicaProgressThreshold = &argov1.ReplicaProgressThreshold{Type: anyOf(t, "type", argov1.ProgressPercent, argov1.ProgressPods), Value: anyOf(t, "enough", int32(-1), 50)}
+	}
+	if chance(t, "routed") {
+		c.TrafficRouting = &argov1.RolloutTrafficRouting{MaxTrafficWeight: maybe(t, "most", int32(0), 1000)}
+		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = chance(t, "dynamic"), maybe(t, "abort delay", int32(0), 5)
+		c.MinPodsPerReplicaSet, c.ScaleDownDelaySeconds = maybe(t, "least", int32(2)), maybe(t, "delay", int32(0), 5)
+		if chance(t, "ping-pong") {
+			c.PingPong = &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
+		}
+	}
+	return argov1.RolloutStrategy{Canary: &c}
+}
+
+// snapshots draws what a Rollout may look like, also what no healthy cluster shows.
+func snapshots(t *rapid.T) Snapshot {
+	hashes := []string{"a", "b", "c", ""}
+	phases := []argov1.AnalysisPhase{"", argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
+	ago := func(label string) metav1.Time {
+		return metav1.NewTime(noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, label)) * time.Second))
+	}
+	s := Snapshot{
+		Now: noon, Name: "cart", Generation: 3, StepHash: anyOf(t, "steps now", "s", "t"), Problem: anyOf(t, "problem", "", "", "", "bad"),
+		Hash: anyOf(t, "new", hashes...), Revision: anyOf(t, "revision", "", "1", "x"),
+		Spec: argov1.RolloutSpec{
+			Replicas: maybe(t, "replicas", int32(0), 1, 3), Paused: chance(t, "paused"), ProgressDeadlineAbort: chance(t, "abort late"),
+			Strategy: strategies(t), RevisionHistoryLimit: maybe(t, "history", int32(0), 1),
+		},
+		Status: argov1.RolloutStatus{
+			Abort: chance(t, "abort"), PromoteFull: chance(t, "full"), ControllerPause: chance(t, "controller pause"),
+			CurrentPodHash: anyOf(t, "current", hashes...), StableRS: anyOf(t, "stable", hashes...),
+			CurrentStepHash: anyOf(t, "steps then", "s", "t", ""), ObservedGeneration: anyOf(t, "observed", "3", "2", "x"),
+			CurrentStepIndex: maybe(t, "index", int32(-2), 0, 1, 2, 5),
+		},
+		Services: map[string]Service{},
+	}
+	if chance(t, "window") {
+		s.Spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: 2}
+	}
+	if chance(t, "restart") {
+		s.Spec.RestartAt = new(ago("restart"))
+	}
+	for _, reason := range []argov1.PauseReason{argov1.PauseReasonCanaryPauseStep, argov1.PauseReasonBlueGreenPause, argov1.PauseReasonInconclusiveAnalysis, argov1.PauseReasonInconclusiveExperiment} {
+		if rapid.IntRange(0, 3).Draw(t, "held") == 0 {
+			s.Status.PauseConditions = append(s.Status.PauseConditions, argov1.PauseCondition{Reason: reason, StartTime: ago("since")})
+		}
+	}
+	if chance(t, "aborted before") {
+		s.Status.AbortedAt = new(ago("aborted"))
+	}
+	if chance(t, "has progressed") {
+		reason := anyOf(t, "progress", reasonUpdated, reasonAborted, reasonPaused, reasonDeadlineExceeded, reasonProgressed)
+		s.Status.Conditions = conditions{}.with(progressing(truth(true), reason, ""), noon.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago"))*time.Minute))
+	}
+	if chance(t, "has weights") {
+		s.Status.Canary.Weights = &argov1.TrafficWeights{
+			Canary: argov1.WeightDestination{Weight: anyOf(t, "weight", int32(0), 50, 100), PodTemplateHash: anyOf(t, "weighted", hashes...)},
+			Stable: argov1.WeightDestination{Weight: anyOf(t, "rest", int32(0), 50, 100)},
+		}
+	}
+	for i, hash := range hashes[:3] {
+		if chance(t, "gone") {
+			continue
+		}
+		pods := rapid.Int32Range(0, 3).Draw(t, "pods")
+		rs := ReplicaSet{
+			Name: "cart-" + hash, Hash: hash, Revision: int64(i), Created: noon.Add(-time.Duration(i) * time.Hour), Spec: pods, Replicas: pods, Ready: pods,
+			Available: rapid.Int32Range(0, pods).Draw(t, "available"), Desired: maybe(t, "desired", int32(0), 1, 3),
+			Deleting: chance(t, "deleting"), Settled: chance(t, "settled"),
+		}
+		if chance(t, "delayed") {
+			rs.Deadline = anyOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
+		}
+		s.Sets = append(s.Sets, rs)
+		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Available: chance(t, "pod available"), Deleting: chance(t, "pod deleting")})
+		s.Runs = append(s.Runs, Run{
+			Name: anyOf(t, "run", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x") + anyOf(t, "suffix", "", ".1"), Hash: anyOf(t, "run of", hashes...),
+			Type: anyOf(t, "run type", argov1.TypeStep, argov1.TypeBackground, argov1.TypePrePromotion), Phase: anyOf(t, "run is", phases...),
+			Terminated: chance(t, "terminated"), Deleting: chance(t, "run deleting"),
+		})
+		s.Experiments = append(s.Experiments, Experiment{Name: anyOf(t, "experiment", "cart-a-1-1", "y"), Hash: anyOf(t, "experiment of", hashes...), Phase: anyOf(t, "experiment is", phases...)})
+	}
+	if chance(t, "judged") {
+		run := &argov1.RolloutAnalysisRunStatus{Name: anyOf(t, "recorded", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x"), Status: anyOf(t, "recorded as", phases...)}
+		s.Status.Canary.CurrentStepAnalysisRunStatus, s.Status.Canary.CurrentBackgroundAnalysisRunStatus = run, run
+		s.Status.BlueGreen.PrePromotionAnalysisRunStatus, s.Status.BlueGreen.PostPromotionAnalysisRunStatus = run, run
+		s.Status.Canary.CurrentExperiment = "cart-a-1-1"
+	}
+	for _, name := range []string{"active", "preview", "stable", "canary", "ping", "other"} {
+		service := Service{Found: true, Selector: map[string]string{argov1.PodTemplateHashLabel: anyOf(t, "selects", hashes...)}, ManagedBy: anyOf(t, "managed", "", "cart", "other")}
+		if chance(t, "there is "+name) {
+			s.Services[name] = service
+		}
+	}
+	s.Router.Confirmed = maybe(t, "confirmed", true, false)
+	return s
+}
+
+func TestNextIsTotalAndLeavesItsSnapshotAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots(t)
+		before, sets := *s.Status.DeepCopy(), fmt.Sprintf("%+v %+v", s.Sets, s.Services)
+		first, second := Next(s), Next(s)
+		if diff := cmp.Diff(first, second); diff != "" {
+			t.Fatalf("two decisions about one snapshot differ:\n%s", diff)
+		}
+		if !equality.Semantic.DeepEqual(before, s.Status) || sets != fmt.Sprintf("%+v %+v", s.Sets, s.Services) {
+			t.Fatalf("the snapshot was changed")
+		}
+	})
+}
+
+func TestNextHoldsWhatTheAPIPromises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots(t)
+		d := Next(s)
+		next := d.Status
+		if s.Problem != "" {
+			if len(d.Effects) > 0 || next.Phase != argov1.RolloutPhaseDegraded {
+				t.Fatalf("invalid, and %v, %s", d.Effects, next.Phase)
+			}
+			return
+		}
+		made := slices.ContainsFunc(s.Sets, func(rs ReplicaSet) bool { return rs.Hash == s.Hash && s.Hash != "" })
+		if !made || equality.Semantic.DeepEqual(next, s.Status) || next.ObservedGeneration != "3" {
+			return // it looked at something else first
+		}
+		if c := s.Spec.Strategy.Canary; c != nil && next.CurrentStepHash == s.StepHash && next.CurrentPodHash == s.Hash {
+			switch index := next.CurrentStepIndex; {
+			case index != nil && (*index < 0 || int(*index) > len(c.Steps)):
+				t.Fatalf("%d steps, and the index is %d", len(c.Steps), *index)
+			case promoted(next) && len(c.Steps) > 0 && s.Status.StableRS != next.StableRS && int(*index) != len(c.Steps):
+				t.Fatalf("promoted, and at step %d of %d", *index, len(c.Steps))
+			}
+		}
+		if next.Abort && next.AbortedAt != nil && s.Status.AbortedAt == nil && (len(next.PauseConditions) > 0 || next.ControllerPause || next.Phase != argov1.RolloutPhaseDegraded) {
+			t.Fatalf("aborted, and %+v", next)
+		}
+		if next.StableRS != s.Status.StableRS && next.StableRS != s.Hash {
+			t.Fatalf("%s became stable", next.StableRS)
+		}
+	})
+}
+
+// TestNoDecisionIsADeadEnd: what is not as it shall be, and does not move, says who moves it.
+func TestNoDecisionIsADeadEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots(t)
+		d := Next(s)
+		for _, gate := range d.Gates {
+			if gate.Verdict != release.Pass && (gate.Opener == "" || gate.Opener == release.ByTime && gate.Until.IsZero()) {
+				t.Fatalf("nobody opens the gate %s: %s", gate.Name, gate.Message)
+			}
+		}
+		moves := !equality.Semantic.DeepEqual(d.Status, s.Status)
+		for _, effect := range d.Effects {
+			switch effect.(type) {
+			case ReplicaSetKept, ReplicaSetLabelled, RouteIs, RouteReleased:
+			default:
+				moves = true
+			}
+		}
+		if !moves && d.Gates.Verdict() == release.Pass && d.Status.Phase != argov1.RolloutPhaseHealthy {
+			t.Fatalf("%s (%s), and no gate says why: %v", d.Status.Phase, d.Status.Message, d.Gates)
+		}
+		if moves := !equality.Semantic.DeepEqual(d.Status, s.Status); moves && !d.Wake.Equal(s.Now) {
+			t.Fatalf("the status changes, and nobody looks at the new one")
+		}
+	})
+}

@@ -1,0 +1,182 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// defaultScaleDownDelaySeconds is how long pods stay that have lost their traffic.
+const defaultScaleDownDelaySeconds int32 = 30
+
+// scaleCanary changes the numbers of pods of one revision: of the stable one, or else of the new one, or else of the
+// others. The next pass counts from what has come of it.
+func (p *pass) scaleCanary() {
+	if p.halted() != "" {
+		return
+	}
+	_, next := p.numbers()
+	p.stay()
+	if p.distinct() && p.scale(p.stable, p.keepServing(next.Stable)) {
+		return
+	}
+	if !p.linger() && p.scale(p.new, next.Canary) {
+		return
+	}
+	p.scaleWorkload()
+	p.drain()
+}
+
+// keepServing is the number of pods of a stable revision whose last pods are about to go: while its Service selects them,
+// they stay until the release is promoted, and the Service has moved.
+func (p *pass) keepServing(pods int32) int32 {
+	service := p.Spec.Strategy.Canary.StableService
+	selected := service != "" && p.Services[service].Selector[argov1.PodTemplateHashLabel] == p.stable.Hash
+	if pods == 0 && selected && p.promotion(p.Status) != "" {
+		return p.stable.Spec
+	}
+	return pods
+}
+
+// scale gives a ReplicaSet a number of pods, and notes down what that number followed from. It says whether the number
+// changes.
+func (p *pass) scale(rs ReplicaSet, pods int32) bool {
+	pods = max(pods, 0)
+	if rs.Spec == pods && rs.Desired != nil && *rs.Desired == p.replicas() {
+		return false
+	}
+	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: pods, Desired: p.replicas()}
+	if pods > rs.Spec {
+		p.up = append(p.up, effect)
+		return true
+	}
+	p.down = append(p.down, effect)
+	return pods < rs.Spec
+}
+
+// stay takes away the deadline of what is in use again.
+func (p *pass) stay() {
+	_, lingers := p.abortDelay()
+	if p.new.Delayed() && !lingers && !p.returning() {
+		p.state = append(p.state, ReplicaSetDelayed{Name: p.new.Name})
+	}
+	if p.distinct() && p.stable.Delayed() {
+		p.state = append(p.state, ReplicaSetDelayed{Name: p.stable.Name})
+	}
+}
+
+// abortDelay is how long the pods of an aborted revision stay; 0: for good. False where there is no delay, because they
+// go as any other.
+func (p *pass) abortDelay() (time.Duration, bool) {
+	if !p.Status.Abort || !p.distinct() {
+		return 0, false
+	}
+	if b := p.Spec.Strategy.BlueGreen; b != nil {
+		return secondsOf(b.AbortScaleDownDelaySeconds, defaultScaleDownDelaySeconds), true
+	}
+	c := p.Spec.Strategy.Canary
+	if c.TrafficRouting == nil || c.DynamicStableScale && c.AbortScaleDownDelaySeconds == nil {
+		return 0, false
+	}
+	return secondsOf(c.AbortScaleDownDelaySeconds, defaultScaleDownDelaySeconds), true
+}
+
+// linger lets the pods of an aborted revision wait out their delay, which begins when the stable one has all its pods
+// again. False where they do not.
+func (p *pass) linger() bool {
+	delay, lingers := p.abortDelay()
+	rs := p.new
+	switch {
+	case !lingers:
+		return false
+	case rs.Spec == 0, delay <= 0:
+		p.scale(rs, rs.Spec)
+	case rs.Delayed() && !p.Now.Before(rs.Deadline):
+		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})
+	case rs.Delayed():
+		p.scale(rs, rs.Spec)
+		p.delayed(rs, rs.Deadline)
+	case p.stable.Available < p.replicas():
+		p.scale(rs, rs.Spec)
+		p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d stable pods available", p.stable.Available, p.replicas())))
+	default:
+		p.scale(rs, rs.Spec)
+		until := p.Now.Add(delay)
+		p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: until})
+		p.delayed(rs, until)
+	}
+	return true
+}
+
+// delayed is why pods are still there that nothing needs.
+func (p *pass) delayed(rs ReplicaSet, until time.Time) {
+	p.gate(release.WaitsUntil("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
+}
+
+// drain takes away the pods of revisions that nobody needs.
+func (p *pass) drain() {
+	c := p.Spec.Strategy.Canary
+	d := Drain{
+		Now: p.Now, Limits: p.limits(), Routed: p.routes(), Promoted: promoted(p.Status),
+		Delay: secondsOf(c.ScaleDownDelaySeconds, defaultScaleDownDelaySeconds), Most: c.ScaleDownDelayRevisionLimit,
+		NewAvailable: p.new.Available,
+	}
+	if c.DynamicStableScale {
+		d.Delay = 0
+	}
+	if p.distinct() {
+		d.StableAvailable = p.stable.Available
+	}
+	p.meet(d.Fates(p.old()))
+}
+
+// old are the others as a drain looks at them.
+func (p *pass) old() []Old {
+	var old []Old
+	for _, rs := range p.others {
+		if !rs.Deleting {
+			old = append(old, Old{Name: rs.Name, Revision: rs.Revision, Scaled: rs.scaled(), Deadline: rs.Deadline, Referenced: p.referenced(rs.Hash)})
+		}
+	}
+	return old
+}
+
+// meet makes fates true.
+func (p *pass) meet(fates []Fate) {
+	for _, fate := range fates {
+		i := slices.IndexFunc(p.others, func(rs ReplicaSet) bool { return rs.Name == fate.Name })
+		rs := p.others[i]
+		if !fate.Deadline.IsZero() {
+			p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: fate.Deadline})
+		}
+		if fate.Pods != rs.Spec {
+			p.scale(rs, fate.Pods)
+		}
+		if !fate.Until.IsZero() {
+			p.delayed(rs, fate.Until)
+		}
+	}
+}
+
+// referenced is true of a revision that a Service, a route or the status names.
+func (p *pass) referenced(hash string) bool {
+	s := p.Status
+	names := []string{s.StableRS, s.CurrentPodHash, s.BlueGreen.ActiveSelector, s.BlueGreen.PreviewSelector}
+	if w := s.Canary.Weights; w != nil && p.routes() {
+		names = append(names, w.Canary.PodTemplateHash, w.Stable.PodTemplateHash)
+	}
+	var services []string
+	if c := p.Spec.Strategy.Canary; c != nil {
+		services = append(services, c.CanaryService, c.StableService)
+	}
+	if b := p.Spec.Strategy.BlueGreen; b != nil {
+		services = append(services, b.ActiveService, b.PreviewService)
+	}
+	for _, service := range services {
+		names = append(names, p.Services[service].Selector[argov1.PodTemplateHashLabel])
+	}
+	return hash != "" && (slices.Contains(names, hash) || slices.Contains(p.Router.Referenced, hash))
+}

@@ -1,0 +1,461 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// world is a Rollout and a small cluster that does what it is told: pods come and go at once, unless they are kept from
+// becoming available.
+type world struct {
+	now        time.Time
+	spec       argov1.RolloutSpec
+	status     argov1.RolloutStatus
+	generation int64
+	template   string
+	problem    string
+
+	revision, workloadGeneration string
+
+	sets        []ReplicaSet // by time of creation
+	labels      map[string]*argov1.PodTemplateMetadata
+	ready       map[string]int32 // by hash: no more of its pods become available than these
+	bad         bool
+	pods        []Pod
+	budget      bool // a disruption budget keeps all pods
+	services    map[string]Service
+	runs        []Run
+	experiments []Experiment
+	verdict     argov1.AnalysisPhase
+	outcome     argov1.AnalysisPhase
+	route       *RouteIs
+	router      Router
+	workload    *WorkloadPods
+	disabled    []string
+	count       int
+
+	last  Decision
+	told  strings.Builder
+	shown string
+	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
+	lives func(effects int) (survivors int, dies bool)
+}
+
+func newWorld(spec argov1.RolloutSpec) *world {
+	return &world{
+		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
+		ready: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
+	}
+}
+
+// tick is time that passes between two things that are made, so that their order can be told.
+func (w *world) tick() time.Time {
+	w.count++
+	return w.now.Add(time.Duration(w.count) * time.Microsecond)
+}
+
+// snapshot is the world as the shell would show it: what is stored has whole seconds.
+func (w *world) snapshot(t fataler) Snapshot {
+	text, err := json.Marshal(w.status)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	s := Snapshot{
+		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, Revision: w.revision, WorkloadGeneration: w.workloadGeneration,
+		Spec: *w.spec.DeepCopy(), Problem: w.problem, Sets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
+		Services: maps.Clone(w.services), Runs: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
+		Workload: w.workload, DisabledPlugins: w.disabled,
+	}
+	if err := json.Unmarshal(text, &s.Status); err != nil {
+		t.Fatalf("%v", err)
+	}
+	s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}}
+	if c := w.spec.Strategy.Canary; c != nil {
+		if s.StepHash, err = StepHash(c.Steps); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	if RestartDue(s.Spec, s.Status, s.Now) {
+		s.Pods = slices.Clone(w.pods)
+	}
+	return s
+}
+
+// fataler is a test, or a drawing of one.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+var (
+	_ fataler = (*testing.T)(nil)
+)
+
+// settle runs passes until one changes nothing.
+func (w *world) settle(t fataler) {
+	t.Helper()
+	for range 400 {
+		if !w.pass(t) {
+			w.rests(t)
+			return
+		}
+	}
+	t.Fatalf("does not come to rest:\n%s", w.told.String())
+}
+
+// pass decides, applies, and writes. It says whether something moved.
+func (w *world) pass(t fataler) bool {
+	t.Helper()
+	w.react()
+	s := w.snapshot(t)
+	d := Next(s)
+	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || fmt.Sprint(d.Effects, d.Gates, d.Events) != fmt.Sprint(again.Effects, again.Gates, again.Events) {
+		t.Fatalf("two decisions about one snapshot differ")
+	}
+	w.last = d
+	effects, dies := d.Effects, false
+	if w.lives != nil {
+		survivors, dead := w.lives(len(effects))
+		effects, dies = effects[:min(survivors, len(effects))], dead
+	}
+	moved := false
+	for _, effect := range effects {
+		if !w.apply(t, effect) {
+			continue
+		}
+		moved = true
+		if event, ok := Told(effect); ok {
+			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+		} else {
+			fmt.Fprintf(&w.told, "  %s\n", effect)
+		}
+	}
+	if dies {
+		return true
+	}
+	if equality.Semantic.DeepEqual(s.Status, d.Status) {
+		return moved
+	}
+	w.status = d.Status
+	for _, event := range d.Events {
+		fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+	}
+	return true
+}
+
+// rests is what must hold when nothing moves any more.
+func (w *world) rests(t fataler) {
+	t.Helper()
+	d := w.last
+	if !d.Wake.IsZero() && !d.Wake.After(w.now) {
+		t.Fatalf("at rest, and wants to be woken at %s: %v", d.Wake, d.Gates)
+	}
+	open := true
+	for _, gate := range d.Gates {
+		if gate.Verdict == release.Pass {
+			continue
+		}
+		open = false
+		if gate.Opener == "" || gate.Opener == release.ByTime && gate.Until.IsZero() {
+			t.Fatalf("nobody opens the gate %s: %s", gate.Name, gate.Message)
+		}
+	}
+	if open && w.status.Phase != argov1.RolloutPhaseHealthy {
+		t.Fatalf("%s (%s), and no gate says why:\n%s", w.status.Phase, w.status.Message, w.told.String())
+	}
+}
+
+// until lets time pass, with a pass at each moment for which one was asked.
+func (w *world) until(t fataler, at time.Time) {
+	t.Helper()
+	for range 2000 {
+		wake := w.last.Wake
+		if wake.IsZero() || wake.After(at) {
+			w.now = at
+			if w.lives != nil {
+				w.settle(t)
+				return
+			}
+			before := w.told.Len()
+			if w.pass(t) {
+				t.Fatalf("something moved at %s, and no decision asked to look then:\n%s", w.now.Format(time.TimeOnly), w.told.String()[before:])
+			}
+			w.rests(t)
+			return
+		}
+		w.now = wake
+		w.settle(t)
+	}
+	t.Fatalf("wakes without end")
+}
+
+// react is what the cluster does by itself.
+func (w *world) react() {
+	for _, named := range servicesOf(w.spec.Strategy) {
+		if _, found := w.services[named.name]; !found && named.name != "" {
+			w.services[named.name] = Service{Found: true, Selector: map[string]string{"app": "cart"}}
+		}
+	}
+	for i := range w.sets {
+		rs := &w.sets[i]
+		if w.bad && rs.Hash == "hash-"+w.template {
+			if _, limited := w.ready[rs.Hash]; !limited {
+				w.ready[rs.Hash] = rs.Available
+			}
+		}
+		w.replace(rs)
+		rs.Replicas, rs.Settled = rs.Spec, true
+		rs.Available = rs.Spec
+		if limit, limited := w.ready[rs.Hash]; limited {
+			rs.Available = min(rs.Spec, limit)
+		}
+		rs.Ready = rs.Available
+		available := rs.Available
+		for j := range w.pods {
+			if w.pods[j].ReplicaSet == rs.Name {
+				w.pods[j].Available = available > 0
+				available--
+			}
+		}
+	}
+	for i := range w.runs {
+		if !w.runs[i].Phase.Completed() {
+			w.runs[i].Phase, w.runs[i].Message = w.verdict, "as judged"
+			if w.runs[i].Terminated {
+				w.runs[i].Phase, w.runs[i].Message = argov1.AnalysisPhaseSuccessful, "Run Terminated"
+			}
+		}
+	}
+	for i := range w.experiments {
+		if e := &w.experiments[i]; !e.Phase.Completed() {
+			e.Phase = w.outcome
+			if e.Terminated {
+				e.Phase = argov1.AnalysisPhaseSuccessful
+			}
+			if e.Phase.Completed() {
+				e.Destinations = nil
+			}
+		}
+	}
+}
+
+// replace makes the pods of a ReplicaSet as many as it asks for.
+func (w *world) replace(rs *ReplicaSet) {
+	var own int32
+	w.pods = slices.DeleteFunc(w.pods, func(pod Pod) bool {
+		if pod.ReplicaSet == rs.Name {
+			own++
+		}
+		return pod.ReplicaSet == rs.Name && own > rs.Spec
+	})
+	for ; own < rs.Spec; own++ {
+		made := w.tick()
+		w.pods = append(w.pods, Pod{Name: fmt.Sprintf("%s-%d", rs.Name, w.count), ReplicaSet: rs.Name, Created: made})
+	}
+}
+
+func (w *world) set(name string) *ReplicaSet {
+	for i := range w.sets {
+		if w.sets[i].Name == name {
+			return &w.sets[i]
+		}
+	}
+	return nil
+}
+
+// apply makes an effect true, and says whether it was not.
+func (w *world) apply(t fataler, effect release.Effect) bool {
+	t.Helper()
+	switch e := effect.(type) {
+	case ReplicasSaid:
+		if w.spec.Replicas != nil {
+			return false
+		}
+		w.spec.Replicas = new(int32(1))
+		w.generation++
+	case Revised:
+		return assign(&w.revision, fmt.Sprint(e.Revision))
+	case WorkloadNoted:
+		return assign(&w.workloadGeneration, e.Generation)
+	case ReplicaSetExists:
+		if w.set(e.Name) != nil {
+			return false
+		}
+		w.sets = append(w.sets, ReplicaSet{
+			Name: e.Name, Hash: e.Hash, Revision: e.Revision, Avoids: e.Avoids, Created: w.tick(), Desired: new(value(w.spec.Replicas, 1)),
+		})
+		w.labels[e.Name] = e.Metadata
+	case ReplicaSetKept:
+		rs := w.set(e.Name)
+		changed := assign(&rs.Revision, e.Revision)
+		return assign(&rs.Avoids, e.Avoids) || changed
+	case ReplicaSetScaled:
+		return w.scaled(t, e)
+	case ReplicaSetDelayed:
+		return assign(&w.set(e.Name).Deadline, e.Until.Truncate(time.Second))
+	case ReplicaSetLabelled:
+		if cmp.Equal(w.labels[e.Name], e.Metadata) {
+			return false
+		}
+		w.labels[e.Name] = e.Metadata
+	case ReplicaSetGone:
+		w.sets = slices.DeleteFunc(w.sets, func(rs ReplicaSet) bool { return rs.Name == e.Name })
+	case PodEvicted:
+		if w.budget {
+			return false
+		}
+		w.pods = slices.DeleteFunc(w.pods, func(pod Pod) bool { return pod.Name == e.Name })
+	case ServiceSelects:
+		service := w.services[e.Service]
+		if service.ManagedBy == "cart" && service.Selector[argov1.PodTemplateHashLabel] == e.Hash {
+			return false
+		}
+		selector := maps.Clone(service.Selector)
+		selector[argov1.PodTemplateHashLabel] = e.Hash
+		w.services[e.Service] = Service{Found: true, ManagedBy: "cart", Selector: selector}
+	case ServiceReleased:
+		delete(w.services, e.Service)
+	case RouteIs:
+		if w.route != nil && equality.Semantic.DeepEqual(*w.route, e) {
+			return false
+		}
+		w.route = &e
+	case RouteReleased:
+		changed := w.route != nil || w.router.Left
+		w.route, w.router.Left = nil, false
+		return changed
+	case RunExists, RunTerminated, RunGone, ExperimentExists, ExperimentTerminated, ExperimentGone:
+		return w.judge(effect)
+	case WorkloadScaled:
+		return assign(&w.workload.Spec, e.Pods)
+	default:
+		t.Fatalf("nobody knows how to make %T true", effect)
+	}
+	return true
+}
+
+func assign[T comparable](into *T, is T) bool {
+	changed := *into != is
+	*into = is
+	return changed
+}
+
+func (w *world) scaled(t fataler, e ReplicaSetScaled) bool {
+	rs := w.set(e.Name)
+	if rs.Spec != e.From {
+		t.Fatalf("%s is scaled from %d, and has %d", e.Name, e.From, rs.Spec)
+	}
+	noted := rs.Desired == nil || *rs.Desired != e.Desired
+	rs.Desired = new(e.Desired)
+	if e.Pods == 0 && !e.KeepDeadline {
+		rs.Deadline = time.Time{}
+	}
+	changed := assign(&rs.Spec, e.Pods)
+	return changed || noted
+}
+
+func (w *world) judge(effect release.Effect) bool {
+	run := func(name string) int { return slices.IndexFunc(w.runs, func(r Run) bool { return r.Name == name }) }
+	experiment := func(name string) int {
+		return slices.IndexFunc(w.experiments, func(e Experiment) bool { return e.Name == name })
+	}
+	switch e := effect.(type) {
+	case RunExists:
+		if run(e.Name) >= 0 {
+			return false
+		}
+		w.runs = append(w.runs, Run{Name: e.Name, Hash: e.Hash, Type: e.Type, Step: e.Step, Created: w.tick()})
+	case RunTerminated:
+		return assign(&w.runs[run(e.Name)].Terminated, true)
+	case RunGone:
+		w.runs = slices.Delete(w.runs, run(e.Name), run(e.Name)+1)
+	case ExperimentExists:
+		if experiment(e.Name) >= 0 {
+			return false
+		}
+		made := Experiment{Name: e.Name, Hash: e.Hash, Created: w.tick()}
+		for _, template := range e.Step.Templates {
+			if template.Weight != nil {
+				made.Destinations = append(made.Destinations, Destination{Service: e.Name + "-" + template.Name, Hash: template.Name, Weight: *template.Weight})
+			}
+		}
+		w.experiments = append(w.experiments, made)
+	case ExperimentTerminated:
+		return assign(&w.experiments[experiment(e.Name)].Terminated, true)
+	case ExperimentGone:
+		w.experiments = slices.Delete(w.experiments, experiment(e.Name), experiment(e.Name)+1)
+	}
+	return true
+}
+
+// show prints the world where it differs from what was shown last.
+func (w *world) show() {
+	s := w.status
+	var b strings.Builder
+	index := "-"
+	if s.CurrentStepIndex != nil {
+		index = fmt.Sprint(*s.CurrentStepIndex)
+	}
+	fmt.Fprintf(&b, "%s step=%s stable=%s", s.Phase, index, s.StableRS)
+	if s.Message != "" {
+		fmt.Fprintf(&b, " (%s)", s.Message)
+	}
+	b.WriteString("\n  pods")
+	for _, rs := range w.sets {
+		if rs.Spec > 0 {
+			fmt.Fprintf(&b, " %s %d/%d", rs.Hash, rs.Available, rs.Spec)
+			if rs.Delayed() {
+				fmt.Fprintf(&b, " until %s", rs.Deadline.Format(time.TimeOnly))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.services)) {
+		fmt.Fprintf(&b, "\n  service %s: %s", name, cmpOr(w.services[name].Selector[argov1.PodTemplateHashLabel], "all"))
+	}
+	if w.route != nil {
+		fmt.Fprintf(&b, "\n  %s", w.route)
+	}
+	for _, run := range w.runs {
+		fmt.Fprintf(&b, "\n  run %s %s", run.Name, run.Phase)
+	}
+	for _, e := range w.experiments {
+		fmt.Fprintf(&b, "\n  experiment %s %s", e.Name, e.Phase)
+	}
+	b.WriteString("\n  is")
+	sorted := slices.SortedFunc(slices.Values(s.Conditions), func(a, b argov1.RolloutCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	for _, c := range sorted {
+		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
+	}
+	if d := s.Duration; d != nil && d.CompletionStatus != nil {
+		fmt.Fprintf(&b, "\n  took, and was %s", *d.CompletionStatus)
+	}
+	for _, gate := range w.last.Gates {
+		if gate.Verdict != release.Pass {
+			fmt.Fprintf(&b, "\n  %s %s (%s): %s", gate.Verdict, gate.Name, gate.Opener, gate.Message)
+		}
+	}
+	b.WriteString("\n")
+	if text := b.String(); text != w.shown {
+		w.shown = text
+		w.told.WriteString(text)
+	}
+}
+
+func cmpOr(text, without string) string {
+	if text == "" {
+		return without
+	}
+	return text
+}
