@@ -123,10 +123,20 @@ func Moves(phase flaggerv1.CanaryPhase) bool {
 // blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
 // requests for a target that is gone are given to those who can answer them.
 func blocked(s Snapshot, gates release.Gates) Decision {
-	e := s.copy()
-	if !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands() {
-		e.effect(RouteIs{})
+	lost := !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands()
+	switch {
+	case !lost:
+		return barred(s, gates)
+	case s.unnoticed():
+		return s.notice()
+	default:
+		return barred(s, gates, RouteIs{})
 	}
+}
+
+// barred keeps the status but for the condition Blocked, which says what the first gate does.
+func barred(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
+	e := s.copy().effect(effects...)
 	first := gates.First()
 	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: reason(first.Name), Message: first.Message})
 	for _, gate := range gates {

@@ -9,7 +9,7 @@ func Refused(s Snapshot, gates release.Gates, sentence string) Decision {
 	for i := range all {
 		all[i].Probe = nil
 	}
-	d := blocked(s, all[:1])
+	d := barred(s, all[:1])
 	d.Gates = all
 	return d
 }
@@ -17,5 +17,5 @@ func Refused(s Snapshot, gates release.Gates, sentence string) Decision {
 // Faulted is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
 // that is known of it is its status.
 func Faulted(s Snapshot, sentence string) Decision {
-	return blocked(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
+	return barred(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
 }

@@ -127,7 +127,7 @@ func (s *Snapshot) unnoticed() bool {
 
 // notice writes down that there are users, before they are taken away: a crash after that must not forget the drain.
 func (s *Snapshot) notice() Decision {
-	e := s.edit()
+	e := s.copy() // what blocks it, if anything does, blocks it still
 	if s.Pruned {
 		e.status.CanaryWeight = s.live()
 	}
