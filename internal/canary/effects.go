@@ -26,8 +26,9 @@ type (
 		ID     string
 		Follow bool
 	}
-	// PrimaryRecalled makes a primary that was deleted again from what it last ran, because the target has another revision.
-	PrimaryRecalled struct{ ID string }
+	// PrimaryRecalled makes a primary that was deleted again from its history, because the target has another revision. It
+	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last.
+	PrimaryRecalled struct{ Revision, PeerHash, ID string }
 	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
 	ScalerExists struct{ Update bool }
 	// RoutePrepared makes what a mesh must have before it lets pods join, and nothing that traffic follows.

@@ -203,9 +203,22 @@ func (s *Snapshot) primaryAgain() release.Effect {
 		return PrimaryExists{ID: s.copyID()}
 	case !promoting && (revision == s.promoted() || s.orphaned() && (s.live() > 0 || !s.Plan.Routed)):
 		return PrimaryExists{ID: s.id("recreated", revision)}
+	case promoting && s.intent() == "":
+		return s.recalled(s.pinned(), s.Status.LastAppliedSpec)
+	case s.orphaned():
+		return s.recalled("", "") // nothing that it ran was promoted
 	default:
-		return PrimaryRecalled{ID: s.id("recalled", s.promoted())}
+		return s.recalled(s.promoted(), s.Status.LastPromotedSpec)
 	}
+}
+
+// recalled makes the primary again from its history. Of a revision that another controller took up only the hash is known.
+func (s *Snapshot) recalled(revision, hash string) release.Effect {
+	id := s.id("recalled", revision)
+	if strings.HasPrefix(revision, peer) {
+		revision = ""
+	}
+	return PrimaryRecalled{Revision: revision, PeerHash: hash, ID: id}
 }
 
 // id names a copy of the template for one purpose.

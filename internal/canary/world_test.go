@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -378,11 +379,15 @@ func (w *world) apply(effect release.Effect) (changed bool, err error) {
 		if w.primary.found {
 			return false, nil
 		}
-		if len(w.history) == 0 {
+		past := slices.DeleteFunc(slices.Clone(w.history), func(c content) bool {
+			p := pods{content: c}
+			return e.Revision != "" && p.revision() != e.Revision || e.Revision == "" && e.PeerHash != "" && "hash-"+c.template != e.PeerHash
+		})
+		if len(past) == 0 {
 			return false, fmt.Errorf("no ReplicaSet of cart-primary is left")
 		}
 		w.primary = pods{found: true, replicas: 1, published: w.primary.published}
-		w.primary.roll(w.history[len(w.history)-1], e.ID, w.instant)
+		w.primary.roll(past[len(past)-1], e.ID, w.instant)
 		return true, nil
 	case canary.RouteStands:
 		if live := w.route(); live != nil && live.Found { // what stands keeps the weights that it has

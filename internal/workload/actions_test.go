@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -358,7 +359,7 @@ func TestAPrimaryThatWasWrittenMeanwhileIsAConflict(t *testing.T) {
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
 	w.edit(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
-	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{})
+	err = w.d.writeTemplate(t.Context(), c, seen, map[string]any{}, Made{})
 	if !apierrors.IsConflict(err) || !strings.HasPrefix(err.Error(), "updating deployment cart-primary.shop template spec failed: ") {
 		t.Errorf("got %v, want a conflict", err)
 	}
@@ -373,7 +374,9 @@ func (w *world) replicaSet(number string) {
 	mustSet(template, "hash"+number, "metadata", "labels", "pod-template-hash")
 	set.Object["spec"] = map[string]any{"template": template, "selector": map[string]any{"matchLabels": map[string]any{"pod-template-hash": "hash" + number}}}
 	set.SetLabels(map[string]string{"app": "cart-primary"})
-	set.SetAnnotations(map[string]string{revisionAnnotation: number})
+	annotations := map[string]string{revisionAnnotation: number}
+	maps.Copy(annotations, primary.GetAnnotations())
+	set.SetAnnotations(annotations)
 	set.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(primary, deploymentKind)})
 	must(w.t, w.client.Create(w.t.Context(), set))
 }
@@ -479,13 +482,81 @@ func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
 	w.image("cart:2") // not analysed yet
 	w.observe()
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-	must(t, w.d.RecreatePrimary(t.Context(), c, "id-2"))
+	must(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "id-2"))
 	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-2" {
 		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-1")))
-	refused(t, w.d.RecreatePrimary(t.Context(), c, "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
+	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
+}
+
+// What is left of the history may be older than what was promoted, when it is being collected.
+func TestADeletedPrimaryIsMadeOfWhatWasPromoted(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	first := w.observe().Target
+	w.replicaSet("1")
+	w.promoted("cart:2", "id-2")
+	second := w.observe().Target
+	w.replicaSet("2")
+	w.promoted("cart:3", "id-3")
+	w.replicaSet("3")
+	w.image("cart:4") // not analysed yet
+	for _, test := range []struct {
+		of   Made
+		want string
+	}{
+		{Made{Revision: second.Revision}, "cart:2"},
+		{Made{PeerHash: first.PeerHash}, "cart:1"},
+		{Made{Revision: first.Revision, PeerHash: second.PeerHash}, "cart:1"},
+		{Made{}, "cart:3"},
+	} {
+		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+		must(t, w.d.RecreatePrimary(t.Context(), c, test.of, "id-4"))
+		said := madeOf(w.object(deploymentKind, "cart-primary"))
+		if got := w.primaryImage(); got != test.want || !said.is(test.of) {
+			t.Errorf("%+v: got %s, and it says %+v", test.of, got, said)
+		}
+	}
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-2")))
+	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "id-5"), ErrGone, "no ReplicaSet of what it ran is left")
+
+	// Of primaries that Flagger made nothing is known.
+	for _, number := range []string{"1", "3"} {
+		w.edit(replicaSetKind, "cart-primary-"+number, `{metadata: {annotations: {serin.dev/runs: null}}}`)
+	}
+	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "id-5"))
+	if got := w.primaryImage(); got != "cart:3" {
+		t.Errorf("without a word about any of them: got %s", got)
+	}
+}
+
+// What a primary says of itself follows its template, and nothing of it is in the template: no pod is restarted for it.
+func TestAPrimarySaysWhatItWasMadeOf(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	says := func(want State) {
+		t.Helper()
+		primary := w.object(deploymentKind, "cart-primary")
+		if got := madeOf(primary); got != (Made{want.Revision, want.PeerHash}) {
+			t.Errorf("got %+v, want that of %+v", got, want)
+		}
+		if _, found := texts(templateOf(primary)["metadata"].(map[string]any)["annotations"])[runsAnnotation]; found {
+			t.Error("it is in the template")
+		}
+	}
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	first := w.observe().Target
+	says(first)
+	w.replicaSet("1")
+	w.promoted("cart:2", "id-2")
+	says(w.observe().Target)
+	w.replicaSet("2")
+	must(t, w.d.RestoreTemplate(t.Context(), c, "id-3"))
+	says(first)
 }
 
 func TestUnusedCopiesAreCollected(t *testing.T) {
@@ -751,7 +822,7 @@ func TestAPrimaryByFlaggerIsTheSame(t *testing.T) {
 	c := w.canary("cart")
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
-	primary := w.d.newPrimary(c, seen.target, seen.pair, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules))
+	primary := w.d.newPrimary(c, seen.target, seen.pair, primaryTemplate(templateOf(seen.target), seen.pair, seen.tracked(), "uuid", peerRules), Made{})
 	must(t, w.client.Create(t.Context(), primary))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {COLOR: blue}}`)
 	w.applyYAML(strings.Replace(cartCreds, "name: creds", "name: creds-primary", 1))

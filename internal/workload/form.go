@@ -51,10 +51,12 @@ type names struct {
 // counts are numbers of pods.
 type counts struct{ total, updated, ready, available int64 }
 
-// entry is one template of the past. number grows with each that became the current one.
+// entry is one template of the past. number grows with each that became the current one; made is what it was made of, as
+// far as that is known.
 type entry struct {
 	number   int64
 	template map[string]any
+	made     Made
 }
 
 // missing is the problem of a Canary without its target.

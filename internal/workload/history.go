@@ -18,7 +18,7 @@ import (
 )
 
 // history are the earlier templates that are kept, the newest first: one live LIST.
-func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]map[string]any, error) {
+func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]entry, error) {
 	past, err := d.past(ctx, c, selector)
 	if err != nil {
 		return nil, err
@@ -26,15 +26,24 @@ func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector la
 	var kept []entry
 	for i := range past {
 		if e := d.form.entry(&past[i]); keep(&past[i], e.template) {
+			e.made = madeOf(&past[i])
 			kept = append(kept, e)
 		}
 	}
 	slices.SortStableFunc(kept, func(a, b entry) int { return cmp.Compare(b.number, a.number) })
-	templates := make([]map[string]any, len(kept))
-	for i := range kept {
-		templates[i] = kept[i].template
+	return kept, nil
+}
+
+// recall is the newest entry of what is looked for. Nothing is known of primaries that another controller made; where that
+// is so of all, the newest is taken for it.
+func recall(history []entry, of Made) (entry, bool) {
+	known := slices.ContainsFunc(history, func(e entry) bool { return e.made != Made{} })
+	for _, e := range history {
+		if !known || e.made.is(of) {
+			return e, true
+		}
 	}
-	return templates, nil
+	return entry{}, false
 }
 
 // past are the objects that remember the templates of workloads with that selector.

@@ -15,6 +15,9 @@ const (
 	trackingAnnotation = "flagger.app/config-tracking"
 	// originalAnnotation keeps what a Service of the user was when it was taken over.
 	originalAnnotation = "serin.dev/original"
+	// runsAnnotation on the primary says what its template was made of. Kubernetes hands it on to the object that remembers
+	// that template.
+	runsAnnotation = "serin.dev/runs"
 	// promotionAnnotation names the promotion before which the content of a configuration was kept.
 	promotionAnnotation = "serin.dev/promotion"
 

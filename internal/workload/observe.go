@@ -202,6 +202,9 @@ type derived struct {
 	sameTemplate       bool
 }
 
+// made is what a template is made of that is made of the target's now.
+func (k derived) made() Made { return Made{Revision: k.revision, PeerHash: k.peerHash} }
+
 // source is all that derived follows from. A generation is one spec of one object: every change of the spec, and
 // nothing else, makes a new one.
 type source struct {

@@ -146,14 +146,14 @@ func (p pair) rewrite(selector map[string]any, by rules) {
 	}
 }
 
-// newPrimary is the primary of a target as it is made, with the pod template given.
-func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, template map[string]any) *unstructured.Unstructured {
+// newPrimary is the primary of a target as it is made, with the pod template given, and what that was made of.
+func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, template map[string]any, of Made) *unstructured.Unstructured {
 	primary := newObject(d.kind(), c.Namespace, p.primary())
 	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
 	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	primary.SetLabels(labels)
-	primary.SetAnnotations(orNil(copiedAnnotations(target.GetAnnotations())))
+	primary.SetAnnotations(orNil(marked(copiedAnnotations(target.GetAnnotations()), of)))
 	spec := map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{p.label: p.primaryValue()}},
 		"template": template,
@@ -163,15 +163,15 @@ func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstruct
 	return d.form.scaled(primary, max(1, d.form.asked(target)))
 }
 
-// promotedPrimary is a primary after it was given the template of its target. Its selector, name and owner stay. Where
+// promotedPrimary is a primary after it was given the template of its target, made of what is said. Its selector, name and owner stay. Where
 // an autoscaler is named, that one owns the number of pods; and a target without pods says nothing about how many are
 // needed.
-func (d templated) promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, template map[string]any) *unstructured.Unstructured {
+func (d templated) promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, template map[string]any, of Made) *unstructured.Unstructured {
 	promoted, spec := edited(primary)
 	labels := d.Options.copiedLabels(target.GetLabels())
 	labels[p.label] = p.primaryValue()
 	promoted.SetLabels(replaced(primary.GetLabels(), labels))
-	promoted.SetAnnotations(orNil(replaced(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations()))))
+	promoted.SetAnnotations(orNil(marked(replaced(primary.GetAnnotations(), copiedAnnotations(target.GetAnnotations())), of)))
 	for _, field := range d.form.names().copied {
 		delete(spec, field)
 	}

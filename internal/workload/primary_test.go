@@ -73,10 +73,10 @@ func TestPrimaries(t *testing.T) {
 			var out any
 			switch data.Cmd {
 			case "create":
-				last = d.newPrimary(c, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-1", ourRules))
+				last = d.newPrimary(c, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-1", ourRules), Made{})
 				out = last.Object
 			case "promote":
-				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-2", ourRules))
+				last = d.promotedPrimary(c, last, target, p, primaryTemplate(d.form.template(target), p, tracked, "id-2", ourRules), Made{})
 				out = last.Object
 			case "peer":
 				out = primaryTemplate(d.form.template(target), p, tracked, "id-1", d.form.names().peer)
@@ -147,7 +147,7 @@ func TestPromotionKeepsReplicas(t *testing.T) {
 				c.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{Kind: "HorizontalPodAutoscaler", Name: "cart"}
 			}
 			mustSet(target.Object, test.replicas, "spec", "replicas")
-			got := templated{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{})
+			got := templated{&Workloads{}, deployments{}}.promotedPrimary(c, primary, target, p, map[string]any{}, Made{})
 			if replicas := integer(got.Object, -1, "spec", "replicas"); replicas != test.want {
 				t.Errorf("got %d, want %d", replicas, test.want)
 			}

@@ -28,8 +28,12 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id st
 		if _, err := d.ensureCopies(ctx, c, seen.configs, ""); err != nil {
 			return fmt.Errorf("%sCreatePrimaryConfigs failed: %w", d.creating(), err)
 		}
+		known, err := d.derive(c, seen)
+		if err != nil {
+			return err
+		}
 		template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
-		return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template))
+		return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template, known.made()))
 	}
 	if seen.target == nil {
 		return unusable(seen.problem)
@@ -55,7 +59,7 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id st
 	if changed || !known.sameTemplate {
 		template = primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
 	}
-	return d.writeTemplate(ctx, c, seen, template)
+	return d.writeTemplate(ctx, c, seen, template, known.made())
 }
 
 // CopyTemplate gives the primary the analysed revision of the target: configuration first, then strategy, replicas (where
@@ -79,23 +83,23 @@ func (d templated) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revisi
 	if !controlledBy(seen.primary, c) {
 		return foreign(c, d.kind().Kind, seen.primary)
 	}
-	now, err := revisionOf(d.form.template(seen.target), seen.checksums())
+	now, err := d.derive(c, seen)
 	if err != nil {
 		return err
 	}
-	if now != revision {
-		return refuse(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.word(), seen.pair.target, c.Namespace, now, revision)
+	if now.revision != revision {
+		return refuse(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.word(), seen.pair.target, c.Namespace, now.revision, revision)
 	}
 	if _, err := d.ensureCopies(ctx, c, seen.configs, id); err != nil {
 		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
 	}
 	template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
-	return d.writeTemplate(ctx, c, seen, template)
+	return d.writeTemplate(ctx, c, seen, template, now.made())
 }
 
 // writeTemplate gives the primary a template, and with it what else it takes from the target.
-func (d templated) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen view, template map[string]any) error {
-	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.pair, template)
+func (d templated) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen view, template map[string]any, of Made) error {
+	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.pair, template, of)
 	if err := d.update(ctx, seen.primary, promoted); err != nil {
 		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
 	}
@@ -164,12 +168,13 @@ func (d templated) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id 
 		return refuse(ErrGone, "%s %s.%s has no %s left from before the promotion: raise its revisionHistoryLimit",
 			d.word(), primary.GetName(), c.Namespace, d.form.names().history.Kind)
 	}
-	template := recalled(history[0], id)
+	template := recalled(history[0].template, id)
 	if err := d.restoreCopies(ctx, c, template, promotion); err != nil {
 		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
 	}
 	restored, spec := edited(primary)
 	spec["template"] = template
+	restored.SetAnnotations(orNil(marked(primary.GetAnnotations(), history[0].made)))
 	if err := d.update(ctx, primary, restored); err != nil {
 		return fmt.Errorf("updating %s %s.%s template spec failed: %w", d.word(), primary.GetName(), c.Namespace, err)
 	}
@@ -189,9 +194,9 @@ func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id s
 	return nil
 }
 
-// RecreatePrimary makes a primary again that was deleted in the middle of a release: with the newest template of its
-// history, and never with that of the target, which is not analysed yet. ErrGone: there is no history left.
-func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, id string) error {
+// RecreatePrimary makes a primary again that was deleted in the middle of a release: with the template that it shall run,
+// from its history, and never with that of the target, which is not analysed yet. ErrGone: the history does not have it.
+func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, id string) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
 		return err
@@ -210,10 +215,11 @@ func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, id 
 	if err != nil {
 		return err
 	}
-	if len(history) == 0 {
-		return refuse(ErrGone, "%s %s.%s was deleted in the middle of a release, and no %s of it is left: "+
+	past, found := recall(history, of)
+	if !found {
+		return refuse(ErrGone, "%s %s.%s was deleted in the middle of a release, and no %s of what it ran is left: "+
 			"deploy the promoted version to %s, then it is made again",
 			d.word(), seen.pair.primary(), c.Namespace, d.form.names().history.Kind, seen.pair.target)
 	}
-	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, recalled(history[0], id)))
+	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, recalled(past.template, id), past.made))
 }

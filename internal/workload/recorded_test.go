@@ -238,8 +238,8 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 
 // plain leaves out of a version what says nothing: empty maps and lists, defaults of the API server.
 func plain(version map[string]any) map[string]any {
-	// Which promotion a copy came with is in its template, where it has one.
-	for _, own := range []string{promotedAnnotation, previousAnnotation} {
+	// Which promotion a copy came with is in its template, where it has one; what that was made of, Flagger says nowhere.
+	for _, own := range []string{promotedAnnotation, previousAnnotation, runsAnnotation} {
 		unstructured.RemoveNestedField(version, "metadata", "annotations", own)
 	}
 	kept, _ := prune(version).(map[string]any)

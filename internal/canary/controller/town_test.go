@@ -332,17 +332,19 @@ func (k *pocketKind) UpToPrimary(_ context.Context, c *flaggerv1.Canary) error {
 
 func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 0) }
 
-func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, string) error { return nil }
-func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error      { return nil }
-func (*pocketKind) PauseScaler(context.Context, *flaggerv1.Canary) error             { return nil }
-func (*pocketKind) ResumeScaler(context.Context, *flaggerv1.Canary) error            { return nil }
-func (*pocketKind) EnsureServices(context.Context, *flaggerv1.Canary, bool) error    { return nil }
-func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error        { return nil }
-func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error          { return nil }
-func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error       { return nil }
-func (*pocketKind) Forget(types.NamespacedName)                                      {}
-func (*pocketKind) Reads(*flaggerv1.Canary) []workload.Object                        { return nil }
-func (k *pocketKind) Of(*flaggerv1.Canary) workload.Kind                             { return k }
+func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, workload.Made, string) error {
+	return nil
+}
+func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error   { return nil }
+func (*pocketKind) PauseScaler(context.Context, *flaggerv1.Canary) error          { return nil }
+func (*pocketKind) ResumeScaler(context.Context, *flaggerv1.Canary) error         { return nil }
+func (*pocketKind) EnsureServices(context.Context, *flaggerv1.Canary, bool) error { return nil }
+func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error     { return nil }
+func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error       { return nil }
+func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error    { return nil }
+func (*pocketKind) Forget(types.NamespacedName)                                   {}
+func (*pocketKind) Reads(*flaggerv1.Canary) []workload.Object                     { return nil }
+func (k *pocketKind) Of(*flaggerv1.Canary) workload.Kind                          { return k }
 func (*pocketKind) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {
 	return "", nil
 }

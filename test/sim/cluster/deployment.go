@@ -182,9 +182,13 @@ func (d *deployment) fresh(v *store.Version, w wish, sets []*replicaSet) *replic
 		return set
 	}
 	set := sets[at]
-	if set.revision < newest {
-		set.number(newest + 1)
-		d.mark(set.revision)
+	revision := set.revision
+	if revision < newest {
+		revision = newest + 1
+	}
+	set.annotate(v, revision)
+	if revision > newest {
+		d.mark(revision)
 	}
 	if w.deadline > 0 && d.progressing.reason == "" {
 		d.progressing.set(now, "True", found)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -46,7 +48,7 @@ func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *
 		"apiVersion": "apps/v1", "kind": "ReplicaSet",
 		"metadata": map[string]any{
 			"namespace": key.Namespace, "name": key.Name + "-" + unique, "labels": labels,
-			"annotations":     map[string]any{revisionAnnotation: strconv.Itoa(revision)},
+			"annotations":     inherited(of, nil, revision),
 			"ownerReferences": []any{controlledBy(of)},
 		},
 		"spec": map[string]any{
@@ -148,17 +150,33 @@ func (r *replicaSet) stored() *store.Version {
 	return v
 }
 
-// number gives the ReplicaSet the number of a newer revision: its template is the newest again.
-func (r *replicaSet) number(revision int) {
+// annotate gives the ReplicaSet of the current template what its Deployment says, and the number of a newer revision where
+// its template is the newest again.
+func (r *replicaSet) annotate(of *store.Version, revision int) {
 	r.revision = revision
 	v := r.stored()
 	if v == nil {
 		return
 	}
+	before := object(v.Content(), "metadata", "annotations")
+	after := inherited(of, before, revision)
+	if jsontree.Equal(before, after) {
+		return
+	}
 	obj := written(v)
-	metadata := object(obj.Object, "metadata")
-	metadata["annotations"] = with(object(metadata, "annotations"), revisionAnnotation, strconv.Itoa(revision))
-	r.cluster.wrote("the revision of ReplicaSet "+r.name, r.cluster.workloads.Update(background(), obj))
+	object(obj.Object, "metadata")["annotations"] = after
+	r.cluster.wrote("the annotations of ReplicaSet "+r.name, r.cluster.workloads.Update(background(), obj))
+}
+
+// inherited are the annotations of a ReplicaSet: those that it has, those of its Deployment but for what a tool last
+// applied to that, and its revision.
+func inherited(of *store.Version, has map[string]any, revision int) map[string]any {
+	all := map[string]any{}
+	maps.Copy(all, has)
+	maps.Copy(all, object(of.Content(), "metadata", "annotations"))
+	delete(all, "kubectl.kubernetes.io/last-applied-configuration")
+	all[revisionAnnotation] = strconv.Itoa(revision)
+	return all
 }
 
 func (r *replicaSet) remove() {
