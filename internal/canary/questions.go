@@ -120,10 +120,15 @@ func Run(uid string, status flaggerv1.CanaryStatus) string {
 
 func (s *Snapshot) run() string { return Run(s.UID, s.Status) }
 
+// runOf makes that name of what begins. The hash of the API knows nothing of configuration, of which another one may come
+// in the same second.
 func runOf(uid string, status flaggerv1.CanaryStatus) string {
-	began := ""
+	began, revision := "", ""
+	if status.Serin != nil {
+		revision = status.Serin.Revision
+	}
 	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
 		began = c.LastUpdateTime.UTC().Format(time.RFC3339)
 	}
-	return digest(uid, status.LastAppliedSpec, began)[:16]
+	return digest(uid, status.LastAppliedSpec, revision, began)[:16]
 }
