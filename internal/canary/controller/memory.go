@@ -174,7 +174,9 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	due := false
 	clear(names)
 	before := e.since
-	e.since = map[string]held{}
+	if len(d.Gates) > 0 || !d.Wake.Equal(s.Now) { // one that is looked at again at once, and looked at no gate, knows nothing new
+		e.since = map[string]held{}
+	}
 	for i, gate := range d.Gates {
 		name := nthOf(names, gateName(gate))
 		was := said[name]
@@ -295,7 +297,7 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 	case p.looks == mostLooks:
 		return time.Time{}, ""
 	default:
-		return p.looked.Add(max(p.looked.Sub(p.since), time.Second)), ""
+		return p.looked.Add(min(max(p.looked.Sub(p.since), time.Second), 2*after)), "" // at most, where a clock was set
 	}
 }
 

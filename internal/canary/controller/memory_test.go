@@ -168,6 +168,36 @@ func TestAWaitDoesNotBeginTomorrow(t *testing.T) {
 	}
 }
 
+// A clock that is set must not put the next look at the pods off for an hour.
+func TestALookAtPodsIsNotPutOffByTheClock(t *testing.T) {
+	m := newMemory()
+	m.stuck(cart, false, true, noon, stuckLook)
+	later := noon.Add(time.Hour)
+	m.podProblem(cart, false, "", later)
+	if at, _ := m.stuck(cart, false, true, later, stuckLook); at.After(later.Add(2 * stuckLook)) {
+		t.Errorf("got %v", at)
+	}
+}
+
+// A write that only comes first, and looks at no gate, does not make what is waited for begin anew: what is refused each
+// time would never be said.
+func TestAWaitOutlastsWhatLooksAtNothing(t *testing.T) {
+	m := newMemory()
+	refused := waiting("refused", release.ByPerson)
+	first := canary.Decision{Wake: noon}
+	s := canary.Snapshot{Now: noon}
+	m.gates(cart, refused, s, noon)
+	m.gates(cart, first, s, noon)
+	later := noon.Add(explainAfter)
+	if status, _ := m.gates(cart, refused, canary.Snapshot{Now: later}, later); len(status) != 1 {
+		t.Errorf("got %v, want the gate that refuses", status)
+	}
+	m.gates(cart, canary.Decision{}, canary.Snapshot{Now: later}, later)
+	if status, explain := m.gates(cart, refused, canary.Snapshot{Now: later}, later); status != nil || !explain.Equal(later.Add(explainAfter)) {
+		t.Errorf("after a rest: got %v and %v, want another wait", status, explain)
+	}
+}
+
 func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
 	look := func(what string, now time.Time, unready bool, at time.Time, problem string) {
