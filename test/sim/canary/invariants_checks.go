@@ -96,7 +96,7 @@ type earned struct {
 
 func (c *earned) see(happening any) {
 	s, ok := c.stepIn(happening)
-	if !ok || !s.of.mine() || c.skips(s.of) {
+	if !ok || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
 	}
 	var missing string
@@ -224,7 +224,7 @@ type judgedOnce struct {
 }
 
 func (c *judgedOnce) see(happening any) {
-	if s, ok := c.stepIn(happening); ok && s.of.mine() && !c.skips(s.of) {
+	if s, ok := c.stepIn(happening); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
 		r := s.of
 		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
 			c.violate("I4", r, "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
@@ -345,7 +345,7 @@ type clockProof struct {
 
 func (c *clockProof) see(happening any) {
 	s, ok := c.stepIn(happening)
-	if !ok || !c.jumped || s.first || !s.of.mine() || c.skips(s.of) {
+	if !ok || !c.jumped || s.first || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
 	}
 	if short := c.short(s.of); short > 0 {
@@ -366,10 +366,10 @@ func (c *askedOnce) see(happening any) {
 	}
 	key := askKey{q.of.uid, q.probe.ID, q.probe.Since}
 	life := c.life(q.by)
-	if life.asked[key] {
+	if at, twice := life.asked[key]; twice && c.steady(at) { // a clock that is set back makes the same moment of another one
 		c.violate("I11", q.of, "%s was asked twice by one process, although nothing was lost", q.probe.ID)
 	}
-	life.asked[key] = true
+	life.asked[key] = c.now()
 	if q.hook == nil {
 		return
 	}
@@ -385,7 +385,8 @@ func (c *askedOnce) see(happening any) {
 		life.polled[q.of.uid] = map[string]time.Time{}
 	}
 	life.polled[q.of.uid][q.probe.ID] = c.now()
-	if gap := c.now().Sub(before); !before.IsZero() && c.steady(before) && gap < c.least(q.of)-time.Millisecond {
+	told := q.of.mover != q.by && q.of.moved.After(before) // another process says when it asked
+	if gap := c.now().Sub(before); !before.IsZero() && !told && c.steady(before) && gap < c.least(q.of)-time.Millisecond {
 		c.violate("I11", q.of, "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
 	}
 }

@@ -68,7 +68,7 @@ func (c *plannedWeights) see(happening any) {
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		c.violate("I2", r, "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
-	case !h.after.found || weight == before || weight == 0:
+	case !h.after.found || weight == before || weight == 0 || c.outpaced(h.Actor, r):
 	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
 		c.violate("I2", r, "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
 	case weight > before && !c.mayRise(r, weight, before, wishes):
@@ -139,6 +139,7 @@ func (c *drainedFirst) scaled(h rolled) {
 	case h.is >= h.was:
 	case r.route.canary > 0 && !r.route.foreign.After(c.then()):
 		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
+	case c.pruning && r.tampered.After(r.route.left): // the moment that somebody wrote over is the only one that there is
 	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
 		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
 	}

@@ -88,10 +88,17 @@ func (l *ledger) life(name string) *life {
 	if l.lives[name] == nil {
 		l.lives[name] = &life{
 			name: name, answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
-			asked: map[askKey]bool{}, polled: map[types.UID]map[string]time.Time{},
+			asked: map[askKey]time.Time{}, polled: map[types.UID]map[string]time.Time{},
 		}
 	}
 	return l.lives[name]
+}
+
+// outpaced is true of a process that need not know yet what another one, which lives beside it, has just decided about a
+// release: each of them may do what follows from what it saw. What it then writes into the status is a conflict.
+func (l *ledger) outpaced(by string, r *record) bool {
+	_, lives := l.lives[r.mover]
+	return lives && r.mover != by && r.moved.After(l.then())
 }
 
 // steady is true when nobody's clock was set since then, nor did two processes live whose clocks differ: what one of them
@@ -265,7 +272,7 @@ func (l *ledger) readWrite(e *store.Event) []any {
 		return append(out, l.readMove(e, mine))
 	case deploymentKind:
 		for _, r := range of {
-			out = append(out, l.readRoll(e, r, mine && l.owns(r)))
+			out = append(out, l.readRoll(e, r, mine))
 		}
 	default:
 		for _, r := range of {
@@ -466,9 +473,9 @@ func (l *ledger) meetRoute(r *record) {
 }
 
 func (l *ledger) noteStatus(r *record, h moved) {
-	r.moved = l.now()
+	r.moved, r.mover = l.now(), h.Actor
 	if !h.ours {
-		r.tampered = l.now()
+		r.tampered, r.mover = l.now(), ""
 	}
 	if h.ours && h.after.Status.Serin == nil && h.after.Status.Phase != "" {
 		l.pruning = true

@@ -184,11 +184,15 @@ func number(object map[string]any, field string, absent int64) int64 {
 
 // readRoll says what a write of a Deployment is to a release.
 func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
-	h := rolled{Event: e, of: r, ours: mine, copy: &r.target}
+	h := rolled{Event: e, of: r, copy: &r.target}
 	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
 		h.primary, h.copy = true, &r.primary
+	}
+	if h.primary && madeFor(e.New) {
 		// What a process makes that does not know yet that a Canary of that name was deleted goes with that Canary.
-		h.ours = h.ours && (!madeFor(e.New) || holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid))
+		h.ours = mine && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid)
+	} else {
+		h.ours = mine && l.owns(r)
 	}
 	if e.Old != nil {
 		h.was = number(within(e.Old.Content(), "spec"), "replicas", 1)

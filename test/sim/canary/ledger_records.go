@@ -32,7 +32,7 @@ type life struct {
 	began   time.Time
 	answers map[types.UID]map[string]*question
 	out     map[types.UID]*question
-	asked   map[askKey]bool
+	asked   map[askKey]time.Time
 	polled  map[types.UID]map[string]time.Time
 }
 
@@ -93,8 +93,9 @@ type record struct {
 	failedAt time.Time
 	// changed is when the Canary was last written, moved its status,
 	changed time.Time
-	// tampered when somebody else wrote that.
+	// tampered when somebody else wrote that, and mover is the process that wrote it last; empty: somebody else.
 	moved, tampered time.Time
+	mover           string
 	rested          time.Time // since when it is at rest; zero: it moves
 	suspended       time.Time // since when spec.suspend is true; zero: it is not
 	deleted         time.Time

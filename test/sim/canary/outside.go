@@ -251,7 +251,8 @@ func gateName(r *Release, hook flaggerv1.CanaryWebhook) string {
 	return r.Key.Name + "/" + string(hook.Type) + "/" + hook.URL
 }
 
-// forEver is true when nobody will ever approve that this release starts.
+// forEver is true when nobody will ever approve that this release starts, and it waits for them: gates before theirs may
+// have to open first.
 func (o *outside) forEver(c *flaggerv1.Canary) bool {
 	r := o.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	if r == nil || c.Spec.Analysis == nil {
@@ -259,7 +260,8 @@ func (o *outside) forEver(c *flaggerv1.Canary) bool {
 	}
 	for _, hook := range c.Spec.Analysis.Webhooks {
 		if g := o.gates[gateName(r, hook)]; hook.Type == flaggerv1.ConfirmRolloutHook && g != nil && g.never {
-			return true
+			waits := unmet(c)
+			return waits == nil || waits.Name == string(hook.Type)+"/"+hook.Name
 		}
 	}
 	return false

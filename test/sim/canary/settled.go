@@ -83,7 +83,7 @@ func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
 	default:
 		return false
 	}
-	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || unmet(c) == release.ByCluster || unmet(c) == release.ByAnswer) {
+	if c.DeletionTimestamp != nil || c.Status.Serin != nil && (c.Status.Serin.Intent != "" || opens(c, release.ByCluster, release.ByAnswer)) {
 		return false
 	}
 	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
@@ -105,7 +105,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 		return true
 	}
 	// A gate that is polled is, when the status is written, either asked again or waits for that.
-	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || unmet(c) == release.ByPerson || unmet(c) == release.ByAnswer)
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || opens(c, release.ByPerson, release.ByAnswer))
 	return waits && k.outside.forEver(c)
 }
 
@@ -127,17 +127,23 @@ func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 	return given && says
 }
 
-// unmet is who opens the first gate that is not passed, as the status says; empty: all are.
-func unmet(c *flaggerv1.Canary) release.Opener {
+// opens is true when the first gate that is not passed, as the status says, is opened by one of those.
+func opens(c *flaggerv1.Canary, by ...release.Opener) bool {
+	gate := unmet(c)
+	return gate != nil && slices.Contains(by, release.Opener(gate.Opener))
+}
+
+// unmet is the first gate that is not passed, as the status says; nil: all are, or it says nothing.
+func unmet(c *flaggerv1.Canary) *flaggerv1.GateStatus {
 	if c.Status.Serin == nil {
-		return ""
+		return nil
 	}
-	for _, gate := range c.Status.Serin.Gates {
+	for i, gate := range c.Status.Serin.Gates {
 		if release.Verdict(gate.Verdict) != release.Pass {
-			return release.Opener(gate.Opener)
+			return &c.Status.Serin.Gates[i]
 		}
 	}
-	return ""
+	return nil
 }
 
 // longestBackoff is after what time a pass that failed again and again is tried once more.
