@@ -36,6 +36,11 @@ test: ## Run every test, on a cluster of its own where it needs one
 conformance: ## Replay the recorded cases of Flagger, where they are at hand (ARGS='--only istio')
 	@hack/conformance.sh $(ARGS)
 
+.PHONY: argo-suite
+argo-suite: ## Run a suite written for Argo Rollouts (ARGS='--suite e2e.test --folder test/e2e --run TestCanarySuite')
+	go build -C playground -o ../bin/argosuite ./cmd/argosuite
+	@bin/argosuite $(ARGS)
+
 .PHONY: sim
 sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 ARGS=-tell)
 	@go build -o bin/sim ./test/sim/run

@@ -173,7 +173,10 @@ func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string
 		return nil, "CreateContainerError", fmt.Errorf("make the container's folder: %w", err)
 	}
 	args := append([]string(nil), image.Args...)
-	if len(c.spec.Command) > 1 {
+	switch {
+	case image.Whole:
+		args = append(args, c.spec.Command...)
+	case len(c.spec.Command) > 1:
 		args = append(args, c.spec.Command[1:]...)
 	}
 	args = append(args, c.spec.Args...)

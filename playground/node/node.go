@@ -47,6 +47,8 @@ import (
 type Image struct {
 	// Program is a file of the machine that needs no libraries. A container's command may call it what it likes.
 	Program string
+	// Whole hands a container's command over with its first word, for programs that do what several do.
+	Whole bool
 	// Args come before the container's arguments.
 	Args []string
 	// TagVariable, where not empty, is an environment variable that holds the image's tag unless the container sets it.

@@ -298,6 +298,26 @@ func TestReadinessFollowsTheProbe(t *testing.T) {
 	wait(t, client, "late", isReady)
 }
 
+func TestAPodIsReadyWhenOthersSaySo(t *testing.T) {
+	client := run(t)
+	create(t, client, pod("gated", func(p *corev1.PodSpec, _ *corev1.Container) {
+		p.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/admitted"}}
+	}))
+	p := wait(t, client, "gated", func(p *corev1.Pod) error {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady" {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %+v", p.Status.Conditions)
+	})
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.com/admitted", Status: corev1.ConditionTrue})
+	if _, err := client.CoreV1().Pods("shop").UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, client, "gated", isReady)
+}
+
 // terminate asks the node to end a pod as the API server does: the object stays, with a deletion timestamp.
 func terminate(t *testing.T, client kubernetes.Interface, name string, grace int64) {
 	t.Helper()

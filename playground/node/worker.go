@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -272,10 +273,29 @@ func (w *worker) status() corev1.PodStatus {
 	}
 	condition(corev1.PodReadyToStartContainers, conditionStatus(address.IsValid()), "", "")
 	condition(corev1.PodInitialized, conditionStatus(initialized), "", "")
-	condition(corev1.PodReady, ready, reason, message)
 	condition(corev1.ContainersReady, ready, reason, message)
+	if closed := w.closedGates(); ready == corev1.ConditionTrue && len(closed) > 0 {
+		ready, reason, message = corev1.ConditionFalse, "ReadinessGatesNotReady", "conditions that are not True: "+strings.Join(closed, ", ")
+	}
+	condition(corev1.PodReady, ready, reason, message)
 	condition(corev1.PodScheduled, corev1.ConditionTrue, "", "")
 	return status
+}
+
+// closedGates are the conditions that others have to set before the pod is ready, and have not.
+func (w *worker) closedGates() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var closed []string
+	for _, gate := range w.pod.Spec.ReadinessGates {
+		open := slices.ContainsFunc(w.newest.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue
+		})
+		if !open {
+			closed = append(closed, string(gate.ConditionType))
+		}
+	}
+	return closed
 }
 
 func conditionStatus(is bool) corev1.ConditionStatus {

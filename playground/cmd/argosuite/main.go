@@ -1,0 +1,141 @@
+//go:build linux
+
+// Command argosuite runs an end-to-end suite that was written for Argo Rollouts against a controller in the playground.
+// The suite is a test binary that others built; nothing of it is part of this repository.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/node"
+	"github.com/serin-dev/serin/playground/podroot"
+)
+
+type options struct {
+	suite, folder, run, controller, data string
+	definitions                          []string
+	keep                                 bool
+}
+
+func main() {
+	podroot.BecomePod()
+	var o options
+	command := &cobra.Command{
+		Use: "argosuite --suite BINARY --folder FOLDER", Short: "Run a suite written for Argo Rollouts against Serin", Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(*cobra.Command, []string) error { return play(o) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.suite, "suite", "", "test binary of the suite")
+	flags.StringVar(&o.folder, "folder", "", "folder that the suite runs in: that of its sources, which hold its manifests")
+	flags.StringVar(&o.run, "run", "", "which tests run, as for go test")
+	flags.StringVar(&o.controller, "controller", "", "controller to be tested (default: Serin, built from this repository)")
+	flags.StringVar(&o.data, "data", "", "folder for logs and data (default: suite in the playground's cache folder)")
+	flags.StringArrayVar(&o.definitions, "definitions", nil, "more resource definitions: a folder or a file")
+	flags.BoolVar(&o.keep, "keep", false, "keep the cluster when the suite has ended, until Ctrl-C")
+	if err := command.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func play(o options) error {
+	in := cluster.Options{Autoscaling: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	err := cluster.Enter(&in, func(text string) { fmt.Fprintln(os.Stderr, text) }, func(ctx context.Context, b *build.Builder) error {
+		_, err := standIn(ctx, b)
+		if err == nil && o.controller == "" {
+			_, err = b.Serin(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if in.Folder = o.data; o.data == "" {
+		in.Folder = in.Builder.Folder("suite")
+	}
+	program, err := standIn(ctx, in.Builder)
+	if err != nil {
+		return err
+	}
+	image := node.Image{Program: program, Whole: true}
+	in.Images = map[string]node.Image{"nginx": image, "alpine": image, "argoproj/rollouts-demo": image, "argoproj/load-tester": image}
+	c, err := cluster.Start(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer c.Stop()
+	if err := control(ctx, c, in.Builder, o); err != nil {
+		return err
+	}
+	failed := suite(ctx, c, o)
+	if o.keep {
+		fmt.Fprintf(os.Stderr, "kept: KUBECONFIG=%s\n", c.OutsideKubeconfig)
+		<-ctx.Done()
+	}
+	return failed
+}
+
+func standIn(ctx context.Context, b *build.Builder) (string, error) {
+	return b.Static(ctx, "stand-in", filepath.Join(b.Repository(), "playground"), "./cmd/stand-in")
+}
+
+// instance is the id that the suite puts on its objects.
+const instance = "argo-rollouts-e2e"
+
+// control starts the controller, with its definitions.
+func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o options) error {
+	definitions := append([]string{filepath.Join(b.Repository(), "config", "crd", "argoproj")}, o.definitions...)
+	for _, place := range definitions {
+		if err := c.ApplyFolder(ctx, place); err != nil {
+			return err
+		}
+	}
+	argv := []string{o.controller, "--kubeconfig", c.Kubeconfig, "--instance-id", instance}
+	if o.controller == "" {
+		serin, err := b.Serin(ctx)
+		if err != nil {
+			return err
+		}
+		argv = []string{serin, "controller", "-apis", "argoproj", "-kubeconfig", c.Kubeconfig, "-instance-id", instance}
+	}
+	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
+	return err
+}
+
+// suite runs the tests and prints what they print.
+func suite(ctx context.Context, c *cluster.Cluster, o options) error {
+	bin, err := os.MkdirTemp("", "suite-")
+	if err != nil {
+		return fmt.Errorf("make a folder for kubectl: %w", err)
+	}
+	defer os.RemoveAll(bin)
+	kubectl := fmt.Sprintf("#!/bin/sh\nexec %s kubectl \"$@\"\n", c.ControlPlane())
+	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(kubectl), 0o755); err != nil {
+		return fmt.Errorf("make kubectl: %w", err)
+	}
+	command := exec.CommandContext(ctx, o.suite, "-test.v", "-test.timeout", "4h", "-test.run", o.run)
+	command.Dir = o.folder
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"), "E2E_INSTANCE_ID="+instance)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	err = command.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return errors.New("tests of the suite failed")
+	}
+	return err
+}

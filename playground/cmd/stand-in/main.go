@@ -1,0 +1,116 @@
+// Command stand-in does what pods of test suites do that know nothing of the playground: it serves HTTP where it is given
+// no command, and of commands it knows sleep, and what a shell makes of sleep and exit. Everything else does not exist.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+// notFound is what a shell ends with when there is no such command.
+const notFound = 127
+
+func run(ctx context.Context, words []string) int {
+	if len(words) == 0 {
+		return serve(ctx)
+	}
+	switch name, args := words[0], words[1:]; name {
+	case "sleep":
+		return sleep(ctx, args)
+	case "exit":
+		code := 0
+		if len(args) > 0 {
+			code, _ = strconv.Atoi(args[0])
+		}
+		return code
+	case "sh", "/bin/sh":
+		for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+			args = args[1:]
+		}
+		return script(ctx, strings.Join(args, " "))
+	default:
+		fmt.Fprintf(os.Stderr, "%s: not found\n", name)
+		return notFound
+	}
+}
+
+// script runs commands that are joined by && or ;.
+func script(ctx context.Context, text string) int {
+	for _, command := range strings.Split(strings.ReplaceAll(text, ";", "&&"), "&&") {
+		words := strings.Fields(command)
+		if len(words) == 0 {
+			continue
+		}
+		if code := run(ctx, words); code != 0 || words[0] == "exit" {
+			return code
+		}
+	}
+	return 0
+}
+
+func sleep(ctx context.Context, args []string) int {
+	if len(args) != 1 {
+		return 1
+	}
+	forever := args[0] == "infinity"
+	length, err := time.ParseDuration(args[0])
+	if err != nil {
+		length, err = time.ParseDuration(args[0] + "s")
+	}
+	if err != nil && !forever {
+		return 1
+	}
+	var over <-chan time.Time
+	if !forever {
+		over = clock.RealClock{}.After(length)
+	}
+	select {
+	case <-ctx.Done():
+		return 128 + int(syscall.SIGTERM)
+	case <-over:
+		return 0
+	}
+}
+
+// serve answers on the ports that such images listen on.
+func serve(ctx context.Context) int {
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})}
+	failed := make(chan error, 2)
+	for _, port := range []string{":80", ":8080"} {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", port)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		go func() { failed <- server.Serve(listener) }()
+	}
+	select {
+	case <-ctx.Done():
+		return 0
+	case err := <-failed:
+		if errors.Is(err, http.ErrServerClosed) {
+			return 0
+		}
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+}
