@@ -83,7 +83,9 @@ func (p *pass) previewPods() int32 {
 	b, s := p.Spec.Strategy.BlueGreen, p.Status
 	active := p.selected(b.ActiveService)
 	switch held := len(s.PauseConditions) > 0; {
-	case b.PreviewReplicaCount == nil, active == "" || !p.set(active).exists(), active == p.Hash, s.PromoteFull, p.inWindow:
+	case b.PreviewReplicaCount == nil, !p.set(active).exists(), active == p.Hash, s.PromoteFull:
+		return p.replicas()
+	case !p.distinct(), p.inWindow, p.returning(): // it goes back to what has served before
 		return p.replicas()
 	case !held && s.BlueGreen.ScaleUpPreviewCheckPoint:
 		return p.replicas()
@@ -122,7 +124,7 @@ func (p *pass) drainBlueGreen() {
 	}
 	d := Drain{
 		Now: p.Now, Limits: p.limits(), Routed: true, Promoted: true,
-		Delay: secondsOf(b.ScaleDownDelaySeconds, defaultScaleDownDelaySeconds), Most: b.ScaleDownDelayRevisionLimit,
+		Delay: delay(b.ScaleDownDelaySeconds), Most: b.ScaleDownDelayRevisionLimit,
 	}
 	p.meet(d.delays(p.old(), p.replicas()))
 }
@@ -186,6 +188,9 @@ func (p *pass) blueGreenJudges() {
 			return run.judgement()
 		}
 		return &Judgement{Name: status.Name, Phase: status.Status, Message: status.Message}
+	}
+	if p.Status.AbortedAt != nil && !p.Status.Abort {
+		s.PrePromotionAnalysisRunStatus, s.PostPromotionAnalysisRunStatus = nil, nil // of before the retry
 	}
 	active := p.selected(b.ActiveService)
 	p.pre, p.post = recorded(s.PrePromotionAnalysisRunStatus), recorded(s.PostPromotionAnalysisRunStatus)

@@ -16,6 +16,7 @@ func (p *pass) canary() Decision {
 		e.reset()
 		return p.finish(e)
 	case p.rescaled():
+		p.holdRoute()
 		p.scaleCanary()
 		return p.finish(e)
 	case p.restart(e):
@@ -99,10 +100,33 @@ func (p *pass) routed() Routed {
 		Dynamic: c.DynamicStableScale, AbortDelay: c.AbortScaleDownDelaySeconds,
 		NewAvailable: p.new.Available, StableAvailable: p.stable.Available,
 	}
-	if w := p.Status.Canary.Weights; w != nil {
-		r.Recorded = &Shares{Canary: w.Canary.Weight, Stable: w.Stable.Weight}
+	if back, previous := p.goingBack(); back {
+		r.NewAvailable = p.set(previous).Available
+		r.Recorded = &Shares{Canary: p.recorded(previous), Stable: p.recorded(p.Hash)}
+	} else if w := p.Status.Canary.Weights; w != nil && (w.Canary.PodTemplateHash == p.stable.Hash || w.Stable.PodTemplateHash == p.stable.Hash) {
+		r.Recorded = &Shares{Canary: p.recorded(p.Hash), Stable: p.recorded(p.stable.Hash)}
 	}
 	return r
+}
+
+// recorded is the share that a revision was given last, in whatever role it was then. Where this pass gives it more, its
+// pods follow that.
+func (p *pass) recorded(hash string) int32 {
+	share := shareOf(p.Status.Canary.Weights, hash)
+	return max(share, shareOf(p.weighed, hash))
+}
+
+func shareOf(w *argov1.TrafficWeights, hash string) int32 {
+	if w == nil {
+		return 0
+	}
+	var share int32
+	for _, d := range []argov1.WeightDestination{w.Canary, w.Stable} {
+		if d.PodTemplateHash == hash {
+			share += d.Weight
+		}
+	}
+	return share
 }
 
 // lookAtStep notes down what is known of the current step before anything is done about it.
@@ -122,7 +146,7 @@ func (p *pass) stepPods() StepPods {
 	want, _ := p.numbers()
 	pods := StepPods{
 		Threshold: c.ReplicaProgressThreshold, New: p.new.scaled(), WantNew: want.Canary, Basic: c.TrafficRouting == nil,
-		StableFixed: p.distinct() && !(p.routes() && c.DynamicStableScale),
+		StableFixed: p.distinct() && (!p.routes() || !c.DynamicStableScale),
 		StableSpec:  p.stable.Spec, StableThere: p.stable.Replicas, WantStable: want.Stable,
 	}
 	for _, rs := range p.others {
@@ -131,7 +155,10 @@ func (p *pass) stepPods() StepPods {
 	return pods
 }
 
-// secondsOf is a number of seconds of the API.
-func secondsOf(of *int32, without int32) time.Duration {
-	return time.Duration(value(of, without)) * time.Second
+// defaultDelaySeconds is how long pods stay that have lost their traffic, where the user does not say.
+const defaultDelaySeconds int32 = 30
+
+// delay is how long pods stay that have lost their traffic.
+func delay(seconds *int32) time.Duration {
+	return time.Duration(value(seconds, defaultDelaySeconds)) * time.Second
 }

@@ -101,9 +101,11 @@ type (
 		Stable string
 	}
 
-	// RunTerminated tells an AnalysisRun to end, RunGone deletes it.
+	// RunTerminated tells an AnalysisRun to end.
 	RunTerminated struct{ Name string }
-	RunGone       struct{ Name string }
+
+	// RunGone deletes an AnalysisRun.
+	RunGone struct{ Name string }
 
 	// ExperimentExists makes an Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
 	ExperimentExists struct {
@@ -113,9 +115,11 @@ type (
 		Canary, Stable string // ReplicaSets by their names
 	}
 
-	// ExperimentTerminated tells an Experiment to end, ExperimentGone deletes it.
+	// ExperimentTerminated tells an Experiment to end.
 	ExperimentTerminated struct{ Name string }
-	ExperimentGone       struct{ Name string }
+
+	// ExperimentGone deletes an Experiment.
+	ExperimentGone struct{ Name string }
 
 	// WorkloadScaled sets the number of pods of the workload that spec.workloadRef names.
 	WorkloadScaled struct{ Pods int32 }

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -50,6 +49,9 @@ type pass struct {
 	step StepView
 	// background, pre and post are analyses beside the steps, before the switch and after it; nil while there is none.
 	background, pre, post *Judgement
+
+	// weighed is what the router is told in this pass; nil until then.
+	weighed *argov1.TrafficWeights
 
 	// The effects: those that hold always, those that bring pods, those that move traffic and ask for judgements, and
 	// those that take away what was left by then.
@@ -236,11 +238,4 @@ func (p *pass) done(status argov1.RolloutStatus) Decision {
 		d.Wake = p.Now
 	}
 	return d
-}
-
-// newestFirst are ReplicaSets by revision.
-func newestFirst(sets []ReplicaSet) []ReplicaSet {
-	sets = slices.Clone(sets)
-	slices.SortStableFunc(sets, func(a, b ReplicaSet) int { return cmp.Compare(b.Revision, a.Revision) })
-	return sets
 }

@@ -49,8 +49,17 @@ func (p *pass) route(e *edit) {
 		p.move = append(p.move, p.routeIs(*last, wish{}))
 	}
 	p.move = append(p.move, p.routeIs(weights, w))
-	p.step.Routed = true
+	p.step.Routed, p.weighed = true, &weights
 	p.recordWeights(e, weights)
+}
+
+// holdRoute has the traffic shared as it was recorded last: the numbers of pods follow that, and a process that died may
+// have been ahead of it.
+func (p *pass) holdRoute() {
+	if recorded := p.Status.Canary.Weights; p.routes() && recorded != nil {
+		p.move = append(p.move, p.routeIs(*recorded, p.wish()))
+		p.step.Routed = true
+	}
 }
 
 // wish is the first of these that is true.
@@ -60,16 +69,16 @@ func (p *pass) wish() wish {
 	back, previous := p.goingBack()
 	switch {
 	case back:
-		w.weight, w.canary = p.routed().DynamicWeight(), previous
+		w.weight, w.canary = p.wayBack(p.set(previous)), previous
 	case promoted(s):
 	case s.Abort:
-		w.weight = p.routed().DynamicWeight()
+		w.weight = p.wayBack(p.new)
 	case p.new.Available == 0:
 		w.experiments = true
 	case s.PromoteFull && c.DynamicStableScale:
 		w.weight = min(p.most(), clamp(float64(p.most())*float64(p.new.Available)/float64(max(p.replicas(), 1))))
 	case s.PromoteFull:
-		w.weight = recordedWeight(s)
+		w.weight = p.recorded(p.Hash)
 	case p.step.Pods.reached() != "":
 		w.weight, w.managed, w.experiments = weightBefore(c.Steps, value(s.CurrentStepIndex, 0)), true, true
 	case stepping:
@@ -78,6 +87,14 @@ func (p *pass) wish() wish {
 		w.weight, w.managed = p.most(), true
 	}
 	return w
+}
+
+// wayBack is the weight of a revision whose traffic returns to the stable one as that gets its pods.
+func (p *pass) wayBack(from ReplicaSet) int32 {
+	if from.Available == 0 {
+		return 0
+	}
+	return p.routed().DynamicWeight()
 }
 
 func recordedWeight(s argov1.RolloutStatus) int32 {
@@ -118,7 +135,7 @@ func (p *pass) uncarried(weight int32) string {
 		return ""
 	case threshold != nil && threshold.Value >= 0 && enough(threshold, p.stable.scaled(), p.replicas()):
 		return ""
-	case p.distinct() && p.new.Available == 0 && weight < recordedWeight(p.Status):
+	case weight < recordedWeight(p.Status) && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
 		return "" // the weight is nobody's
 	default:
 		return fmt.Sprintf("%d of %d stable pods available that weight %d needs", p.stable.Available, needed, weight)

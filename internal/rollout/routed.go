@@ -37,7 +37,9 @@ func (r Routed) Want() Split {
 		return Split{Canary: canary, Stable: r.Replicas}
 	}
 	stable := podsFor(r.Most-weight, r.Replicas, r.Most)
-	if r.Recorded != nil {
+	if r.Recorded == nil {
+		stable = r.Replicas // all traffic is still there
+	} else {
 		stable = max(stable, podsFor(r.Recorded.Stable, r.Replicas, r.Most))
 		if r.Aborted && !r.All {
 			canary = max(canary, podsFor(r.Recorded.Canary, r.Replicas, r.Most))

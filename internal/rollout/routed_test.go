@@ -64,7 +64,7 @@ func TestRoutedPods(t *testing.T) {
 		{"dynamic, a quarter reached", at(4, 0, setWeight(25)).with(dynamic(25, 75)), Split{1, 3}},
 		{"dynamic, three quarters reached", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(75, 25)), Split{3, 1}},
 		{"dynamic, three quarters just entered", at(4, 1, setWeight(25), setWeight(75)).with(dynamic(25, 75)), Split{3, 3}},
-		{"dynamic, first time", at(4, 0, setWeight(25)).with(func(r *Routed) { r.Dynamic = true }), Split{1, 3}},
+		{"dynamic, first time", at(4, 0, setWeight(25)).with(func(r *Routed) { r.Dynamic = true }), Split{1, 4}},
 		{"aborted", at(1, 0, scaleTo(1)).with(func(r *Routed) { r.Aborted, r.AbortDelay = true, new(int32(30)) }), Split{0, 1}},
 		{"aborted, and kept", at(1, 0, scaleTo(1)).with(func(r *Routed) { r.Aborted, r.AbortDelay = true, new(int32(0)) }), Split{1, 1}},
 		{"promoted in full", at(4, 0, scaleTo(1)).with(func(r *Routed) { r.All = true }), Split{4, 4}},

@@ -110,18 +110,11 @@ func (p *pass) judge(d due) *Judgement {
 				Latest: p.new.Hash, Stable: p.stable.Hash,
 			})
 			return &Judgement{Name: name}
-		case run.Hash == p.Hash && run.Type == d.kind && !run.Terminated && !run.Deleting && (!run.Phase.Completed() || p.unrecorded(*run, current)):
+		case run.Hash == p.Hash && run.Type == d.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed():
 			return run.judgement()
 		}
 	}
 	return nil // more names than runs were tried
-}
-
-// unrecorded is true of a run that has come to an end before it could be recorded: it was made after the one that was to be
-// repeated, or after the abort.
-func (p *pass) unrecorded(run Run, current *Run) bool {
-	aborted := p.Status.AbortedAt
-	return current != nil && run.Created.After(current.Created) || aborted != nil && run.Created.After(aborted.Time)
 }
 
 func (p *pass) run(name string) *Run {

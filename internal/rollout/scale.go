@@ -9,9 +9,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// defaultScaleDownDelaySeconds is how long pods stay that have lost their traffic.
-const defaultScaleDownDelaySeconds int32 = 30
-
 // scaleCanary changes the numbers of pods of one revision: of the stable one, or else of the new one, or else of the
 // others. The next pass counts from what has come of it.
 func (p *pass) scaleCanary() {
@@ -19,6 +16,9 @@ func (p *pass) scaleCanary() {
 		return
 	}
 	_, next := p.numbers()
+	if p.routes() && p.distinct() && !p.step.Routed { // nobody knows who has the traffic
+		next = Split{Canary: max(next.Canary, p.new.Spec), Stable: max(next.Stable, p.stable.Spec)}
+	}
 	p.stay()
 	if p.distinct() && p.scale(p.stable, p.keepServing(next.Stable)) {
 		return
@@ -75,24 +75,24 @@ func (p *pass) abortDelay() (time.Duration, bool) {
 		return 0, false
 	}
 	if b := p.Spec.Strategy.BlueGreen; b != nil {
-		return secondsOf(b.AbortScaleDownDelaySeconds, defaultScaleDownDelaySeconds), true
+		return delay(b.AbortScaleDownDelaySeconds), true
 	}
 	c := p.Spec.Strategy.Canary
 	if c.TrafficRouting == nil || c.DynamicStableScale && c.AbortScaleDownDelaySeconds == nil {
 		return 0, false
 	}
-	return secondsOf(c.AbortScaleDownDelaySeconds, defaultScaleDownDelaySeconds), true
+	return delay(c.AbortScaleDownDelaySeconds), true
 }
 
 // linger lets the pods of an aborted revision wait out their delay, which begins when the stable one has all its pods
 // again. False where they do not.
 func (p *pass) linger() bool {
-	delay, lingers := p.abortDelay()
+	length, lingers := p.abortDelay()
 	rs := p.new
 	switch {
 	case !lingers:
 		return false
-	case rs.Spec == 0, delay <= 0:
+	case rs.Spec == 0, length <= 0:
 		p.scale(rs, rs.Spec)
 	case rs.Delayed() && !p.Now.Before(rs.Deadline):
 		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})
@@ -104,7 +104,7 @@ func (p *pass) linger() bool {
 		p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d stable pods available", p.stable.Available, p.replicas())))
 	default:
 		p.scale(rs, rs.Spec)
-		until := p.Now.Add(delay)
+		until := p.Now.Add(length)
 		p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: until})
 		p.delayed(rs, until)
 	}
@@ -121,7 +121,7 @@ func (p *pass) drain() {
 	c := p.Spec.Strategy.Canary
 	d := Drain{
 		Now: p.Now, Limits: p.limits(), Routed: p.routes(), Promoted: promoted(p.Status),
-		Delay: secondsOf(c.ScaleDownDelaySeconds, defaultScaleDownDelaySeconds), Most: c.ScaleDownDelayRevisionLimit,
+		Delay: delay(c.ScaleDownDelaySeconds), Most: c.ScaleDownDelayRevisionLimit,
 		NewAvailable: p.new.Available,
 	}
 	if c.DynamicStableScale {

@@ -61,10 +61,11 @@ func (p *pass) selects(name string, rs ReplicaSet, guarded bool) {
 
 // needed is how many pods a revision must have available for a Service to select it.
 func (p *pass) needed(rs ReplicaSet, managed bool) int32 {
+	needed := max(rs.Spec, 1)
 	if managed {
-		return 1
+		needed = 1
 	}
-	return max(rs.Spec, 1)
+	return min(needed, p.replicas()) // a Rollout without pods serves nobody
 }
 
 // releaseServices gives Services back that the strategy does not name any more.

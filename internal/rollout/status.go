@@ -298,6 +298,7 @@ func (e *edit) persist() {
 	e.conditions()
 	s.ObservedGeneration = fmt.Sprint(e.v.Generation)
 	s.Phase, s.Message = PhaseOf(e.v.Spec, *s)
+	e.duration()
 	switch {
 	case len(old.PauseConditions) == 0 && len(s.PauseConditions) > 0:
 		e.tell(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", s.PauseConditions[0].Reason))
@@ -390,7 +391,8 @@ func (e *edit) failure(all conditions) conditions {
 func (e *edit) progress(all conditions, is bool) conditions {
 	newSet, now := e.v.new, e.v.Now
 	about := subject(e.v.Name, newSet.Name)
-	was := whole(e.v.Spec, e.v.Status, e.v.Status.ObservedGeneration)
+	lost := !is && whole(e.v.Spec, e.v.Status, e.v.Status.ObservedGeneration)
+	held := (len(e.status.PauseConditions) > 0 || e.v.Spec.Paused) && !promoted(e.status) // which is what NotePause says
 	switch moves := e.moved(); {
 	case e.status.Abort:
 		told := progressing(corev1.ConditionFalse, reasonAborted, abortText(newSet.Revision, e.detail))
@@ -398,11 +400,11 @@ func (e *edit) progress(all conditions, is bool) conditions {
 			e.tell(release.Warning, reasonAborted, told.Message)
 		}
 		return all.with(told, now)
-	case is:
+	case is && !held:
 		return all.with(progressing(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), now)
-	case was && promoted(e.status):
+	case lost && promoted(e.status):
 		return all.renewed(progressing(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), now)
-	case moves || was:
+	case moves || lost:
 		return all.renewed(progressing(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), now)
 	case e.late():
 		return all.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, e.timedOut()), now)

@@ -46,9 +46,14 @@ type world struct {
 	disabled    []string
 	count       int
 
+	// become says how many pods of a ReplicaSet are available after a while; nil: all.
+	become func(rs ReplicaSet) int32
+
 	last  Decision
 	told  strings.Builder
 	shown string
+	// watch looks at each effect that has changed something; before are the ReplicaSets as they were.
+	watch func(effect release.Effect, before []ReplicaSet)
 	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
 	lives func(effects int) (survivors int, dies bool)
 }
@@ -112,7 +117,9 @@ func (w *world) settle(t fataler) {
 			return
 		}
 	}
-	t.Fatalf("does not come to rest:\n%s", w.told.String())
+	s := w.snapshot(t)
+	d := Next(s)
+	t.Fatalf("does not come to rest; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.told.String())
 }
 
 // pass decides, applies, and writes. It says whether something moved.
@@ -132,8 +139,12 @@ func (w *world) pass(t fataler) bool {
 	}
 	moved := false
 	for _, effect := range effects {
+		before := slices.Clone(w.sets)
 		if !w.apply(t, effect) {
 			continue
+		}
+		if w.watch != nil {
+			w.watch(effect, before)
 		}
 		moved = true
 		if event, ok := Told(effect); ok {
@@ -217,12 +228,16 @@ func (w *world) react() {
 		}
 		w.replace(rs)
 		rs.Replicas, rs.Settled = rs.Spec, true
-		rs.Available = rs.Spec
+		available := rs.Spec
+		if w.become != nil {
+			available = w.become(*rs)
+		}
+		rs.Available = available
 		if limit, limited := w.ready[rs.Hash]; limited {
 			rs.Available = min(rs.Spec, limit)
 		}
 		rs.Ready = rs.Available
-		available := rs.Available
+		available = rs.Available
 		for j := range w.pods {
 			if w.pods[j].ReplicaSet == rs.Name {
 				w.pods[j].Available = available > 0
@@ -232,7 +247,9 @@ func (w *world) react() {
 	}
 	for i := range w.runs {
 		if !w.runs[i].Phase.Completed() {
-			w.runs[i].Phase, w.runs[i].Message = w.verdict, "as judged"
+			if w.recorded(w.runs[i].Name) { // a run takes longer than a process needs to begin again
+				w.runs[i].Phase, w.runs[i].Message = w.verdict, "as judged"
+			}
 			if w.runs[i].Terminated {
 				w.runs[i].Phase, w.runs[i].Message = argov1.AnalysisPhaseSuccessful, "Run Terminated"
 			}
@@ -249,6 +266,14 @@ func (w *world) react() {
 			}
 		}
 	}
+}
+
+// recorded is true of an AnalysisRun that the status names.
+func (w *world) recorded(name string) bool {
+	c, b := w.status.Canary, w.status.BlueGreen
+	return slices.ContainsFunc([]*argov1.RolloutAnalysisRunStatus{
+		c.CurrentStepAnalysisRunStatus, c.CurrentBackgroundAnalysisRunStatus, b.PrePromotionAnalysisRunStatus, b.PostPromotionAnalysisRunStatus,
+	}, func(run *argov1.RolloutAnalysisRunStatus) bool { return run != nil && run.Name == name })
 }
 
 // replace makes the pods of a ReplicaSet as many as it asks for.
@@ -438,8 +463,8 @@ func (w *world) show() {
 	for _, c := range sorted {
 		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
 	}
-	if d := s.Duration; d != nil && d.CompletionStatus != nil {
-		fmt.Fprintf(&b, "\n  took, and was %s", *d.CompletionStatus)
+	if d := s.Duration; d != nil {
+		fmt.Fprintf(&b, "\n  record %s", record(*d))
 	}
 	for _, gate := range w.last.Gates {
 		if gate.Verdict != release.Pass {
@@ -451,6 +476,26 @@ func (w *world) show() {
 		w.shown = text
 		w.told.WriteString(text)
 	}
+}
+
+// record is how long a release has taken.
+func record(d argov1.RolloutDuration) string {
+	var parts []string
+	at := func(what string, moment *metav1.Time) {
+		if moment != nil {
+			parts = append(parts, what+" "+moment.UTC().Format(time.TimeOnly))
+		}
+	}
+	at("from", d.RolloutStartedAt)
+	at("to", d.FinishedAt)
+	if d.CompletionStatus != nil {
+		parts = append(parts, string(*d.CompletionStatus))
+	}
+	at("held by a person since", d.ManualPauseStartedAt)
+	if d.TotalManualPauseDurationSeconds != nil {
+		parts = append(parts, fmt.Sprintf("was held by persons for %d s", *d.TotalManualPauseDurationSeconds))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func cmpOr(text, without string) string {

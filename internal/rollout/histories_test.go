@@ -1,0 +1,257 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// asked draws a Rollout that validation has nothing against.
+func asked(t *rapid.T) argov1.RolloutSpec {
+	spec := argov1.RolloutSpec{
+		Replicas: new(rapid.Int32Range(1, 6).Draw(t, "replicas")), ProgressDeadlineSeconds: maybe(t, "deadline", int32(30)),
+		ProgressDeadlineAbort: chance(t, "abort late"), RevisionHistoryLimit: maybe(t, "history", int32(0), 1),
+	}
+	if chance(t, "window") {
+		spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: 2}
+	}
+	if chance(t, "blue-green") {
+		spec.Strategy.BlueGreen = askedBlueGreen(t)
+		return spec
+	}
+	c := &argov1.CanaryStrategy{CanaryService: anyOf(t, "canary service", "", "canary"), StableService: anyOf(t, "stable service", "", "stable")}
+	spec.Strategy.Canary = c
+	kinds := []argov1.CanaryStep{setWeight(20), setWeight(50), setWeight(100), pauseFor(""), pauseFor("5"), {Analysis: analysed}}
+	if chance(t, "routed") {
+		c.CanaryService, c.StableService = "canary", "stable"
+		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
+		kinds = append(kinds, scaleTo(2), scaleLike(50), scaleFollow, argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}},
+			argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}})
+		c.DynamicStableScale, c.AbortScaleDownDelaySeconds = chance(t, "dynamic"), maybe(t, "abort delay", int32(0), 5)
+		if !c.DynamicStableScale {
+			c.ScaleDownDelaySeconds = maybe(t, "delay", int32(0), 5)
+		}
+		c.MinPodsPerReplicaSet, c.ScaleDownDelayRevisionLimit = maybe(t, "least", int32(2)), maybe(t, "limit", int32(0), 1)
+		if chance(t, "ping-pong") {
+			c.PingPong = &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
+		}
+	} else {
+		amounts := []string{"0", "1", "2", `"25%"`, `"100%"`}
+		c.MaxSurge, c.MaxUnavailable = amount(anyOf(t, "surge", amounts...)), amount(anyOf(t, "unavailable", amounts[1:]...))
+	}
+	c.Steps = rapid.SliceOfN(rapid.SampledFrom(kinds), 0, 4).Draw(t, "steps")
+	if chance(t, "analysed") {
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: *analysed, StartingStep: maybe(t, "starting step", int32(1))}
+	}
+	return spec
+}
+
+func askedBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
+	b := &argov1.BlueGreenStrategy{
+		ActiveService: "active", PreviewService: anyOf(t, "preview", "preview", ""), PreviewReplicaCount: maybe(t, "preview count", int32(1), 2),
+		AutoPromotionEnabled: maybe(t, "auto", false), AutoPromotionSeconds: anyOf(t, "auto seconds", int32(0), 5),
+		ScaleDownDelaySeconds: maybe(t, "delay", int32(0), 5), ScaleDownDelayRevisionLimit: maybe(t, "limit", int32(0), 1),
+		AbortScaleDownDelaySeconds: maybe(t, "abort delay", int32(0), 5),
+	}
+	if chance(t, "pre") {
+		b.PrePromotionAnalysis = analysed
+	}
+	if chance(t, "post") {
+		b.PostPromotionAnalysis = analysed
+	}
+	return b
+}
+
+// TestRolloutsArriveWhateverHappensOnTheWay plays random stories: people change their minds, pods come late or not at all, analyses come to anything,
+// the process dies between two effects. On the way no limit is broken; and when at last all goes well, the Rollout
+// arrives.
+func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(asked(t))
+		w.become = func(rs ReplicaSet) int32 {
+			return rapid.Int32Range(min(rs.Available, rs.Spec), rs.Spec).Draw(t, "available")
+		}
+		w.lives = func(effects int) (int, bool) {
+			if rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
+				return effects, false
+			}
+			return rapid.IntRange(0, effects).Draw(t, "after effects"), true
+		}
+		w.watch = func(effect release.Effect, before []ReplicaSet) { w.limits(t, effect, before) }
+		for range rapid.IntRange(1, 30).Draw(t, "happenings") {
+			w.happen(t)
+			for range rapid.IntRange(1, 6).Draw(t, "passes") {
+				w.pass(t)
+			}
+		}
+		w.arrives(t)
+	})
+}
+
+// happen is one thing that people, pods or analyses do.
+func (w *world) happen(t *rapid.T) {
+	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
+	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip") {
+	case "template":
+		w.generation++
+		w.template = anyOf(t, "template", "v1", "v2", "v3", "v4")
+	case "replicas":
+		w.generation++
+		w.spec.Replicas = new(rapid.Int32Range(0, 6).Draw(t, "replicas"))
+	case "abort":
+		w.status.Abort = true
+	case "retry":
+		w.status.Abort = false
+	case "promote":
+		w.promote()
+	case "full":
+		if w.status.CurrentPodHash != w.status.StableRS {
+			w.status.PromoteFull = true
+		}
+	case "pause":
+		w.generation++
+		w.spec.Paused = !w.spec.Paused
+	case "judge":
+		w.verdict, w.outcome = anyOf(t, "verdict", phases...), anyOf(t, "outcome", phases...)
+	case "ready":
+		hash := "hash-" + anyOf(t, "of", "v1", "v2", "v3")
+		delete(w.ready, hash)
+		if limit := rapid.Int32Range(0, 4).Draw(t, "ready"); limit < 4 {
+			w.ready[hash] = limit
+		}
+	case "time":
+		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second)
+	case "restart":
+		w.generation++
+		w.spec.RestartAt = new(metav1.NewTime(w.now.Add(time.Duration(rapid.IntRange(-5, 5).Draw(t, "restart")) * time.Second)))
+	case "steps":
+		if c := w.spec.Strategy.Canary; c != nil && len(c.Steps) > 0 {
+			w.generation++
+			c.Steps = c.Steps[:len(c.Steps)-1]
+		}
+	case "skip":
+		if w.status.CurrentStepIndex != nil {
+			*w.status.CurrentStepIndex++
+		}
+	}
+}
+
+// promote is what a person does who promotes a Rollout with the client.
+func (w *world) promote() {
+	w.spec.Paused = false
+	s := &w.status
+	switch {
+	case len(s.PauseConditions) > 0:
+		s.PauseConditions = nil
+	case w.spec.Strategy.Canary != nil && s.CurrentStepIndex != nil:
+		*s.CurrentStepIndex = min(*s.CurrentStepIndex+1, int32(len(w.spec.Strategy.Canary.Steps)))
+	}
+}
+
+// limits are what no effect may break.
+func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
+	switch e := effect.(type) {
+	case ReplicaSetScaled:
+		w.scaleLimits(t, e, before)
+	case RouteIs:
+		newest := w.set("cart-hash-" + w.template)
+		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raised(e) {
+			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.told.String())
+		}
+	}
+}
+
+// raised is true when a route gives the new revision more than people know of.
+func (w *world) raised(e RouteIs) bool {
+	known := w.status.Canary.Weights
+	return known == nil || known.Canary.PodTemplateHash != e.Weights.Canary.PodTemplateHash || known.Canary.Weight < e.Weights.Canary.Weight
+}
+
+func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet) {
+	hash := w.set(e.Name).Hash
+	if e.Pods == 0 && e.From > 0 && value(w.spec.Replicas, 1) > 0 {
+		for name, service := range w.services {
+			if (name == "stable" && w.spec.Strategy.Canary.TrafficRouting != nil && !w.spec.Strategy.Canary.DynamicStableScale || name == "active") && service.Selector[argov1.PodTemplateHashLabel] == hash && service.ManagedBy != "" {
+				t.Fatalf("the pods of %s go, which Service %s selects:\n%s", hash, name, w.told.String())
+			}
+		}
+		if r := w.route; r != nil && (r.Weights.Canary.PodTemplateHash == hash && r.Weights.Canary.Weight > 0 && !w.steppedDown() || r.Weights.Stable.PodTemplateHash == hash && r.Weights.Stable.Weight > 0) {
+			t.Fatalf("the pods of %s go, which has traffic (%s):\n%s", hash, r, w.told.String())
+		}
+	}
+	c := w.spec.Strategy.Canary
+	if c == nil || c.TrafficRouting != nil {
+		return
+	}
+	l := NewLimits(value(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
+	was, is, had, has := int32(0), int32(0), int32(0), int32(0)
+	for _, rs := range before {
+		was, had = was+rs.Spec, had+min(rs.Available, rs.Spec)
+	}
+	for _, rs := range w.sets {
+		is, has = is+rs.Spec, has+min(rs.Available, rs.Spec)
+	}
+	if is > was && is > l.MostPods() {
+		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MostPods(), w.told.String())
+	}
+	if has < had && has < min(had, l.LeastAvailable()) {
+		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, l.LeastAvailable(), w.told.String())
+	}
+}
+
+// steppedDown is true where the user asks for pods that do not follow the weight.
+func (w *world) steppedDown() bool {
+	return scaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
+}
+
+// arrives lets all go well from here on, with a person who promotes what is held.
+func (w *world) arrives(t *rapid.T) {
+	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
+	clear(w.ready)
+	w.spec.Paused = false
+	w.generation++
+	for range 40 {
+		w.status.Abort = false
+		w.settle(t)
+		w.until(t, w.now.Add(2*time.Minute))
+		if w.status.Phase == argov1.RolloutPhaseHealthy {
+			w.atRest(t)
+			return
+		}
+		w.promote()
+	}
+	t.Fatalf("does not arrive: %s (%s) %v\n%s", w.status.Phase, w.status.Message, w.last.Gates, w.told.String())
+}
+
+// atRest is what a Rollout is that has arrived.
+func (w *world) atRest(t *rapid.T) {
+	for _, rs := range w.sets {
+		switch hash := "hash-" + w.template; {
+		case rs.Hash == hash && (rs.Spec != value(w.spec.Replicas, 1) || rs.Available != rs.Spec):
+			t.Fatalf("at rest with %d/%d pods of %s", rs.Available, rs.Spec, rs.Hash)
+		case rs.Hash != hash && rs.Spec != 0:
+			t.Fatalf("at rest with %d pods of %s, gates %v\n%s", rs.Spec, rs.Hash, w.last.Gates, w.told.String())
+		}
+	}
+	for name, service := range w.services {
+		if hash := service.Selector[argov1.PodTemplateHashLabel]; name != "ping" && name != "pong" && hash != "hash-"+w.template {
+			t.Fatalf("at rest, and Service %s selects %q", name, hash)
+		}
+	}
+	if w.route != nil && w.route.Weights.Canary.Weight != 0 {
+		t.Fatalf("at rest, and the route is %s", w.route)
+	}
+	if limit := value(w.spec.RevisionHistoryLimit, defaultRevisionHistoryLimit); len(w.sets)-1 > int(limit) {
+		t.Fatalf("at rest, and %d ReplicaSets are kept", len(w.sets))
+	}
+}
+
+var _ = fmt.Sprint
+var _ intstr.IntOrString
