@@ -16,7 +16,6 @@ func (p *pass) canary() Decision {
 		e.reset()
 		return p.finish(e)
 	case p.rescaled():
-		p.holdRoute()
 		p.scaleCanary()
 		return p.finish(e)
 	case p.restart(e):

@@ -151,7 +151,17 @@ func (e ServiceSelects) String() string     { return e.Service + " selects " + e
 func (e ServiceReleased) String() string    { return e.Service + " released" }
 
 func (e RouteIs) String() string {
-	return fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)
+	text := fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)
+	for _, d := range e.Weights.Additional {
+		text += fmt.Sprintf(" %s=%d", d.ServiceName, d.Weight)
+	}
+	for _, h := range e.Headers {
+		text += " by header " + h.Name
+	}
+	for _, m := range e.Mirrors {
+		text += " mirrored by " + m.Name
+	}
+	return text
 }
 
 func (RouteReleased) String() string          { return "route released" }

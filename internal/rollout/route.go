@@ -53,15 +53,6 @@ func (p *pass) route(e *edit) {
 	p.recordWeights(e, weights)
 }
 
-// holdRoute has the traffic shared as it was recorded last: the numbers of pods follow that, and a process that died may
-// have been ahead of it.
-func (p *pass) holdRoute() {
-	if recorded := p.Status.Canary.Weights; p.routes() && recorded != nil {
-		p.move = append(p.move, p.routeIs(*recorded, p.wish()))
-		p.step.Routed = true
-	}
-}
-
 // wish is the first of these that is true.
 func (p *pass) wish() wish {
 	c, s, w := p.Spec.Strategy.Canary, p.Status, wish{canary: p.new.Hash}

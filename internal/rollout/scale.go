@@ -16,7 +16,7 @@ func (p *pass) scaleCanary() {
 		return
 	}
 	_, next := p.numbers()
-	if p.routes() && p.distinct() && !p.step.Routed { // nobody knows who has the traffic
+	if p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "") { // the traffic is not where it shall be
 		next = Split{Canary: max(next.Canary, p.new.Spec), Stable: max(next.Stable, p.stable.Spec)}
 	}
 	p.stay()

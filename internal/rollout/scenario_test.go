@@ -18,7 +18,8 @@ import (
 
 // TestScenarios plays the stories of testdata/scenarios; -rewrite writes what happened into them.
 //
-//	rollout             YAML of a spec: its first revision is deployed without a word (with "told": with all of them)
+//	rollout             YAML of a spec: its first revision is deployed without a word (with "told": with all of them;
+//	                    with pods=2: of a workload that has so many of its own)
 //	edit                YAML laid over the spec
 //	problem ...         makes the Rollout impossible to carry out; without more: possible again
 //	template x          gives the template another revision, or one that there was; YAML is laid over the spec with it
@@ -104,6 +105,9 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	switch d.Cmd {
 	case "rollout":
 		overlay(&w.spec)
+		if d.HasArg("pods") {
+			w.lend(t, d)
+		}
 	case "edit":
 		w.generation++
 		overlay(&w.spec)

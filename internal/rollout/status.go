@@ -75,7 +75,8 @@ func (e *edit) reset() {
 		e.status.RestartedAt = e.v.Spec.RestartAt.DeepCopy() // new pods come anyway
 	}
 	if e.v.Spec.Strategy.BlueGreen != nil {
-		e.status.BlueGreen.ScaleUpPreviewCheckPoint = false
+		b := &e.status.BlueGreen
+		b.ScaleUpPreviewCheckPoint, b.PrePromotionAnalysisRunStatus, b.PostPromotionAnalysisRunStatus = false, nil, nil
 		return
 	}
 	e.index(0)

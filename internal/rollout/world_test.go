@@ -49,6 +49,8 @@ type world struct {
 	// become says how many pods of a ReplicaSet are available after a while; nil: all.
 	become func(rs ReplicaSet) int32
 
+	standing []string // events that were told, and are not told again
+
 	last  Decision
 	told  strings.Builder
 	shown string
@@ -156,12 +158,20 @@ func (w *world) pass(t fataler) bool {
 	if dies {
 		return true
 	}
+	for _, event := range d.Events {
+		if event.Standing && !slices.Contains(w.standing, event.Message) {
+			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+			w.standing = append(w.standing, event.Message)
+		}
+	}
 	if equality.Semantic.DeepEqual(s.Status, d.Status) {
 		return moved
 	}
 	w.status = d.Status
 	for _, event := range d.Events {
-		fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+		if !event.Standing {
+			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+		}
 	}
 	return true
 }
@@ -257,7 +267,9 @@ func (w *world) react() {
 	}
 	for i := range w.experiments {
 		if e := &w.experiments[i]; !e.Phase.Completed() {
-			e.Phase = w.outcome
+			if w.status.Canary.CurrentExperiment == e.Name {
+				e.Phase = w.outcome
+			}
 			if e.Terminated {
 				e.Phase = argov1.AnalysisPhaseSuccessful
 			}
