@@ -1,5 +1,5 @@
-// Package peer recognises another controller that acts on the objects that Serin acts on: Flagger, by what it leaves in a
-// cluster while it lives.
+// Package peer recognises another controller that acts on the objects that Serin acts on: Flagger and Argo Rollouts, by
+// what they leave in a cluster while they live.
 //
 // It only judges what it is given. It must not know how objects are read, nor what follows for a release.
 package peer
@@ -62,15 +62,17 @@ var flags = []string{"mesh-provider", "enable-config-tracking", "ingress-annotat
 
 // Possible is false for containers, as decoded JSON, none of which can be Flagger. Nearly all Deployments of a cluster
 // are told apart by it without being read.
-func Possible(containers []any) bool {
+func Possible(containers []any) bool { return possible(containers, flagger, flags) }
+
+func possible(containers []any, name string, flags []string) bool {
 	return slices.ContainsFunc(containers, func(item any) bool {
 		container, _ := item.(map[string]any)
 		image, _ := container["image"].(string)
-		return strings.Contains(image, flagger) || mentions(container["args"]) || mentions(container["command"])
+		return strings.Contains(image, name) || mentions(container["args"], flags) || mentions(container["command"], flags)
 	})
 }
 
-func mentions(args any) bool {
+func mentions(args any, flags []string) bool {
 	list, _ := args.([]any)
 	return slices.ContainsFunc(list, func(item any) bool {
 		arg, _ := item.(string)
@@ -144,8 +146,13 @@ type Sign struct {
 // leader lease, held. A lease whose holder is a pod of one of the Deployments says nothing about other namespaces than
 // that Deployment does.
 func Acting(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) Sign {
+	return acting(deployments, leases, now, func(c Controller) bool { return c.Watches(namespace) })
+}
+
+// acting is a sign of a controller that serves what is asked about.
+func acting(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) Sign {
 	for _, d := range deployments {
-		if d.Ready > 0 && d.Watches(namespace) {
+		if d.Ready > 0 && serves(d) {
 			return Sign{Text: fmt.Sprintf("Deployment %s of namespace %s has ready pods", d.Name, d.Namespace)}
 		}
 	}
@@ -157,7 +164,7 @@ func Acting(namespace string, deployments []Controller, leases []coordinationv1.
 		}
 		holder := *l.Spec.HolderIdentity
 		elsewhere := slices.ContainsFunc(deployments, func(d Controller) bool {
-			return d.Namespace == l.Namespace && strings.HasPrefix(holder, d.Name+"-") && !d.Watches(namespace)
+			return d.Namespace == l.Namespace && strings.HasPrefix(holder, d.Name+"-") && !serves(d)
 		})
 		if !elsewhere {
 			return Sign{Text: fmt.Sprintf("Lease %s of namespace %s is held by %s", l.Name, l.Namespace, holder), Until: until.Add(slack)}

@@ -1,4 +1,4 @@
-// Package watching brings releases back when an object changes that they depend on.
+// Package watching brings releases back when an object changes that they depend on, and sees who else acts on them.
 //
 // It knows objects by kind and name. It must not know what they hold, nor what a release does with them.
 package watching

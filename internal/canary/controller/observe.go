@@ -37,6 +37,8 @@ type Observer struct {
 	MetricTypes []string
 	// Indexed is true where Client finds Canaries by their target; see IndexTargets.
 	Indexed bool
+	// Rival is who else releases the target of a Canary, as a sentence; empty: nobody. nil: nobody can.
+	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
 	// Limits bound how many releases move at once, among those of Namespace, or of all where it is empty.
 	Limits    release.Limits
 	Namespace string
@@ -44,7 +46,7 @@ type Observer struct {
 	line *line
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin
 	// would do if it were alone.
-	Peers *Peers
+	Peers *watching.Peers
 	// EndpointsUnread is why endpoints cannot be looked at, as a sentence; empty: they can.
 	EndpointsUnread string
 }
@@ -99,7 +101,7 @@ type seen struct {
 
 // Snapshot is what is known of a Canary now, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	peer, err := o.Peers.acting(ctx, object.Namespace, now)
+	peer, err := acting(ctx, o.Peers, object.Namespace, now)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
@@ -141,7 +143,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, fmt.Errorf("observe %s %s: %w", object.Spec.TargetRef.Kind, object.Spec.TargetRef.Name, err)
 	}
 	s.snapshot.Workload = workloadOf(observed)
-	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, observed.NotInstalled
+	s.selector, s.selects, s.again = observed.SelectorLabel, observed.SelectorValue, s.again || observed.NotInstalled
 	for _, read := range observed.Reads {
 		s.things = append(s.things, watching.Thing{Kind: read.Kind.GroupKind(), Namespace: object.Namespace, Name: read.Name})
 		s.workloads = withKind(s.workloads, read.Kind)
@@ -232,7 +234,23 @@ func (o *Observer) rival(ctx context.Context, s *seen) error {
 			return nil
 		}
 	}
-	return nil
+	if o.Rival == nil {
+		return nil
+	}
+	s.snapshot.Obstacle, err = o.Rival(ctx, s.object)
+	s.again = s.again || s.snapshot.Obstacle != "" // no watch of this shell tells when the other goes
+	return err
+}
+
+// Targeting are the Canaries whose target is that workload. The reader finds them by their target; see IndexTargets.
+func Targeting(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]flaggerv1.Canary, error) {
+	var all flaggerv1.CanaryList
+	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byTarget: kind + "/" + name},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil, fmt.Errorf("list the Canaries of %s %s.%s: %w", kind, name, namespace, err)
+	}
+	return all.Items, nil
 }
 
 func older(a, b *flaggerv1.Canary) bool {

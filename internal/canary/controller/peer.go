@@ -2,16 +2,11 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,106 +14,15 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/watching"
 )
-
-// Peers looks for a Flagger that lives. It reads caches: its Deployments by an index, and the few leases of its name.
-type Peers struct {
-	Client client.Reader
-	// LeasesUnread is why leases cannot be looked at, as a sentence; empty: they can.
-	LeasesUnread string
-}
 
 var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// byPeer is the index of the Deployments that run a Flagger.
-const byPeer = "runs"
-
-// IndexPeers lets caches find the Deployments that run a Flagger without looking at all.
-func IndexPeers(ctx context.Context, indexer client.FieldIndexer) error {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(deploymentKind)
-	err := indexer.IndexField(ctx, object, byPeer, func(object client.Object) []string {
-		if _, is := peerOf(object); is {
-			return []string{peer.Lease}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index Deployments by what they run: %w", err)
-	}
-	return nil
-}
-
-// peerOf is the Flagger that a Deployment runs.
-func peerOf(object client.Object) (peer.Controller, bool) {
-	generic, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return peer.Controller{}, false
-	}
-	containers, _, _ := unstructured.NestedFieldNoCopy(generic.Object, "spec", "template", "spec", "containers")
-	if list, _ := containers.([]any); !peer.Possible(list) {
-		return peer.Controller{}, false
-	}
-	deployment := &appsv1.Deployment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(generic.Object, deployment); err != nil {
-		return peer.Controller{}, false // the API server has checked it
-	}
-	return peer.Flagger(deployment)
-}
-
 // acting is the Flagger that acts on Canaries of a namespace.
-func (p *Peers) acting(ctx context.Context, namespace string, now time.Time) (canary.Peer, error) {
-	if p == nil {
-		return canary.Peer{}, nil
-	}
-	// Others write what is read here, so there are no latest writes of ours to wait for.
-	options := []client.ListOption{client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency}
-	found := &unstructured.UnstructuredList{}
-	found.SetGroupVersionKind(deploymentKind.GroupVersion().WithKind("DeploymentList"))
-	if err := p.Client.List(ctx, found, append(options, client.MatchingFields{byPeer: peer.Lease})...); err != nil {
-		return canary.Peer{}, fmt.Errorf("list the Deployments of Flagger: %w", err)
-	}
-	var deployments []peer.Controller
-	for i := range found.Items {
-		if controller, is := peerOf(&found.Items[i]); is {
-			deployments = append(deployments, controller)
-		}
-	}
-	var leases coordinationv1.LeaseList
-	if p.LeasesUnread == "" {
-		if err := p.Client.List(ctx, &leases, options...); err != nil {
-			return canary.Peer{}, fmt.Errorf("list the leases of Flagger: %w", err)
-		}
-	}
-	sign := peer.Acting(namespace, deployments, leases.Items, now)
-	return canary.Peer{Sign: sign.Text, Until: sign.Until}, nil
-}
-
-// toldByPeer is true for changes by which a Flagger may have come or gone. A lease that is merely renewed is none: whoever
-// waits for its end looks again then.
-func toldByPeer(kind schema.GroupKind, before, after client.Object) bool {
-	if kind == deploymentKind.GroupKind() {
-		old, was := peerAt(before)
-		now, is := peerAt(after)
-		return was != is || (old.Ready > 0) != (now.Ready > 0) || !slices.Equal(old.Args, now.Args)
-	}
-	return holder(before) != holder(after)
-}
-
-func peerAt(object client.Object) (peer.Controller, bool) {
-	if object == nil {
-		return peer.Controller{}, false
-	}
-	return peerOf(object)
-}
-
-func holder(object client.Object) string {
-	lease, ok := object.(*coordinationv1.Lease)
-	if !ok || lease == nil || lease.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return lease.Namespace + "/" + *lease.Spec.HolderIdentity
+func acting(ctx context.Context, peers *watching.Peers, namespace string, now time.Time) (canary.Peer, error) {
+	sign, err := peers.Acting(ctx, namespace, now)
+	return canary.Peer{Sign: sign.Text, Until: sign.Until}, err
 }
 
 // all releases, because a peer acts on any.
@@ -138,7 +42,7 @@ func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 // leftTo is who acts on a release in Serin's stead. Whoever runs Serin is told when it begins to leave releases to a peer,
 // and when it goes on.
 func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now time.Time) (canary.Peer, error) {
-	p, err := r.Peers.acting(ctx, key.Namespace, now)
+	p, err := acting(ctx, r.Peers, key.Namespace, now)
 	if err != nil {
 		return p, err
 	}

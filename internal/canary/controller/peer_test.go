@@ -20,9 +20,10 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
-// indexes are those that IndexPeers asks a cache for.
+// indexes are those that Peers ask a cache for.
 type indexes func(object client.Object, field string, values client.IndexerFunc)
 
 func (i indexes) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
@@ -40,7 +41,7 @@ func aCluster(t *testing.T, objects ...client.Object) client.WithWatch {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(s)
-	if err := IndexPeers(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
+	if err := watching.Flagger(nil).Index(t.Context(), indexes(func(object client.Object, field string, values client.IndexerFunc) {
 		builder.WithIndex(object, field, func(typed client.Object) []string { return values(generic(t, typed)) })
 	})); err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 	w := newTown(t, outbound.Policy{AllowLoopback: true})
 	others := aCluster(t, flaggerDeployment(1))
 	var health sync.Map
-	w.reconciler.Peers = &Peers{Client: others}
+	w.reconciler.Peers = watching.Flagger(others)
 	w.reconciler.Health = func(part, sentence string) { health.Store(part, sentence) }
 	if err := w.client.Create(t.Context(), cart); err != nil {
 		t.Fatal(err)
@@ -122,23 +123,23 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 
 func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 	now := time.Now()
-	p := &Peers{Client: aCluster(t, flaggerLease("flagger-1_2", now))}
-	acting, err := p.acting(t.Context(), "shop", now)
+	p := watching.Flagger(aCluster(t, flaggerLease("flagger-1_2", now)))
+	seen, err := acting(t.Context(), p, "shop", now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wait := acting.Until.Sub(now); !acting.Acts() || wait < time.Minute || wait > 2*time.Minute {
-		t.Errorf("a lease that was just renewed: %+v", acting)
+	if wait := seen.Until.Sub(now); !seen.Acts() || wait < time.Minute || wait > 2*time.Minute {
+		t.Errorf("a lease that was just renewed: %+v", seen)
 	}
-	if acting, err = p.acting(t.Context(), "shop", acting.Until); err != nil || acting.Acts() {
-		t.Errorf("a lease that is over: %+v, %v", acting, err)
+	if seen, err = acting(t.Context(), p, "shop", seen.Until); err != nil || seen.Acts() {
+		t.Errorf("a lease that is over: %+v, %v", seen, err)
 	}
 	p.LeasesUnread = "they may not be read"
-	if acting, err = p.acting(t.Context(), "shop", now); err != nil || acting.Acts() {
-		t.Errorf("leases that may not be read: %+v, %v", acting, err)
+	if seen, err = acting(t.Context(), p, "shop", now); err != nil || seen.Acts() {
+		t.Errorf("leases that may not be read: %+v, %v", seen, err)
 	}
-	if acting, err = (*Peers)(nil).acting(t.Context(), "shop", now); err != nil || acting.Acts() {
-		t.Errorf("nobody looks: %+v, %v", acting, err)
+	if seen, err = acting(t.Context(), nil, "shop", now); err != nil || seen.Acts() {
+		t.Errorf("nobody looks: %+v, %v", seen, err)
 	}
 }
 
@@ -166,7 +167,7 @@ func TestOnlyAFlaggerThatComesOrGoesBringsReleasesBack(t *testing.T) {
 		{"a Service", schema.GroupKind{Kind: "Service"}, nil, &corev1.Service{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := toldByPeer(tt.kind, tt.before, tt.after); got != tt.want {
+			if got := watching.Flagger(nil).Told(tt.kind, tt.before, tt.after); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

@@ -138,7 +138,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	if object == nil {
 		object = before
 	}
-	if r.Peers != nil && toldByPeer(kind, before, after) {
+	if r.Peers.Told(kind, before, after) {
 		return r.all(ctx)
 	}
 	switch object := object.(type) {

@@ -1,0 +1,62 @@
+package peer
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const argoRollouts = "argo-rollouts"
+
+// argoFlags are some of Argo Rollouts' that no other program has.
+var argoFlags = []string{"rollout-resync", "rollout-threads", "analysis-threads", "traefik-api-group"}
+
+// ArgoLease is the name of the leader lease of the Argo Rollouts that serves an instance id.
+func ArgoLease(instanceID string) string {
+	const name = "argo-rollouts-controller-lock"
+	if instanceID == "" {
+		return name
+	}
+	return name + "-" + instanceID
+}
+
+// ArgoRollouts is the controller that a Deployment runs, where that is Argo Rollouts.
+func ArgoRollouts(d *appsv1.Deployment) (Controller, bool) { return run(d, isArgoRollouts) }
+
+// isArgoRollouts goes by the image, and where somebody gave that another name by flags that no other program has: Serin
+// has them too.
+func isArgoRollouts(c *corev1.Container, args []string) bool {
+	if imageName(c.Image) == serin || slices.Contains(args, "controller") {
+		return false
+	}
+	return imageName(c.Image) == argoRollouts || slices.ContainsFunc(argoFlags, func(flag string) bool {
+		_, given := value(args, flag)
+		return given
+	})
+}
+
+// ArgoPossible is false for containers, as decoded JSON, none of which can be Argo Rollouts.
+func ArgoPossible(containers []any) bool { return possible(containers, argoRollouts, argoFlags) }
+
+// ServesInstance is true where an Argo Rollouts acts on objects of that namespace that carry that instance id.
+func (c Controller) ServesInstance(namespace, instanceID string) bool {
+	id, _ := value(c.Args, "instance-id")
+	return id == instanceID && (!c.namespaced() || c.Namespace == namespace)
+}
+
+// namespaced is true where it acts on its own namespace only. The flag has no value of its own.
+func (c Controller) namespaced() bool {
+	return slices.ContainsFunc(c.Args, func(arg string) bool {
+		return slices.Contains([]string{"--namespaced", "--namespaced=true", "-namespaced", "-namespaced=true"}, arg)
+	})
+}
+
+// ActingArgo is a sign that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id: a
+// Deployment with ready pods, or its leader lease, held.
+func ActingArgo(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) Sign {
+	named := slices.DeleteFunc(slices.Clone(leases), func(l coordinationv1.Lease) bool { return l.Name != ArgoLease(instanceID) })
+	return acting(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })
+}
