@@ -49,6 +49,7 @@ type Metrics struct {
 	lateness    *prometheus.HistogramVec
 	apiRequests *prometheus.CounterVec
 	panics      *prometheus.CounterVec
+	rollouts    *rollouts
 
 	mu       sync.Mutex
 	canaries map[types.NamespacedName]Canary // as last shown
@@ -107,6 +108,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		"Requests to the API server; the code is none when no answer came.", "verb", "resource", "code")
 	m.panics = d.counter("serin_panics_total",
 		"Passes over a release that a fault of Serin ended; the release says so, and the others go on.", "kind")
+	m.rollouts = newRollouts(d)
 	return m
 }
 

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// eventReason is that of every event; dashboards and scripts select by it.
+	// eventReason is that of every event that has none of its own; dashboards and scripts select by it.
 	eventReason = "Synced"
 	// defaultComponent is what dashboards expect as the source of events.
 	defaultComponent = "flagger"
@@ -46,7 +46,7 @@ type EventWriter interface {
 }
 
 // Recorder writes what happened to the releases of one kind as Kubernetes events. Unlike client-go's recorder it never
-// merges different texts, and drops none but those of a flood: all events have the same reason here, and that recorder
+// merges different texts, and drops none but those of a flood: events have few reasons here, and that recorder
 // would write ten texts and merge or drop the rest of a run. One event is one API request; a text that an object had
 // before raises the count of its event instead.
 type Recorder struct {
@@ -64,7 +64,7 @@ type Recorder struct {
 type texts struct {
 	uid  types.UID
 	pace pace
-	said map[[16]byte]said // by the hash of type and message; the texts themselves would cost ten times the memory
+	said map[[16]byte]said // by the hash of type, reason and message; the texts themselves would cost ten times the memory
 }
 
 type said struct {
@@ -122,11 +122,12 @@ func (r *Recorder) Forget(key types.NamespacedName) {
 // those of its pace.
 func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (object *corev1.Event, again, may, floods bool) {
 	text := release.Clip(event.Message, textLimit)
-	entry, may, floods := r.count(about, event.Type, text)
+	event.Reason = cmp.Or(event.Reason, eventReason)
+	entry, may, floods := r.count(about, event, text)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
-		Reason:              eventReason,
+		Reason:              event.Reason,
 		Message:             text,
 		Source:              corev1.EventSource{Component: r.component},
 		FirstTimestamp:      metav1.NewTime(time.Unix(0, entry.name)),
@@ -138,7 +139,7 @@ func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (ob
 }
 
 // count records that a text is said, once more or for the first time.
-func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, text string) (entry said, may, floods bool) {
+func (r *Recorder) count(about corev1.ObjectReference, event release.Event, text string) (entry said, may, floods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
@@ -148,7 +149,7 @@ func (r *Recorder) count(about corev1.ObjectReference, kind release.EventType, t
 		r.known[key] = known
 	}
 
-	sum := sha256.Sum256([]byte(string(kind) + "\x00" + text))
+	sum := sha256.Sum256([]byte(string(event.Type) + "\x00" + event.Reason + "\x00" + text))
 	hash := [16]byte(sum[:])
 	// No two events of one recorder share a moment, and so a name, however coarse the clock.
 	r.last = max(r.clock.Now().UnixNano(), r.last+1)

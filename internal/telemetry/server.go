@@ -31,6 +31,8 @@ const (
 type ServerOptions struct {
 	// Address to listen on, for example ":8080".
 	Address string
+	// More addresses that serve the same.
+	More []string
 	// ProfilingAddress serves /debug/pprof/ when it is not empty: a loopback address with a port, because profiles
 	// show memory and command lines.
 	ProfilingAddress string
@@ -95,7 +97,10 @@ func (s *Server) SetSentence(name, sentence string) {
 // Run listens and serves until ctx is done; requests that are under way then have 3 s more. The error is that of
 // listening or serving, nil after ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	handlers := map[string]http.Handler{s.options.Address: s.Handler()}
+	handlers := map[string]http.Handler{}
+	for _, address := range append([]string{s.options.Address}, s.options.More...) {
+		handlers[address] = s.Handler()
+	}
 	if s.options.ProfilingAddress != "" {
 		handlers[s.options.ProfilingAddress] = profiles()
 	}
@@ -107,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return servers.Wait()
 }
 
-// Handler answers the requests that Run serves on Address.
+// Handler answers the requests that Run serves on Address and More.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
