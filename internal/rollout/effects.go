@@ -84,6 +84,8 @@ type (
 		// StablePingPong says which of two Services that take turns is the stable one: a router that uses them although the
 		// weights name fixed ones asks RouteServices.
 		StablePingPong argov1.PingPongType
+		// Drained is true when the canary has had no weight for so long that no request is under way to it.
+		Drained bool
 	}
 
 	// RouteReleased gives the objects of routers back that the strategy does not name any more.

@@ -43,6 +43,17 @@ type namedService struct {
 	name string
 }
 
+// ServicesOf are the names of the Services that a strategy names.
+func ServicesOf(strategy argov1.RolloutStrategy) []string {
+	var names []string
+	for _, named := range servicesOf(strategy) {
+		if named.name != "" && !slices.Contains(names, named.name) {
+			names = append(names, named.name)
+		}
+	}
+	return names
+}
+
 func servicesOf(strategy argov1.RolloutStrategy) []namedService {
 	path := field.NewPath("spec", "strategy")
 	var all []namedService

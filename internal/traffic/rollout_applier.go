@@ -90,7 +90,7 @@ func (a *Applier) find(ctx context.Context, x RolloutRouter, t RolloutTarget, r 
 		for _, ref := range refs[known:] {
 			more, err := a.look(ctx, t, ref)
 			if err != nil {
-				return nil, err
+				return append(out, Found{Ref: ref}), err
 			}
 			for _, one := range more { // a selector may find what has a name as well
 				if !slices.ContainsFunc(out, one.same) {
@@ -181,4 +181,10 @@ func (e *teller) weights(ref Ref) string {
 		return ""
 	}
 	return fmt.Sprintf(": canary=%d stable=%d", e.route.Canary, e.route.Stable())
+}
+
+// RolloutRefs are the objects of a route, found or not: those whose change may move the Rollout. Errors: those of Client.
+func (a *Applier) RolloutRefs(ctx context.Context, x RolloutRouter, t RolloutTarget) ([]Ref, error) {
+	existing, err := a.find(ctx, x, t, release.Route{})
+	return existing.refs(), err
 }

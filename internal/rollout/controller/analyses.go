@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+func runValue(run *argov1.AnalysisRun) rollout.Run {
+	v := rollout.Run{
+		Name: run.Name, Hash: run.Labels[argov1.PodTemplateHashLabel], Type: run.Labels[argov1.RolloutTypeLabel],
+		Created: run.CreationTimestamp.Time, Phase: run.Status.Phase, Message: run.Status.Message,
+		Terminated: run.Spec.Terminate, Deleting: run.DeletionTimestamp != nil,
+	}
+	if index, err := strconv.ParseInt(run.Labels[argov1.StepIndexLabel], 10, 32); err == nil {
+		v.Step = new(int32(index))
+	}
+	return v
+}
+
+// experimentValue is what a decision needs to know of an Experiment. step is the one that it may be of.
+func experimentValue(experiment *argov1.Experiment, step *argov1.RolloutExperimentStep) rollout.Experiment {
+	v := rollout.Experiment{
+		Name: experiment.Name, Hash: experiment.Labels[argov1.PodTemplateHashLabel], Created: experiment.CreationTimestamp.Time,
+		Phase: experiment.Status.Phase, Message: experiment.Status.Message,
+		Terminated: experiment.Spec.Terminate, Deleting: experiment.DeletionTimestamp != nil,
+	}
+	if v.Phase != argov1.AnalysisPhaseRunning || step == nil {
+		return v
+	}
+	for _, template := range step.Templates {
+		for _, status := range experiment.Status.TemplateStatuses {
+			if template.Weight != nil && template.Name == status.Name && status.ServiceName != "" {
+				v.Destinations = append(v.Destinations, rollout.Destination{Service: status.ServiceName, Hash: status.PodTemplateHash, Weight: *template.Weight})
+			}
+		}
+	}
+	return v
+}
+
+func ownerReference(object *argov1.Rollout) metav1.OwnerReference {
+	return *metav1.NewControllerRef(object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind))
+}
+
+// runExists makes an AnalysisRun of templates.
+func (r *Reconciler) runExists(ctx context.Context, s *seen, e rollout.RunExists) (bool, error) {
+	tree, err := plain(s.object)
+	if err != nil {
+		return false, err
+	}
+	args, err := analysis.RolloutArguments(e.Of.Args, tree, e.Stable, e.Latest)
+	if err != nil {
+		return false, fmt.Errorf("make AnalysisRun %s: %w", e.Name, err)
+	}
+	labels := map[string]string{argov1.PodTemplateHashLabel: e.Hash}
+	if e.Type != "" {
+		labels[argov1.RolloutTypeLabel] = e.Type
+	}
+	if e.Step != nil {
+		labels[argov1.StepIndexLabel] = strconv.Itoa(int(*e.Step))
+	}
+	annotations := map[string]string{argov1.RevisionAnnotation: strconv.FormatInt(e.Revision, 10)}
+	if metadata := e.Of.AnalysisRunMetadata; metadata != nil {
+		maps.Copy(labels, metadata.Labels)
+		maps.Copy(annotations, metadata.Annotations)
+	}
+	if s.spec.Selector != nil {
+		maps.Copy(labels, s.spec.Selector.MatchLabels)
+	}
+	_, err = r.Runs.Start(ctx, analysis.Order{
+		Namespace: s.object.Namespace, Name: e.Name, Templates: e.Of.Templates, Labels: labels, Annotations: annotations, Owner: ownerReference(s.object),
+		Caller: analysis.Caller{Args: args, DryRun: e.Of.DryRun, MeasurementRetention: e.Of.MeasurementRetention},
+	})
+	return err == nil, err
+}
+
+// endRun tells an AnalysisRun to end.
+func (r *Reconciler) endRun(ctx context.Context, s *seen, name string) (bool, error) {
+	run := &argov1.AnalysisRun{}
+	if found, err := r.find(ctx, s, name, run); !found || run.Spec.Terminate {
+		return false, err
+	}
+	after := run.DeepCopy()
+	after.Spec.Terminate = true
+	return r.change(ctx, run, after)
+}
+
+// endExperiment tells an Experiment to end.
+func (r *Reconciler) endExperiment(ctx context.Context, s *seen, name string) (bool, error) {
+	experiment := &argov1.Experiment{}
+	if found, err := r.find(ctx, s, name, experiment); !found || experiment.Spec.Terminate {
+		return false, err
+	}
+	after := experiment.DeepCopy()
+	after.Spec.Terminate = true
+	return r.change(ctx, experiment, after)
+}
+
+// forgetOwned deletes an AnalysisRun or an Experiment of the Rollout.
+func (r *Reconciler) forgetOwned(ctx context.Context, s *seen, name string, object client.Object) (bool, error) {
+	if found, err := r.find(ctx, s, name, object); !found {
+		return false, err
+	}
+	return r.remove(ctx, object)
+}
+
+// find reads an object that belongs to the Rollout. One that is gone, or somebody else's by now, is not found.
+func (r *Reconciler) find(ctx context.Context, s *seen, name string, into client.Object) (bool, error) {
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, into)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get %T %s.%s: %w", into, name, s.object.Namespace, err)
+	}
+	return metav1.IsControlledBy(into, s.object), nil
+}

@@ -1,0 +1,192 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
+)
+
+// errTaken says that somebody else has the name that a ReplicaSet should get.
+var errTaken = errors.New("the name is taken")
+
+// refusedError is why a ReplicaSet could not be made.
+type refusedError struct {
+	name  string
+	cause error
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("create ReplicaSet %s: %v", e.name, e.cause)
+}
+
+func (e *refusedError) Unwrap() error { return e.cause }
+
+// apply makes the effects true, in order, up to the first that fails. What has changed by it is told, whatever becomes of
+// the rest.
+func (r *Reconciler) apply(ctx context.Context, s *seen, effects []release.Effect) (told []release.Event, err error) {
+	for _, effect := range effects {
+		changed, events, err := r.one(ctx, s, effect)
+		told = append(told, events...)
+		if event, news := rollout.Told(effect); changed && news {
+			told = append(told, event)
+		}
+		if err != nil {
+			return told, err
+		}
+	}
+	return told, nil
+}
+
+// one makes one effect true, and says whether that changed anything.
+func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect) (changed bool, events []release.Event, err error) {
+	switch e := effect.(type) {
+	case rollout.RouteIs:
+		return r.routeIs(ctx, s, e)
+	case rollout.RouteReleased:
+		return false, nil, r.routeReleased(ctx, s)
+	case rollout.RunExists:
+		changed, err = r.runExists(ctx, s, e)
+	case rollout.RunTerminated:
+		changed, err = r.endRun(ctx, s, e.Name)
+	case rollout.RunGone:
+		changed, err = r.forgetOwned(ctx, s, e.Name, &argov1.AnalysisRun{})
+	case rollout.ExperimentExists:
+		changed, err = r.experimentExists(ctx, s, e)
+	case rollout.ExperimentTerminated:
+		changed, err = r.endExperiment(ctx, s, e.Name)
+	case rollout.ExperimentGone:
+		changed, err = r.forgetOwned(ctx, s, e.Name, &argov1.Experiment{})
+	default:
+		changed, err = r.onPods(ctx, s, effect)
+	}
+	return changed, nil, err
+}
+
+// onPods makes one effect true that is about the Rollout itself, its pods, or the way to them.
+func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect) (changed bool, err error) {
+	switch e := effect.(type) {
+	case rollout.ReplicasSaid:
+		return r.edit(ctx, s, func(object *argov1.Rollout) {
+			if object.Spec.Replicas == nil {
+				object.Spec.Replicas = new(int32(1))
+			}
+		})
+	case rollout.Revised:
+		return r.annotate(ctx, s, argov1.RevisionAnnotation, strconv.FormatInt(e.Revision, 10))
+	case rollout.WorkloadNoted:
+		return r.annotate(ctx, s, argov1.WorkloadGenerationAnnotation, e.Generation)
+	case rollout.ReplicaSetExists:
+		return r.make(ctx, s, e)
+	case rollout.ReplicaSetKept:
+		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
+			return replicaset.Kept(rs, s.object, s.spec, e, s.hash)
+		})
+	case rollout.ReplicaSetScaled:
+		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Scaled(rs, e) })
+	case rollout.ReplicaSetDelayed:
+		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Delayed(rs, e.Until) })
+	case rollout.ReplicaSetLabelled:
+		return r.labelled(ctx, s, e)
+	case rollout.ReplicaSetGone:
+		rs, err := s.set(e.Name)
+		if err != nil {
+			return false, err
+		}
+		return r.remove(ctx, rs)
+	case rollout.PodEvicted:
+		return r.evict(ctx, s, e)
+	case rollout.ServiceSelects:
+		return r.selects(ctx, s, e)
+	case rollout.ServiceReleased:
+		return r.releaseService(ctx, s.object.Namespace, s.object.Name, e.Service)
+	case rollout.WorkloadScaled:
+		return r.scaleWorkload(ctx, s, e)
+	default:
+		return false, fmt.Errorf("effect %T is unknown", effect)
+	}
+}
+
+// edit changes the Rollout itself. Its status stays what was observed: it is written on its own.
+func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout)) (bool, error) {
+	after := s.object.DeepCopy()
+	how(after)
+	changed, err := r.change(ctx, s.object, after)
+	if err == nil {
+		s.object = after
+	}
+	return changed, err
+}
+
+// annotate writes one annotation of the Rollout; an empty one is taken away.
+func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
+	return r.edit(ctx, s, func(object *argov1.Rollout) {
+		if value == "" {
+			delete(object.Annotations, key)
+			return
+		}
+		if object.Annotations == nil {
+			object.Annotations = map[string]string{}
+		}
+		object.Annotations[key] = value
+	})
+}
+
+// set is a ReplicaSet of the Rollout as it was written last.
+func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
+	rs := s.sets[name]
+	if rs == nil {
+		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), errChanged)
+	}
+	return rs, nil
+}
+
+// changeSet writes what is different about a ReplicaSet.
+func (r *Reconciler) changeSet(ctx context.Context, s *seen, name string, how func(*appsv1.ReplicaSet) *appsv1.ReplicaSet) (bool, error) {
+	before, err := s.set(name)
+	if err != nil {
+		return false, err
+	}
+	after := how(before)
+	changed, err := r.change(ctx, before, after)
+	if err == nil {
+		s.sets[name] = after
+	}
+	return changed, err
+}
+
+// make creates the ReplicaSet of the template. One of that name that is this very one, made by an attempt whose answer
+// was lost, is taken.
+func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExists) (bool, error) {
+	if s.sets[e.Name] != nil {
+		return false, nil
+	}
+	rs := replicaset.New(s.object, s.spec, e)
+	err := r.Client.Create(ctx, rs)
+	switch {
+	case err == nil:
+		s.sets[e.Name] = rs
+		return true, nil
+	case !apierrors.IsAlreadyExists(err):
+		return false, &refusedError{e.Name, err}
+	}
+	live := &appsv1.ReplicaSet{}
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(rs), live); err != nil {
+		return false, fmt.Errorf("look at ReplicaSet %s.%s, which is there already: %w", rs.Name, rs.Namespace, err)
+	}
+	if !metav1.IsControlledBy(live, s.object) || live.DeletionTimestamp != nil || !replicaset.Runs(live, s.spec.Template) {
+		return false, fmt.Errorf("create ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, errTaken)
+	}
+	s.sets[e.Name] = live
+	return false, nil
+}

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/jsontree"
+)
+
+// errChanged says that an object is not as the decision saw it. The next pass sees it as it is.
+var errChanged = errors.New("it has changed since it was looked at")
+
+// change writes the difference between two forms of an object under the version of the first, and is true when there was
+// any. The answer is in after.
+func (r *Reconciler) change(ctx context.Context, before, after client.Object) (bool, error) {
+	old, err := plain(before)
+	if err != nil {
+		return false, err
+	}
+	wanted, err := plain(after)
+	if err != nil {
+		return false, err
+	}
+	difference := jsontree.MergePatch(old, wanted)
+	if len(difference) == 0 {
+		return false, nil
+	}
+	patch, err := json.Marshal(jsontree.Pinned(difference, before.GetResourceVersion()))
+	if err != nil {
+		return false, fmt.Errorf("write a patch of %s: %w", before.GetName(), err)
+	}
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return false, fmt.Errorf("change %T %s.%s: %w", before, before.GetName(), before.GetNamespace(), err)
+	}
+	return true, nil
+}
+
+// plain is an object as decoded JSON.
+func plain(object client.Object) (map[string]any, error) {
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		return u.Object, nil
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("decode %T %s: %w", object, object.GetName(), err)
+	}
+	return tree, nil
+}
+
+// remove deletes the very object that was seen, in the version that it was seen in.
+func (r *Reconciler) remove(ctx context.Context, object client.Object) (bool, error) {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy("Background"))
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("delete %T %s.%s: %w", object, object.GetName(), object.GetNamespace(), err)
+	default:
+		return true, nil
+	}
+}

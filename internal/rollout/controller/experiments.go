@@ -1,0 +1,138 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
+)
+
+// experimentExists makes an Experiment of a step. A name that another has, or that one has which has ended, gets a number.
+func (r *Reconciler) experimentExists(ctx context.Context, s *seen, e rollout.ExperimentExists) (bool, error) {
+	canary, err := s.set(e.Canary)
+	if err != nil {
+		return false, err
+	}
+	stable, err := s.set(e.Stable)
+	if err != nil {
+		return false, err
+	}
+	tree, err := plain(s.object)
+	if err != nil {
+		return false, err
+	}
+	wanted, err := newExperiment(s, e, tree, canary, stable)
+	if err != nil {
+		return false, err
+	}
+	if r.InstanceID != "" {
+		wanted.Labels[argov1.InstanceIDLabel] = r.InstanceID
+	}
+	for n := 1; ; n++ {
+		err := r.Client.Create(ctx, wanted.DeepCopy())
+		switch {
+		case err == nil:
+			return true, nil
+		case !apierrors.IsAlreadyExists(err):
+			return false, fmt.Errorf("create Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
+		}
+		existing := &argov1.Experiment{}
+		if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+			return false, fmt.Errorf("get Experiment %s.%s: %w", wanted.Name, wanted.Namespace, err)
+		}
+		if metav1.IsControlledBy(existing, s.object) && !existing.Status.Phase.Completed() && existing.DeletionTimestamp == nil && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec) {
+			return false, nil
+		}
+		wanted.Name = fmt.Sprintf("%s-%d", e.Name, n)
+	}
+}
+
+// newExperiment is the Experiment of a step, with the pods of the two revisions.
+func newExperiment(s *seen, e rollout.ExperimentExists, tree map[string]any, canary, stable *appsv1.ReplicaSet) (*argov1.Experiment, error) {
+	labels := maps.Clone(s.object.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[argov1.PodTemplateHashLabel] = e.Hash
+	experiment := &argov1.Experiment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.object.Namespace, Name: e.Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerReference(s.object)},
+			Annotations: map[string]string{argov1.RevisionAnnotation: strconv.FormatInt(e.Revision, 10)},
+		},
+		Spec: argov1.ExperimentSpec{
+			Duration: e.Step.Duration, ProgressDeadlineSeconds: s.spec.ProgressDeadlineSeconds, ScaleDownDelaySeconds: e.Step.ScaleDownDelaySeconds,
+			DryRun: e.Step.DryRun,
+		},
+	}
+	if m := e.Step.AnalysisRunMetadata; len(m.Labels) > 0 || len(m.Annotations) > 0 {
+		experiment.Spec.AnalysisRunMetadata = &m
+	}
+	for _, template := range e.Step.Templates {
+		of := canary
+		switch template.SpecRef {
+		case argov1.CanarySpecRef:
+		case argov1.StableSpecRef:
+			of = stable
+		default:
+			return nil, fmt.Errorf("make Experiment %s: template %s has specRef %q, which is neither canary nor stable: %w", e.Name, template.Name, template.SpecRef, errInvalid)
+		}
+		experiment.Spec.Templates = append(experiment.Spec.Templates, experimentTemplate(template, of))
+	}
+	for _, a := range e.Step.Analyses {
+		args, err := analysis.RolloutArguments(a.Args, tree, replicaset.Hash(stable), replicaset.Hash(canary))
+		if err != nil {
+			return nil, fmt.Errorf("make Experiment %s: %w", e.Name, err)
+		}
+		experiment.Spec.Analyses = append(experiment.Spec.Analyses, argov1.ExperimentAnalysisTemplateRef{
+			Name: a.Name, TemplateName: a.TemplateName, ClusterScope: a.ClusterScope, Args: args, RequiredForCompletion: a.RequiredForCompletion,
+		})
+	}
+	return experiment, nil
+}
+
+// errInvalid marks what a person must correct.
+var errInvalid = errors.New("the spec is not valid")
+
+// experimentTemplate is one side of an Experiment: the pods of a ReplicaSet under labels of their own.
+func experimentTemplate(template argov1.RolloutExperimentTemplate, of *appsv1.ReplicaSet) argov1.TemplateSpec {
+	side := argov1.TemplateSpec{
+		Name: template.Name, Replicas: template.Replicas, MinReadySeconds: of.Spec.MinReadySeconds, Template: *of.Spec.Template.DeepCopy(),
+		Selector: of.Spec.Selector.DeepCopy(), Service: template.Service,
+	}
+	if template.Selector != nil {
+		side.Selector = template.Selector.DeepCopy()
+	}
+	if template.Weight != nil && side.Service == nil {
+		side.Service = &argov1.TemplateService{}
+	}
+	side.Template.Labels = with(side.Template.Labels, template.Metadata.Labels)
+	side.Template.Annotations = with(side.Template.Annotations, template.Metadata.Annotations)
+	if side.Selector != nil && len(template.Metadata.Labels) > 0 {
+		side.Selector.MatchLabels = with(side.Selector.MatchLabels, template.Metadata.Labels)
+	}
+	return side
+}
+
+func with(all, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return all
+	}
+	out := maps.Clone(all)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, more)
+	return out
+}

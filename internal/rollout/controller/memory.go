@@ -1,0 +1,142 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
+const (
+	firstRace = 20 * time.Millisecond
+	maxRace   = 5 * time.Second
+)
+
+// memory is what the shell remembers of releases between passes. All of it may be lost, and decides nothing.
+type memory struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*remembered
+	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
+	ended map[types.NamespacedName]*argov1.Rollout
+	// former are Rollouts as they were when routers were taken out of them, until these are given back.
+	former map[types.NamespacedName][]*argov1.Rollout
+	// left counts the releases that are left to a peer, by the reason.
+	left map[string]int
+}
+
+type remembered struct {
+	uid  types.UID
+	wake time.Time
+	race time.Duration
+	left string // why it is left to a peer; empty: it is not
+}
+
+func newMemory() *memory {
+	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}, former: map[types.NamespacedName][]*argov1.Rollout{}, left: map[string]int{}}
+}
+
+func (m *memory) entry(key types.NamespacedName) *remembered {
+	if m.of[key] == nil {
+		m.of[key] = &remembered{}
+	}
+	return m.of[key]
+}
+
+// meets is true at the first pass of this process over a Rollout.
+func (m *memory) meets(key types.NamespacedName, uid types.UID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	first := e.uid != uid
+	e.uid = uid
+	return first
+}
+
+// wakes says when the next pass is due.
+func (m *memory) wakes(key types.NamespacedName, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).wake = at
+}
+
+// late is how long after the moment it was meant for this pass happens; not due for a pass that an event brought.
+func (m *memory) late(key types.NamespacedName, now time.Time) (by time.Duration, due bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	if e.wake.IsZero() || now.Before(e.wake) {
+		return 0, false
+	}
+	by = now.Sub(e.wake)
+	e.wake = time.Time{}
+	return by, true
+}
+
+// again counts a lost race and is how long to wait.
+func (m *memory) again(key types.NamespacedName) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	e.race = min(max(2*e.race, firstRace), maxRace)
+	return e.race
+}
+
+func (m *memory) succeeded(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).race = 0
+}
+
+// ends remembers a Rollout that was deleted.
+func (m *memory) ends(was *argov1.Rollout) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
+}
+
+// leaves remembers a Rollout whose routers were taken out of it.
+func (m *memory) leaves(was *argov1.Rollout) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := types.NamespacedName{Namespace: was.Namespace, Name: was.Name}
+	m.former[key] = append(m.former[key], was)
+}
+
+// hasFormer is true while something is remembered of routers that were taken out.
+func (m *memory) hasFormer(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.former[key]) > 0
+}
+
+// formerly takes what is remembered of routers that were taken out.
+func (m *memory) formerly(key types.NamespacedName) []*argov1.Rollout {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.former[key]
+	delete(m.former, key)
+	return was
+}
+
+// deleted is the Rollout of that name whose end is not seen to yet; nil: none.
+func (m *memory) deleted(key types.NamespacedName) *argov1.Rollout {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended[key]
+}
+
+func (m *memory) settled(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.ended, key)
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, key)
+	delete(m.former, key)
+}

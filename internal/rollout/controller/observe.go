@@ -1,0 +1,158 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/rollout/replicaset"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// Observer makes snapshots.
+type Observer struct {
+	// Client reads caches; of what is unstructured, never older than what it wrote.
+	Client client.Client
+	// Reader reads from the API server.
+	Reader  client.Reader
+	Runs    *launch.Launcher
+	Routers traffic.RolloutRenderers
+	Applier *traffic.Applier
+	// InstanceID of the controller; what others serve is not seen. Empty: it has none.
+	InstanceID string
+	// Rival is who else releases the workload that a Rollout refers to, as a sentence; empty: nobody. nil: nobody can.
+	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
+	// Peers looks for another controller that acts on the same objects; nil: nobody looks.
+	Peers *watching.Peers
+}
+
+// seen is a Rollout, what is around it, and the snapshot that was made of both.
+type seen struct {
+	// object as it was stored last: a write makes it newer.
+	object *argov1.Rollout
+	// spec of it, with the template and the selector of the workload that it refers to.
+	spec     argov1.RolloutSpec
+	snapshot rollout.Snapshot
+	// sets are its ReplicaSets by name, as they were written last.
+	sets map[string]*appsv1.ReplicaSet
+	// hash that the template has, whatever the label of its ReplicaSet says.
+	hash    string
+	routers []traffic.RolloutRouter
+	// workload that the spec refers to, where that is a Deployment.
+	workload *workloadObject
+	things   []watching.Thing
+	// kinds of what was looked at that may have to be watched from now on.
+	kinds []schema.GroupVersionKind
+	// again is when to look again although nothing tells of a change; zero: never.
+	again time.Time
+}
+
+func (s *seen) key() types.NamespacedName { return client.ObjectKeyFromObject(s.object) }
+
+// observe looks at everything around a Rollout.
+func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
+	s := &seen{object: object, spec: *object.Spec.DeepCopy(), sets: map[string]*appsv1.ReplicaSet{}}
+	s.snapshot = rollout.Snapshot{
+		Now: now, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
+		Revision: object.Annotations[argov1.RevisionAnnotation], WorkloadGeneration: object.Annotations[argov1.WorkloadGenerationAnnotation],
+		Status: *object.Status.DeepCopy(),
+	}
+	for _, look := range []func(context.Context, *seen) error{
+		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookForProblems,
+	} {
+		if err := look(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	s.snapshot.Spec = s.spec
+	return s, nil
+}
+
+// lookAtSets finds its ReplicaSets, and the one of the template among them.
+func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
+	sets, err := r.owned(ctx, s)
+	if err != nil {
+		return err
+	}
+	replicaset.Sort(sets)
+	for _, rs := range sets {
+		s.sets[rs.Name] = rs
+		s.snapshot.Sets = append(s.snapshot.Sets, replicaset.Value(rs))
+	}
+	if s.spec.Selector != nil {
+		s.snapshot.Selector = metav1.FormatLabelSelector(s.spec.Selector)
+	}
+	if c := s.spec.Strategy.Canary; c != nil {
+		if s.snapshot.StepHash, err = rollout.StepHash(c.Steps); err != nil {
+			return fmt.Errorf("name the steps of Rollout %s: %w", s.key(), err)
+		}
+	}
+	workload := ""
+	if s.snapshot.Workload != nil {
+		workload = s.snapshot.Workload.Generation
+	}
+	found, hash, err := replicaset.Find(sets, replicaset.Sought{
+		Template: s.spec.Template, Collisions: s.object.Status.CollisionCount,
+		Settled: replicaset.SettledBy(s.object.Status, s.object.Generation, workload),
+	})
+	if err != nil {
+		return fmt.Errorf("find the ReplicaSet of Rollout %s: %w", s.key(), err)
+	}
+	s.hash, s.snapshot.Hash = hash, hash
+	if found != nil {
+		s.snapshot.Hash = replicaset.Hash(found)
+	}
+	return nil
+}
+
+// lookAtRuns finds its AnalysisRuns.
+func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
+	var runs argov1.AnalysisRunList
+	if err := r.Client.List(ctx, &runs, ownedBy(s.object)...); err != nil {
+		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
+	}
+	for i := range runs.Items {
+		s.snapshot.Runs = append(s.snapshot.Runs, runValue(&runs.Items[i]))
+	}
+	slices.SortFunc(s.snapshot.Runs, func(a, b rollout.Run) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+// lookAtExperiments finds its Experiments.
+func (r *Reconciler) lookAtExperiments(ctx context.Context, s *seen) error {
+	var experiments argov1.ExperimentList
+	if err := r.Client.List(ctx, &experiments, ownedBy(s.object)...); err != nil {
+		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
+	}
+	for i := range experiments.Items {
+		s.snapshot.Experiments = append(s.snapshot.Experiments, experimentValue(&experiments.Items[i], currentStep(s)))
+	}
+	slices.SortFunc(s.snapshot.Experiments, func(a, b rollout.Experiment) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+// currentStep is the experiment of the step that is carried out; nil: it has none.
+func currentStep(s *seen) *argov1.RolloutExperimentStep {
+	c, at := s.spec.Strategy.Canary, s.object.Status.CurrentStepIndex
+	if c == nil || at == nil || *at < 0 || int(*at) >= len(c.Steps) {
+		return nil
+	}
+	return c.Steps[*at].Experiment
+}

@@ -1,0 +1,290 @@
+// Package controller is the shell of package rollout: it observes, applies what the machine decided, writes the status and
+// tells people.
+//
+// It must not decide anything about a release: an if on a phase belongs into the machine. It must not wait for anything
+// but the API server.
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// Parts are what a pass over a Rollout needs.
+type Parts struct {
+	Observer
+	Clock    clock.PassiveClock
+	Recorder *telemetry.Recorder
+	Standing *telemetry.Standing
+	Metrics  *telemetry.Metrics
+	// Resync is how often a workload is looked at of whose changes no watch tells.
+	Resync time.Duration
+	// Watch makes sure that changes of objects of these kinds bring their releases back. Add sets it; whoever runs passes
+	// without a manager provides it.
+	Watch func(kinds []schema.GroupVersionKind) error
+	// Health shows a sentence about the health of a part to whoever runs Serin; an empty one takes it away. nil: nobody.
+	Health func(part, sentence string)
+}
+
+// Reconciler is one pass over one Rollout, and what is remembered between passes.
+type Reconciler struct {
+	Parts
+
+	dependents *watching.Dependents
+	memory     *memory
+}
+
+// New makes a reconciler that remembers nothing yet.
+func New(parts Parts) *Reconciler {
+	return &Reconciler{Parts: parts, dependents: watching.NewDependents(), memory: newMemory()}
+}
+
+// pass is one pass over one Rollout: observe, decide, apply, write, tell.
+func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	object := &argov1.Rollout{}
+	switch err := r.Client.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, r.gone(ctx, key, "")
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get Rollout %s: %w", key, err)
+	case object.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // its end is an event of its own
+	}
+	if err := r.gone(ctx, key, object.UID); err != nil { // one of the same name before it
+		return reconcile.Result{}, err
+	}
+	began := r.Clock.Now()
+	sign, err := r.leftTo(ctx, key, began)
+	if err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	if sign.Text != "" {
+		return reconcile.Result{RequeueAfter: wakeIn(began, sign.Until)}, nil
+	}
+	if r.memory.meets(key, object.UID) {
+		r.tell(ctx, object, added(object))
+	}
+	s, err := r.observe(ctx, object, began)
+	if err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	r.dependents.Set(key, s.things)
+	if err := r.Watch(s.kinds); err != nil {
+		return reconcile.Result{}, fmt.Errorf("watch what Rollout %s depends on: %w", key, err)
+	}
+	if by, due := r.memory.late(key, began); due {
+		r.Metrics.Late(argov1.RolloutKind, by)
+	}
+
+	deciding := r.Clock.Now()
+	decision := rollout.Next(s.snapshot)
+	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
+	told, failed := r.apply(ctx, s, decision.Effects)
+	r.tell(ctx, s.object, told...)
+	if failed != nil {
+		if decision, err = r.failed(s, failed); err != nil {
+			return r.later(ctx, key, began, err)
+		}
+	}
+	written, err := r.writeStatus(ctx, s, &decision)
+	if err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	r.memory.succeeded(key)
+	r.tell(ctx, s.object, r.Standing.News(key, decision.Events)...)
+	r.show(s, decision)
+	r.memory.wakes(key, decision.Wake)
+	if written && !decision.Wake.After(s.snapshot.Now) {
+		decision.Wake = time.Time{} // the event of the write brings the release back
+	}
+	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, s.again))}, failed
+}
+
+// failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
+// the failure itself.
+func (r *Reconciler) failed(s *seen, cause error) (rollout.Decision, error) {
+	if refusal, ok := errors.AsType[*refusedError](cause); ok {
+		return rollout.CreateRefused(s.snapshot, refusal.name, refusal.cause.Error()), nil
+	}
+	if errors.Is(cause, errTaken) {
+		return rollout.NameTaken(s.snapshot), nil
+	}
+	return rollout.Decision{}, cause
+}
+
+// later tells errors that go away by themselves, at once, from those that need patience.
+func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), apierrors.IsAlreadyExists(err), errors.Is(err, errChanged):
+		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
+		return reconcile.Result{RequeueAfter: wakeIn(began, began.Add(r.memory.again(key)))}, nil
+	default:
+		r.Metrics.RolloutFailed(key.Namespace, key.Name)
+		return reconcile.Result{}, err
+	}
+}
+
+// earliest of moments; zero moments do not count.
+func earliest(moments ...time.Time) time.Time {
+	var first time.Time
+	for _, at := range moments {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// wakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
+func wakeIn(now, wake time.Time) time.Duration {
+	if wake.IsZero() {
+		return 0
+	}
+	return max(wake.Sub(now), 1)
+}
+
+// writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
+// brings the release back. The patch names the version that the decision was made on and holds the difference only, so
+// that fields of a newer Serin stay.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision) (written bool, err error) {
+	if equality.Semantic.DeepEqual(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+		return false, nil
+	}
+	status := *d.Status.DeepCopy()
+	status.Serin = &argov1.SerinStatus{Gates: gates(d.Gates)}
+	if len(status.Serin.Gates) == 0 {
+		status.Serin = nil
+	}
+	patch, err := statusPatch(s.object.ResourceVersion, s.snapshot.Status, status)
+	if err != nil {
+		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
+	}
+	stored := &argov1.Rollout{} // takes the answer
+	stored.Namespace, stored.Name = s.object.Namespace, s.object.Name
+	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return false, fmt.Errorf("write the status of Rollout %s: %w", s.key(), err)
+	}
+	written = stored.ResourceVersion != s.object.ResourceVersion
+	s.object = stored
+	return written, nil
+}
+
+func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
+	status.Serin = nil
+	return status
+}
+
+// Bounds of what the status says about gates.
+const (
+	maxGates       = 20
+	maxGateMessage = 200
+)
+
+func gates(looked release.Gates) []argov1.GateStatus {
+	var out []argov1.GateStatus
+	for _, gate := range looked[:min(len(looked), maxGates)] {
+		out = append(out, argov1.GateStatus{
+			Name: gate.Name, Verdict: string(gate.Verdict), Message: release.Clip(gate.Message, maxGateMessage), Opener: string(gate.Opener),
+		})
+	}
+	return out
+}
+
+// statusPatch is the difference between two statuses, under the version that was read.
+func statusPatch(version string, before, after argov1.RolloutStatus) ([]byte, error) {
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(jsontree.Pinned(map[string]any{"status": jsontree.MergePatch(old, wanted)}, version))
+}
+
+// gone gives back what a Rollout had that was deleted: Services select the pods of all revisions again, and routes are as
+// their users have them. Nobody waits for it: there is no finalizer. now is the one that has the name now; empty: none.
+func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now types.UID) error {
+	was := r.memory.deleted(key)
+	if was == nil {
+		if now == "" {
+			r.forget(key)
+		}
+		return nil
+	}
+	if was.UID == now || r.stillThere(ctx, was) {
+		r.memory.settled(key) // it has only left our sight
+		return nil
+	}
+	if now == "" {
+		if err := r.giveBack(ctx, was); err != nil {
+			return fmt.Errorf("give back what Rollout %s had: %w", key, err)
+		}
+	}
+	r.tell(ctx, was, removed(was))
+	r.memory.settled(key)
+	r.forget(key)
+	return nil
+}
+
+// stillThere is true of a Rollout that is gone from the cache alone: its label says another controller now.
+func (r *Reconciler) stillThere(ctx context.Context, was *argov1.Rollout) bool {
+	live := &argov1.Rollout{}
+	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(was), live)
+	return err == nil && live.UID == was.UID
+}
+
+// giveBack releases the Services and the routes of a Rollout that is gone.
+func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
+	services, err := r.managedServices(ctx, was)
+	if err != nil {
+		return err
+	}
+	for _, name := range services {
+		if _, err := r.releaseService(ctx, was.Namespace, was.Name, name); err != nil {
+			return err
+		}
+	}
+	routers, err := r.routersOf(was)
+	if err != nil {
+		return nil //nolint:nilerr // a router that is not served has nothing of ours
+	}
+	for _, router := range routers {
+		if err := r.Applier.RestoreRollout(ctx, router, router.Target(was, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.memory.leave(key, "")
+	r.memory.forget(key)
+	r.dependents.Forget(key)
+	r.Recorder.Forget(key)
+	r.Standing.Forget(key)
+	r.Metrics.ForgetRollout(key.Namespace, key.Name)
+}

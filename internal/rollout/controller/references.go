@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// lookForProblems finds the first thing that makes the Rollout impossible to carry out: in its spec, and in what that
+// refers to. Watches tell of a mended reference, so that nothing is tried again in between.
+func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
+	spec := s.object.Spec
+	spec.Selector = s.spec.Selector // of the workload, where there is none of its own
+	problems := rollout.Validate(spec, s.workload.found(s.spec))
+	if len(problems) == 0 && r.Rival != nil && spec.WorkloadRef != nil {
+		rival, err := r.Rival(ctx, s.object)
+		if err != nil {
+			return err
+		}
+		if rival != "" {
+			s.again = s.snapshot.Now.Add(missingRetry) // no watch of this shell tells when the other goes
+			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
+		}
+	}
+	for _, look := range []func(context.Context, *seen) (field.ErrorList, error){r.validateServices, r.validateAnalyses, r.validateRoutes} {
+		if len(problems) > 0 {
+			break
+		}
+		var err error
+		if problems, err = look(ctx, s); err != nil {
+			return err
+		}
+	}
+	if len(problems) > 0 {
+		s.snapshot.Problem = problems[0].Error()
+	}
+	return nil
+}
+
+func (r *Reconciler) validateServices(_ context.Context, s *seen) (field.ErrorList, error) {
+	return rollout.ValidateServices(s.object.Name, s.spec.Strategy, s.spec.Template.Labels, s.snapshot.Services), nil
+}
+
+// validateAnalyses looks for the templates of all analyses, and whether they go together.
+func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.ErrorList, error) {
+	lookup := r.Runs.Lookup(ctx, s.object.Namespace)
+	watched := func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
+		s.things = append(s.things, templateThing(s.object.Namespace, name, cluster))
+		return lookup(name, cluster)
+	}
+	for _, named := range analysesOf(s.spec.Strategy) {
+		templates, err := analysis.Collect(named.of.Templates, watched)
+		missing, isMissing := errors.AsType[*launch.MissingError](err)
+		switch {
+		case isMissing:
+			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
+		case err != nil:
+			return nil, fmt.Errorf("look for the templates of Rollout %s: %w", s.key(), err)
+		}
+		if problem := named.unfit(templates); problem != nil {
+			return field.ErrorList{problem}, nil
+		}
+	}
+	return nil, nil
+}
+
+func templateThing(namespace, name string, cluster bool) watching.Thing {
+	kind := argov1.SchemeGroupVersion.WithKind(argov1.AnalysisTemplateKind)
+	if cluster {
+		kind, namespace = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind), ""
+	}
+	return watching.Thing{Kind: kind.GroupKind(), Namespace: namespace, Name: name}
+}

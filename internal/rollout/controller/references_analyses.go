@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+)
+
+// namedAnalysis is an analysis of a strategy, and where it stands.
+type namedAnalysis struct {
+	path *field.Path
+	of   argov1.RolloutAnalysis
+	// endless is true of one that may run for as long as there is something to look at.
+	endless bool
+}
+
+// analysesOf are those that a strategy names, in the order in which they are looked at.
+func analysesOf(strategy argov1.RolloutStrategy) []namedAnalysis {
+	path := field.NewPath("spec", "strategy")
+	var all []namedAnalysis
+	add := func(of *argov1.RolloutAnalysis, path *field.Path, endless bool) {
+		if of != nil {
+			all = append(all, namedAnalysis{path: path.Child("templates"), of: *of, endless: endless})
+		}
+	}
+	if b := strategy.BlueGreen; b != nil {
+		add(b.PrePromotionAnalysis, path.Child("blueGreen", "prePromotionAnalysis"), false)
+		add(b.PostPromotionAnalysis, path.Child("blueGreen", "postPromotionAnalysis"), false)
+	}
+	if c := strategy.Canary; c != nil {
+		for i := range c.Steps {
+			add(c.Steps[i].Analysis, path.Child("canary", "steps").Index(i).Child("analysis"), false)
+		}
+		if c.Analysis != nil {
+			add(&c.Analysis.RolloutAnalysis, path.Child("canary", "analysis"), true)
+		}
+	}
+	return all
+}
+
+// unfit is why templates cannot be used for an analysis; nil: they can.
+func (a namedAnalysis) unfit(templates []analysis.Template) *field.Error {
+	caller := analysis.Caller{DryRun: a.of.DryRun, MeasurementRetention: a.of.MeasurementRetention}
+	for _, arg := range a.of.Args {
+		value := arg.Value
+		if arg.ValueFrom != nil {
+			value = "known when the run is made"
+		}
+		caller.Args = append(caller.Args, argov1.Argument{Name: arg.Name, Value: &value})
+	}
+	for _, t := range templates {
+		unset := func(arg argov1.Argument) bool { return arg.Value == nil && arg.ValueFrom == nil }
+		if a.endless && len(a.of.Args) == 0 && slices.ContainsFunc(t.Spec.Args, unset) {
+			return field.Invalid(a.path, t.Name, "missing analysis arguments in rollout spec")
+		}
+		for _, m := range t.Spec.Metrics {
+			if !a.endless && m.Interval != "" && unbounded(m.Count) {
+				return field.Invalid(a.path, t.Name, fmt.Sprintf("AnalysisTemplate %s has metric %s which runs indefinitely. Invalid value for count: %s", t.Name, m.Name, m.Count))
+			}
+		}
+	}
+	if _, err := analysis.Merge(templates, caller); err != nil {
+		names := make([]string, len(templates))
+		for i, t := range templates {
+			names[i] = t.Name
+		}
+		return field.Invalid(a.path, fmt.Sprint(names), err.Error())
+	}
+	return nil
+}
+
+// unbounded is true of a count that never ends. A text may be an argument.
+func unbounded(count *intstr.IntOrString) bool {
+	return count == nil || count.Type == intstr.Int && count.IntVal == 0 || count.Type == intstr.String && count.StrVal == "0"
+}

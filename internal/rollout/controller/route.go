@@ -1,0 +1,164 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// routersOf are those that a Rollout names.
+func (r *Reconciler) routersOf(object *argov1.Rollout) ([]traffic.RolloutRouter, error) {
+	if object.Spec.Strategy.Canary == nil {
+		return nil, nil
+	}
+	return r.Routers.Of(object.Spec.Strategy.Canary.TrafficRouting)
+}
+
+// target is the Rollout as a router sees it at rest.
+func (s *seen) target(router traffic.RolloutRouter) traffic.RolloutTarget {
+	canary, stable := s.object.Status.CurrentPodHash, s.object.Status.StableRS
+	if weights := s.object.Status.Canary.Weights; weights != nil {
+		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
+	}
+	return router.Target(s.object, canary, stable)
+}
+
+// lookAtRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
+// is validated, and said there.
+func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
+	routers, err := r.routersOf(s.object)
+	if err != nil {
+		return nil //nolint:nilerr // see validateRoutes
+	}
+	s.routers = routers
+	s.snapshot.Router.Left = r.memory.hasFormer(s.key())
+	for _, router := range routers {
+		target := s.target(router)
+		refs, err := r.Applier.RolloutRefs(ctx, router, target)
+		for _, ref := range refs {
+			s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
+			if !slices.Contains(s.kinds, ref.GVK) {
+				s.kinds = append(s.kinds, ref.GVK)
+			}
+		}
+		if isSentence(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		observed, err := r.Applier.ObserveRollout(ctx, router, target)
+		if isSentence(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
+			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = verified, observed.Reason
+		}
+	}
+	return nil
+}
+
+// isSentence is true for errors that a person must act on, and whose text tells how.
+func isSentence(err error) bool {
+	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) || errors.Is(err, traffic.ErrNotInstalled)
+}
+
+// validateRoutes finds what of the user's routes does not fit the spec.
+func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
+	if _, err := r.routersOf(s.object); err != nil {
+		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+	}
+	for _, router := range s.routers {
+		problems, err := r.Applier.ValidateRollout(ctx, router, s.target(router))
+		switch {
+		case errors.Is(err, traffic.ErrNotInstalled):
+			s.again = s.snapshot.Now.Add(missingRetry) // no watch tells of a definition
+			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+		case isSentence(err):
+			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
+		case err != nil:
+			return nil, err
+		case len(problems) > 0:
+			return problems, nil
+		}
+	}
+	return nil, nil
+}
+
+// routeIs makes all routers share the traffic so.
+func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (changed bool, events []release.Event, err error) {
+	for _, router := range s.routers {
+		told := s.object.DeepCopy()
+		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
+		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
+		target.Drained = e.Drained
+		outcome, err := r.Applier.ApplyRollout(ctx, router, target, routeOf(e, target))
+		for _, event := range outcome.Events {
+			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
+		}
+		changed = changed || outcome.Changed
+		if err != nil {
+			return changed, append(events, release.Event{Type: release.Warning, Reason: "TrafficRoutingError", Message: err.Error()}), err
+		}
+	}
+	return changed, events, r.routeReleased(ctx, s)
+}
+
+// routeReleased gives back the objects of routers that the strategy does not name any more. It is known of those that were
+// taken out while this process ran.
+func (r *Reconciler) routeReleased(ctx context.Context, s *seen) error {
+	for _, was := range r.memory.formerly(s.key()) {
+		routers, err := r.routersOf(was)
+		if err != nil || was.UID != s.object.UID {
+			continue
+		}
+		for _, router := range routers {
+			if slices.ContainsFunc(s.routers, func(now traffic.RolloutRouter) bool { return now.Name == router.Name }) {
+				continue
+			}
+			err := r.Applier.RestoreRollout(ctx, router, router.Target(was, "", ""))
+			if err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
+				r.memory.leaves(was)
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func typeOf(warning bool) release.EventType {
+	if warning {
+		return release.Warning
+	}
+	return release.Normal
+}
+
+// routeOf is what an effect tells a router.
+func routeOf(e rollout.RouteIs, target traffic.RolloutTarget) release.Route {
+	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.Most)}
+	for _, additional := range e.Weights.Additional {
+		route.Others = append(route.Others, release.Destination{
+			Service: additional.ServiceName, Weight: int(additional.Weight), Revision: additional.PodTemplateHash,
+		})
+	}
+	for _, header := range e.Headers {
+		route.HeaderRoutes = append(route.HeaderRoutes, traffic.HeaderRoute(header))
+	}
+	for _, mirror := range e.Mirrors {
+		route.MirrorRoutes = append(route.MirrorRoutes, traffic.MirrorRoute(mirror))
+	}
+	slices.SortStableFunc(route.HeaderRoutes, func(a, b release.HeaderRoute) int { return target.ManagedOrder(a.Name, b.Name) })
+	slices.SortStableFunc(route.MirrorRoutes, func(a, b release.MirrorRoute) int { return target.ManagedOrder(a.Name, b.Name) })
+	return route
+}

@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// byOwner is the index of objects by the UID of their controller; those without one are under nobody.
+const (
+	byOwner = "controller"
+	nobody  = "none"
+)
+
+// IndexOwners lets caches find what belongs to a Rollout without looking at all.
+func IndexOwners(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}} {
+		if err := indexer.IndexField(ctx, object, byOwner, ownerOf); err != nil {
+			return fmt.Errorf("index %T by owner: %w", object, err)
+		}
+	}
+	return nil
+}
+
+func ownerOf(object client.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return []string{nobody}
+}
+
+// ownedBy lists what belongs to a Rollout. What is read is not changed.
+func ownedBy(object *argov1.Rollout) []client.ListOption {
+	return []client.ListOption{client.InNamespace(object.Namespace), client.MatchingFields{byOwner: string(object.UID)}, client.UnsafeDisableDeepCopy}
+}
+
+// owned are the ReplicaSets of a Rollout. As a Deployment does, it takes those that its selector matches and nobody owns,
+// and lets go of its own that the selector does not match any more.
+func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
+	var own, orphans appsv1.ReplicaSetList
+	if err := r.Client.List(ctx, &own, ownedBy(s.object)...); err != nil {
+		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
+	judged := err == nil && s.spec.Selector != nil && !selector.Empty()
+	var sets []*appsv1.ReplicaSet
+	for i := range own.Items {
+		rs := &own.Items[i]
+		if judged && !selector.Matches(labels.Set(rs.Labels)) && rs.DeletionTimestamp == nil {
+			if err := r.letGo(ctx, s, rs); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		sets = append(sets, rs)
+	}
+	if !judged {
+		return sets, nil
+	}
+	err = r.Client.List(ctx, &orphans, client.InNamespace(s.object.Namespace), client.MatchingFields{byOwner: nobody},
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the ReplicaSets without an owner that Rollout %s selects: %w", s.key(), err)
+	}
+	for i := range orphans.Items {
+		if orphans.Items[i].DeletionTimestamp != nil {
+			continue
+		}
+		rs, err := r.takeIn(ctx, s, &orphans.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, rs)
+	}
+	return sets, nil
+}
+
+// takeIn makes a ReplicaSet the Rollout's. A cache may show a Rollout that is gone, or another one of its name.
+func (r *Reconciler) takeIn(ctx context.Context, s *seen, orphan *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+	live := &argov1.Rollout{}
+	if err := r.Reader.Get(ctx, s.key(), live); err != nil {
+		return nil, fmt.Errorf("look whether Rollout %s is still there: %w", s.key(), err)
+	}
+	if live.UID != s.object.UID || live.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("take in ReplicaSet %s.%s: %w", orphan.Name, orphan.Namespace, errChanged)
+	}
+	mine := orphan.DeepCopy()
+	mine.OwnerReferences = append(mine.OwnerReferences, *metav1.NewControllerRef(s.object, argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind)))
+	_, err := r.change(ctx, orphan, mine)
+	return mine, err
+}
+
+// letGo takes our reference out of a ReplicaSet.
+func (r *Reconciler) letGo(ctx context.Context, s *seen, rs *appsv1.ReplicaSet) error {
+	free := rs.DeepCopy()
+	free.OwnerReferences = nil
+	for _, owner := range rs.OwnerReferences {
+		if owner.UID != s.object.UID {
+			free.OwnerReferences = append(free.OwnerReferences, owner)
+		}
+	}
+	_, err := r.change(ctx, rs, free)
+	return err
+}

@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// Component is the source of all events about Rollouts.
+const Component = "rollouts-controller"
+
+// tell tells people what happened to a Rollout.
+func (r *Reconciler) tell(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
+	about := corev1.ObjectReference{
+		APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+	}
+	for _, event := range events {
+		r.Recorder.Event(ctx, about, event)
+		r.Metrics.RolloutTold(object.Namespace, object.Name, string(event.Type), event.Reason)
+	}
+}
+
+func added(object *argov1.Rollout) release.Event {
+	return release.Event{
+		Type: release.Normal, Reason: "RolloutAddedToInformer",
+		Message: fmt.Sprintf("Rollout resource added to informer: %s/%s", object.Namespace, object.Name),
+	}
+}
+
+func removed(object *argov1.Rollout) release.Event {
+	return release.Event{
+		Type: release.Normal, Reason: "RolloutDeleted",
+		Message: fmt.Sprintf("Rollout %s/%s is deleted.", object.Name, object.Namespace),
+	}
+}
+
+// show puts what is known into the metrics.
+func (r *Reconciler) show(s *seen, d rollout.Decision) {
+	shown := telemetry.Rollout{
+		Namespace: s.object.Namespace, Name: s.object.Name, Phase: metricPhase(d.Status),
+		Desired: 1, Available: d.Status.AvailableReplicas, Updated: d.Status.UpdatedReplicas,
+	}
+	if s.spec.Replicas != nil {
+		shown.Desired = *s.spec.Replicas
+	}
+	switch {
+	case s.spec.Strategy.Canary != nil:
+		shown.Strategy, shown.Router = "canary", routerName(s.spec.Strategy.Canary.TrafficRouting)
+	case s.spec.Strategy.BlueGreen != nil:
+		shown.Strategy = "blueGreen"
+	default:
+		shown.Strategy = "none"
+	}
+	r.Metrics.Rollout(shown)
+	if now := d.Status.Duration; ended(now) && !ended(s.snapshot.Status.Duration) && now.RolloutStartedAt != nil {
+		total := now.FinishedAt.Sub(now.RolloutStartedAt.Time)
+		held := int64(0)
+		if now.TotalManualPauseDurationSeconds != nil {
+			held = *now.TotalManualPauseDurationSeconds
+		}
+		r.Metrics.RolloutEnded(string(*now.CompletionStatus), total, time.Duration(held)*time.Second)
+	}
+}
+
+func ended(d *argov1.RolloutDuration) bool {
+	return d != nil && d.FinishedAt != nil && d.CompletionStatus != nil
+}
+
+// metricPhase is how dashboards call where a Rollout is.
+func metricPhase(status argov1.RolloutStatus) string {
+	phase := "Progressing"
+	for _, c := range status.Conditions {
+		switch {
+		case c.Type == argov1.RolloutInvalidSpec:
+			return "InvalidSpec"
+		case c.Type != argov1.RolloutProgressing:
+		case c.Reason == "NewReplicaSetAvailable":
+			phase = "Completed"
+		case c.Reason == "RolloutPaused":
+			phase = "Paused"
+		case c.Reason == "ReplicaSetCreateError":
+			phase = "Error"
+		case c.Reason == "ProgressDeadlineExceeded":
+			phase = "Timeout"
+		case c.Reason == "RolloutAborted":
+			phase = "Abort"
+		}
+	}
+	return phase
+}
+
+// routerName is how dashboards call the router; empty for those they do not know.
+func routerName(routing *argov1.RolloutTrafficRouting) string {
+	switch {
+	case routing == nil:
+		return ""
+	case routing.ALB != nil:
+		return "ALB"
+	case routing.Ambassador != nil:
+		return "Ambassador"
+	case routing.Istio != nil:
+		return "Istio"
+	case routing.Nginx != nil:
+		return "Nginx"
+	case routing.SMI != nil:
+		return "SMI"
+	case routing.AppMesh != nil:
+		return "AppMesh"
+	default:
+		return ""
+	}
+}

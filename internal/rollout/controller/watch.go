@@ -1,0 +1,213 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// passTimeout bounds one pass: nothing in it waits for anything but the API server.
+const passTimeout = time.Minute
+
+// Bounds of the pause before a pass that ended in an error is tried again.
+const (
+	firstRetry = time.Millisecond
+	maxRetry   = 10 * time.Second
+)
+
+// Options of the controller.
+type Options struct {
+	// Workers is how many passes may run at once; zero means ten.
+	Workers int
+	// Cache of what is watched.
+	Cache cache.Cache
+	// Leases is true where those of a peer can be watched.
+	Leases bool
+	// ClusterTemplates is true where templates of the cluster can be watched.
+	ClusterTemplates bool
+}
+
+// Add makes the manager run the reconciler.
+func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
+	workers := o.Workers
+	if workers <= 0 {
+		workers = 10
+	}
+	c, err := controller.New("rollout", mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
+		// Reconcile recovers itself, and tells of it; this is for what is around it.
+		RecoverPanic: new(true),
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller of Rollouts: %w", err)
+	}
+	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
+	r.Watch = w.Kinds
+	for _, object := range watched(o) {
+		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		if err := w.Start(object, gvk.GroupKind()); err != nil {
+			return err
+		}
+	}
+	return r.watchPeers(w, o.Leases)
+}
+
+// watchPeers tells when another controller comes or goes.
+func (r *Reconciler) watchPeers(w *watching.Watches, leases bool) error {
+	if r.Peers == nil {
+		return nil
+	}
+	deployment := &unstructured.Unstructured{}
+	deployment.SetGroupVersionKind(deploymentKind)
+	if err := w.Start(deployment, deploymentKind.GroupKind()); err != nil || !leases {
+		return err
+	}
+	return w.Start(&coordinationv1.Lease{}, schema.GroupKind{Group: coordinationv1.GroupName, Kind: "Lease"})
+}
+
+// watched are the kinds that are watched from the start.
+func watched(o Options) []client.Object {
+	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, service()}
+	if o.ClusterTemplates {
+		all = append(all, &argov1.ClusterAnalysisTemplate{})
+	}
+	return all
+}
+
+// Touched are the releases to look at because a watch tells of a change. before is nil for an object that is new, after
+// for one that is gone.
+func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
+	object := after
+	if object == nil {
+		object = before
+	}
+	if r.Peers.Told(kind, before, after) {
+		return r.all(ctx)
+	}
+	switch object := object.(type) {
+	case *argov1.Rollout:
+		r.note(before, after)
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+	case *appsv1.ReplicaSet:
+		return r.owners(ctx, object)
+	case *argov1.AnalysisRun:
+		if run, ok := before.(*argov1.AnalysisRun); ok && after != nil && sameRun(run, object) {
+			return nil
+		}
+		return ownerOfIt(object)
+	case *argov1.Experiment:
+		if experiment, ok := before.(*argov1.Experiment); ok && after != nil && sameLook(experiment, object) {
+			return nil
+		}
+		return ownerOfIt(object)
+	default:
+		return r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+	}
+}
+
+// sameRun is true for versions of a run that no pass would find anything new in: most only have one more measurement.
+func sameRun(a, b *argov1.AnalysisRun) bool {
+	return a.Status.Phase == b.Status.Phase && a.Spec.Terminate == b.Spec.Terminate && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+}
+
+// sameLook is true for versions of an Experiment that are the same but for their names of versions.
+func sameLook(a, b *argov1.Experiment) bool { return a.ResourceVersion == b.ResourceVersion }
+
+// ownerOfIt is the Rollout that an object belongs to.
+func ownerOfIt(object client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(object)
+	if owner == nil || owner.Kind != argov1.RolloutKind {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
+}
+
+// owners are the Rollout that a ReplicaSet belongs to, or those that may take it in.
+func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconcile.Request {
+	if metav1.GetControllerOfNoCopy(rs) != nil {
+		return ownerOfIt(rs)
+	}
+	var all argov1.RolloutList
+	if err := r.Client.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Looked for the Rollout of a ReplicaSet", "replicaSet", rs.Name+"."+rs.Namespace)
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		selector, err := metav1.LabelSelectorAsSelector(all.Items[i].Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(rs.Labels)) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return requests
+}
+
+func (r *Reconciler) affected(t watching.Thing) []reconcile.Request {
+	keys := r.dependents.Of(t)
+	requests := make([]reconcile.Request, 0, len(keys))
+	for _, key := range keys {
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// note remembers what no later look would show: a Rollout as it was when it was deleted, or when its routers were taken out
+// of its spec.
+func (r *Reconciler) note(before, after client.Object) {
+	was, ok := before.(*argov1.Rollout)
+	if !ok {
+		return
+	}
+	now, ok := after.(*argov1.Rollout)
+	switch {
+	case !ok:
+		r.memory.ends(was)
+	case now.Generation != was.Generation && !equality.Semantic.DeepEqual(routingOf(was), routingOf(now)) && routingOf(was) != nil:
+		r.memory.leaves(was)
+	}
+}
+
+func routingOf(object *argov1.Rollout) *argov1.RolloutTrafficRouting {
+	if object.Spec.Strategy.Canary == nil {
+		return nil
+	}
+	return object.Spec.Strategy.Canary.TrafficRouting
+}
+
+// all releases, because a peer acts on any.
+func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
+	var list argov1.RolloutList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Looked for the Rollouts that an Argo Rollouts may act on")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}

@@ -1,0 +1,182 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+var (
+	deploymentKind  = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	replicaSetKind  = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	podTemplateKind = corev1.SchemeGroupVersion.WithKind("PodTemplate")
+)
+
+// byWorkload is the index of Rollouts by the workload that they refer to.
+const byWorkload = "spec.workloadRef"
+
+// IndexWorkloads lets caches find the Rollouts that refer to a workload without looking at all.
+func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &argov1.Rollout{}, byWorkload, func(object client.Object) []string {
+		if of, ok := object.(*argov1.Rollout); ok && of.Spec.WorkloadRef != nil {
+			return []string{of.Spec.WorkloadRef.Kind + "/" + of.Spec.WorkloadRef.Name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index Rollouts by workload: %w", err)
+	}
+	return nil
+}
+
+// Referring are the Rollouts that refer to a workload.
+func Referring(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
+	var all argov1.RolloutList
+	err := reader.List(ctx, &all, client.InNamespace(namespace), client.MatchingFields{byWorkload: kind + "/" + name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the Rollouts that refer to %s %s.%s: %w", kind, name, namespace, err)
+	}
+	return all.Items, nil
+}
+
+// missingRetry is when a workload that is not there, or cannot be one, is looked for again where no watch tells of it.
+const missingRetry = 20 * time.Second
+
+// workloadObject is the workload that a Rollout refers to.
+type workloadObject struct {
+	object  *unstructured.Unstructured
+	problem string
+}
+
+// lookAtWorkload takes template and selector of the workload that the spec refers to. They live in memory only.
+func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
+	ref := s.object.Spec.WorkloadRef
+	if ref == nil {
+		return nil
+	}
+	kind, err := kindOf(*ref)
+	if err != nil {
+		s.workload = &workloadObject{problem: err.Error()}
+		return nil
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	key := client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}
+	if kind == replicaSetKind {
+		// The cache has those of Rollouts alone, and so no watch tells of it.
+		err = r.Reader.Get(ctx, key, object)
+		s.again = s.snapshot.Now.Add(r.Resync)
+	} else {
+		s.things = append(s.things, watching.Thing{Kind: kind.GroupKind(), Namespace: key.Namespace, Name: key.Name})
+		s.kinds = append(s.kinds, kind)
+		err = r.Client.Get(ctx, key, object)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		if kind == replicaSetKind {
+			s.again = s.snapshot.Now.Add(missingRetry)
+		}
+		s.workload = &workloadObject{problem: fmt.Sprintf("%s %q not found", resourceOf[kind], key)}
+		return nil
+	case err != nil:
+		return fmt.Errorf("get %s %s: %w", kind.Kind, key, err)
+	}
+	s.workload = &workloadObject{object: object}
+	return s.use(object, kind)
+}
+
+// resourceOf are the names by which errors of the API server call kinds.
+var resourceOf = map[schema.GroupVersionKind]string{
+	deploymentKind: "deployments.apps", replicaSetKind: "replicasets.apps", podTemplateKind: "podtemplates",
+}
+
+func kindOf(ref argov1.ObjectRef) (schema.GroupVersionKind, error) {
+	for kind := range resourceOf {
+		if ref.Kind == kind.Kind && (ref.APIVersion == kind.GroupVersion().String()) {
+			return kind, nil
+		}
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("workload of type %s/%s is not supported", ref.APIVersion, ref.Kind)
+}
+
+// use takes over what the workload says of its pods.
+func (s *seen) use(object *unstructured.Unstructured, kind schema.GroupVersionKind) error {
+	var form struct {
+		Template corev1.PodTemplateSpec `json:"template"`
+		Spec     struct {
+			Replicas *int32                 `json:"replicas"`
+			Selector *metav1.LabelSelector  `json:"selector"`
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+		Status struct {
+			ReadyReplicas int32 `json:"readyReplicas"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &form); err != nil {
+		return fmt.Errorf("read %s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	template := form.Spec.Template
+	if kind == podTemplateKind {
+		template = form.Template
+	}
+	if !emptyTemplate(s.object.Spec.Template) {
+		return nil // the spec is not valid, and says so
+	}
+	s.spec.Template = template
+	if s.spec.Selector == nil {
+		s.spec.Selector = form.Spec.Selector
+		if kind == podTemplateKind {
+			s.spec.Selector = &metav1.LabelSelector{MatchLabels: template.Labels}
+		}
+	}
+	s.snapshot.Workload = &rollout.WorkloadPods{
+		Generation: strconv.FormatInt(object.GetGeneration(), 10), Scalable: kind == deploymentKind, Ready: form.Status.ReadyReplicas,
+	}
+	if form.Spec.Replicas != nil {
+		s.snapshot.Workload.Spec = *form.Spec.Replicas
+	}
+	return nil
+}
+
+func emptyTemplate(template corev1.PodTemplateSpec) bool {
+	return len(template.Labels) == 0 && len(template.Annotations) == 0
+}
+
+// found is what a validation needs to know of the workload.
+func (w *workloadObject) found(spec argov1.RolloutSpec) rollout.Workload {
+	if w == nil {
+		return rollout.Workload{}
+	}
+	return rollout.Workload{Problem: w.problem, Template: spec.Template, Selector: spec.Selector}
+}
+
+// scaleWorkload sets the number of pods of the Deployment that the Rollout refers to.
+func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.WorkloadScaled) (bool, error) {
+	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() != deploymentKind {
+		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), errChanged)
+	}
+	after := s.workload.object.DeepCopy()
+	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
+		return false, errors.Join(errChanged, err)
+	}
+	changed, err := r.change(ctx, s.workload.object, after)
+	if err == nil {
+		s.workload.object = after
+	}
+	return changed, err
+}

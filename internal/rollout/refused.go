@@ -1,0 +1,30 @@
+package rollout
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// CreateRefused is decided where the API server would not have the ReplicaSet of the template: nothing moves, and people
+// read why.
+func CreateRefused(s Snapshot, name, why string) Decision {
+	status := *s.Status.DeepCopy()
+	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
+	status.Conditions = conditions(status.Conditions).with(argov1.RolloutCondition{
+		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
+	}, s.Now)
+	status.Phase, status.Message = PhaseOf(s.Spec, status)
+	return Decision{Status: status, Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Standing: true}}}
+}
+
+// NameTaken is decided where somebody else has the name that the ReplicaSet of the template should get: the next look
+// gives it another one.
+func NameTaken(s Snapshot) Decision {
+	status := *s.Status.DeepCopy()
+	status.CollisionCount = new(value(status.CollisionCount, 0) + 1)
+	return Decision{Status: status, Wake: s.Now}
+}
