@@ -47,10 +47,14 @@ type Flags struct {
 	DrainDelay time.Duration
 	// MaxMoving and MaxMovingPerNamespace bound how many releases move at once; 0: no bound.
 	MaxMoving, MaxMovingPerNamespace int
-	// AdoptWhilePeerRuns makes Serin act although a Flagger lives that may act on the same objects.
+	// AdoptWhilePeerRuns makes Serin act although a Flagger or an Argo Rollouts lives that may act on the same objects.
 	AdoptWhilePeerRuns bool
 	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
 	AllowLoopbackHooks bool
+	// APIs are those that are served: canary, rollout.
+	APIs []string
+	// Argo are the flags of Argo Rollouts.
+	Argo ArgoFlags
 	// ProfilingAddress serves profiles; it must be a loopback address. Empty: none.
 	ProfilingAddress string
 }
@@ -93,9 +97,11 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.DurationVar(&f.DrainDelay, "drain-delay", 5*time.Second, "how long pods that lost their traffic keep running")
 	set.IntVar(&f.MaxMoving, "max-moving", 0, "releases that may move at once; the others wait for their turn; 0: no limit")
 	set.IntVar(&f.MaxMovingPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace that may move at once; 0: no limit")
-	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger runs that may act on the same objects: only where a person has split them between the two")
+	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
+	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve, of canary and rollout; one whose definitions are not installed is served as soon as they are")
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
+	f.registerArgo(set)
 }
 
 // FromEnvironment lets the documented variables override their flags, so that secrets need not stand on a command line.
@@ -108,6 +114,7 @@ func (f *Flags) FromEnvironment(lookup func(string) string) {
 			*target = value
 		}
 	}
+	f.settle(lookup)
 }
 
 // Validate says what is wrong with the flags, and what to do.
@@ -123,9 +130,16 @@ func (f *Flags) Validate() error {
 		return fmt.Errorf("-max-moving-per-namespace is %d: give the number of releases of a namespace that may move at once, or 0 for no limit", f.MaxMovingPerNamespace)
 	case f.Kubeconfig != "" && missing(f.Kubeconfig):
 		return fmt.Errorf("-kubeconfig names %s, which cannot be read: correct the path", f.Kubeconfig)
-	default:
-		return nil
 	}
+	for _, name := range f.APIs {
+		if name != apiCanary && name != apiRollout {
+			return fmt.Errorf("-apis names %q: give %s, %s, or both", name, apiCanary, apiRollout)
+		}
+	}
+	if len(f.APIs) == 0 {
+		return fmt.Errorf("-apis is empty, so nothing would be served: give %s, %s, or both", apiCanary, apiRollout)
+	}
+	return f.validateArgo()
 }
 
 func missing(path string) bool {

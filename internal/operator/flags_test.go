@@ -53,6 +53,41 @@ func TestFlaggersFlagsWorkWithOneDashOrTwo(t *testing.T) {
 	}
 }
 
+// Every flag of Argo's controller, as its users write it.
+func TestArgosFlagsWork(t *testing.T) {
+	var f Flags
+	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	f.Register(set)
+	for _, arg := range []string{
+		"--rollout-resync=300", "--instance-id=a", "--namespaced", "--loglevel=warn", "--logformat=text", "--kloglevel=2", "--metricsPort=8090",
+		"--metricsport=8090", "--healthzPort=8081", "--qps=40", "--burst=80", "--rollout-threads=3", "--experiment-threads=4", "--analysis-threads=5",
+		"--service-threads=6", "--ingress-threads=7", "--ephemeral-metadata-threads=8", "--ephemeral-metadata-update-pod-retries=4", "--leader-elect=false",
+		"--leader-election-lease-duration=20s", "--leader-election-renew-deadline=15s", "--leader-election-retry-period=3s", "--controllers=analysis",
+		"--istio-api-version=v1", "--traffic-split-api-version=v1alpha3", "--ambassador-api-version=v3", "--appmesh-crd-version=v1beta2", "--traefik-api-group=traefik.io",
+		"--traefik-api-version=traefik.io/v1alpha1", "--ingress-api-version=networking/v1", "--alb-ingress-classes=alb", "--nginx-ingress-classes=nginx",
+		"--aws-verify-target-group", "--alb-verify-weight", "--aws-target-group-binding-api-version=v1", "--alb-tag-key-resource-id=x",
+		"--self-service-notification-enabled", "--enable-pprof-address=127.0.0.1:6060",
+	} {
+		if err := set.Parse([]string{arg}); err != nil {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+	f.FromEnvironment(func(name string) string { return map[string]string{"POD_NAMESPACE": "argo"}[name] })
+	if f.Namespace != "argo" || f.LogLevel != "warn" || f.LogEncoding != "console" || f.QPS != 40 || f.Burst != 80 || f.ProfilingAddress == "" {
+		t.Errorf("got %+v", f)
+	}
+	want := ArgoFlags{
+		InstanceID: "a", Namespaced: true, RolloutResync: 300, RolloutThreads: 3, AnalysisThreads: 5, ExperimentThreads: 4, MetricsPort: 8090, HealthzPort: 8081,
+		Controllers: []string{"analysis"}, LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryEvery: 3 * time.Second,
+	}
+	if diff := cmp.Diff(want, f.Argo); diff != "" {
+		t.Error(diff)
+	}
+	if err := f.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A thousand releases that move at once need more than any limit that a process could choose for itself.
 func TestRequestsHaveNoLimitUnlessOneIsGiven(t *testing.T) {
 	for args, want := range map[string]bool{"": false, "-kubeconfig-qps=100": true} {
@@ -101,7 +136,10 @@ func TestValidateSaysWhatToDo(t *testing.T) {
 		"negative drain":        {Flags{DrainDelay: -time.Second}, "-drain-delay is -1s"},
 		"negative floor":        {Flags{MinAnalysisInterval: -time.Second}, "-min-analysis-interval is -1s"},
 		"kubeconfig is gone":    {Flags{Kubeconfig: "/does/not/exist"}, "correct the path"},
-		"nothing is the matter": {Flags{}, ""},
+		"an API that is none":   {Flags{APIs: []string{"canary", "deployment"}}, `-apis names "deployment"`},
+		"no API":                {Flags{}, "-apis is empty"},
+		"an unknown controller": {Flags{APIs: []string{"rollout"}, Argo: ArgoFlags{Controllers: []string{"ingress"}}}, "analysis is the only one"},
+		"nothing is the matter": {Flags{APIs: []string{"rollout"}}, ""},
 	} {
 		err := c.flags.Validate()
 		switch {

@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -46,13 +49,14 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
 // inFlight bounds the questions that are out at once, for all releases together.
 const inFlight = 256
 
-// Lease times, those that Kubernetes' own controllers use.
+// Lease times where no flag says others, those that Kubernetes' own controllers use.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -62,7 +66,7 @@ const (
 // Scheme knows every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a mistake in the program
 		}
@@ -90,13 +94,54 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := registered(ctx, mgr.GetAPIReader(), f.Namespace); err != nil {
-		return err
-	}
 	health, err := newHealth(f, mgr)
 	if err != nil {
 		return err
 	}
+	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence}
+	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere{health.Run}); err != nil {
+		return fmt.Errorf("add the health server: %w", err)
+	}
+	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
+	return mgr.Start(ctx)
+}
+
+// process is what the APIs that it serves share.
+type process struct {
+	mgr      manager.Manager
+	flags    Flags
+	shown    *telemetry.Metrics
+	logger   logr.Logger
+	sentence func(part, text string)
+	// together is filled as APIs begin to be served: each asks who else releases a workload.
+	together *together
+}
+
+// apis are those that the flags ask for.
+func (p process) apis() []api {
+	p.together = &together{}
+	var all []api
+	if p.flags.serves(apiCanary) {
+		all = append(all, api{apiCanary, func(ctx context.Context) error {
+			return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds", []listed{
+				{name: flaggerv1.CanaryKind, list: &flaggerv1.CanaryList{}},
+				{name: flaggerv1.MetricTemplateKind, list: &flaggerv1.MetricTemplateList{}},
+				{name: flaggerv1.AlertProviderKind, list: &flaggerv1.AlertProviderList{}},
+			})
+		}, p.serveCanaries})
+	}
+	if p.flags.serves(apiRollout) {
+		all = append(all, api{apiRollout, p.rolloutsMissing, p.serveRollouts})
+	}
+	return all
+}
+
+// serveCanaries adds the controller of Canaries.
+func (p process) serveCanaries(ctx context.Context) error {
+	mgr, f := p.mgr, p.flags
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -105,25 +150,18 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	case err != nil:
 		return err
 	case unread != "":
-		logger.Info("Works without EndpointSlices: " + unread + "; traffic may be sent a moment before routers know the pods. " +
+		p.logger.Info("Works without EndpointSlices: " + unread + "; traffic may be sent a moment before routers know the pods. " +
 			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
 	default:
 		if err := controller.IndexEndpoints(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
 	}
-	peers, err := f.peers(ctx, mgr, logger)
+	peers, err := f.peers(ctx, mgr, p.logger)
 	if err != nil {
 		return err
 	}
-	if err := wire(mgr, f, unread, peers, health.SetSentence, shown, logger); err != nil {
-		return err
-	}
-	if err := mgr.Add(everywhere{health.Run}); err != nil {
-		return fmt.Errorf("add the health server: %w", err)
-	}
-	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
-	return mgr.Start(ctx)
+	return p.wire(unread, peers)
 }
 
 func (f *Flags) restConfig(shown *telemetry.Metrics) (*rest.Config, error) {
@@ -192,9 +230,9 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(leaseDuration),
-		RenewDeadline:                 new(renewDeadline),
-		RetryPeriod:                   new(retryPeriod),
+		LeaseDuration:                 new(f.Argo.LeaseDuration),
+		RenewDeadline:                 new(f.Argo.RenewDeadline),
+		RetryPeriod:                   new(f.Argo.RetryEvery),
 		Controller:                    config.Controller{SkipNameValidation: new(true)},
 	}
 	if f.Namespace != "" {
@@ -205,18 +243,6 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	return mgr, nil
-}
-
-// registered stops a process that could do nothing: without the definitions there is nothing to watch.
-func registered(ctx context.Context, reader client.Reader, namespace string) error {
-	for kind, list := range map[string]client.ObjectList{
-		flaggerv1.CanaryKind: &flaggerv1.CanaryList{}, flaggerv1.MetricTemplateKind: &flaggerv1.MetricTemplateList{}, flaggerv1.AlertProviderKind: &flaggerv1.AlertProviderList{},
-	} {
-		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
-			return fmt.Errorf("%s CRD is not registered (%w): install the definitions with: serin crds | kubectl apply --server-side -f -", kind, err)
-		}
-	}
-	return nil
 }
 
 // endpointsUnread is why EndpointSlices are done without: rights of an earlier version did not have them, and a cache
@@ -235,14 +261,14 @@ func endpointsUnread(ctx context.Context, reader client.Reader, namespace string
 
 // peers looks for a Flagger that lives, unless a person has split the Canaries between the two. Rights of an earlier
 // version did not have leases, and a cache that may not read a kind would keep the whole process from starting.
-func (f *Flags) peers(ctx context.Context, mgr manager.Manager, logger logr.Logger) (*controller.Peers, error) {
+func (f *Flags) peers(ctx context.Context, mgr manager.Manager, logger logr.Logger) (*watching.Peers, error) {
 	if f.AdoptWhilePeerRuns {
 		return nil, nil
 	}
-	if err := controller.IndexPeers(ctx, mgr.GetFieldIndexer()); err != nil {
+	peers := watching.Flagger(mgr.GetClient())
+	if err := peers.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
-	peers := &controller.Peers{Client: mgr.GetClient()}
 	err := mgr.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(f.Namespace), client.MatchingFieldsSelector{Selector: leasesOfPeers}, client.Limit(1))
 	switch {
 	case apierrors.IsForbidden(err):
@@ -265,7 +291,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 		return nil, fmt.Errorf("wait for the caches: %w", err)
 	}
 	return telemetry.NewServer(telemetry.ServerOptions{
-		Address: net.JoinHostPort("", f.Port), ProfilingAddress: f.ProfilingAddress, Gatherer: metrics.Registry,
+		Address: net.JoinHostPort("", f.Port), More: f.ports(), ProfilingAddress: f.ProfilingAddress, Gatherer: metrics.Registry,
 		Ready: func() error {
 			if !synced.Load() {
 				return errors.New("the caches are not synchronised yet")
@@ -275,8 +301,9 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	})
 }
 
-// wire makes the parts of the controller and gives them to each other.
-func wire(mgr manager.Manager, f Flags, endpointsUnread string, peers *controller.Peers, sentence func(part, text string), shown *telemetry.Metrics, logger logr.Logger) error {
+// wire makes the parts of the controller of Canaries and gives them to each other.
+func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
+	mgr, f, shown, logger := p.mgr, p.flags, p.shown, p.logger
 	clk := clock.RealClock{}
 	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
 	named := outbound.New(policy)
@@ -332,13 +359,14 @@ func wire(mgr manager.Manager, f Flags, endpointsUnread string, peers *controlle
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
 			Applier: applier, Settings: settings, Limits: f.Limits(), Namespace: f.Namespace, MetricTypes: asker.Metrics.Types(), Indexed: true,
-			EndpointsUnread: endpointsUnread, Peers: peers,
+			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.together.rolloutOf,
 		},
-		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: sentence,
+		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
 	})
 	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
 		return err
 	}
+	p.together.setCanaries(mgr.GetClient())
 	for _, part := range []everywhere{{asking.Run}, {outbox.Run}} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("add a part of the controller: %w", err)

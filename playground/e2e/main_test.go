@@ -104,7 +104,7 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), istio}, routes...) {
+	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), filepath.Join(repository, "config", "crd", "argoproj"), istio}, routes...) {
 		if err := shared.ApplyFolder(ctx, place); err != nil {
 			return err
 		}

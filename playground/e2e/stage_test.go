@@ -135,7 +135,7 @@ func (s *stage) tell() {
 	}
 	told, _ := s.events.from(0)
 	for _, e := range told {
-		if e.object.InvolvedObject.Kind == "Canary" {
+		if kind := e.object.InvolvedObject.Kind; kind == "Canary" || kind == "Rollout" {
 			fmt.Fprintf(&text, "%s event %s %s: %s\n", e.at.Format("15:04:05.000"), e.object.InvolvedObject.Name, e.object.Type, e.object.Message)
 		}
 	}

@@ -1,0 +1,115 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// The names of the APIs, as the flag has them.
+const (
+	apiCanary  = "canary"
+	apiRollout = "rollout"
+)
+
+// api is one of those that the process serves.
+type api struct {
+	name string
+	// missing is why it cannot be served yet; nil: it can.
+	missing func(context.Context) error
+	// serve begins to.
+	serve func(context.Context) error
+}
+
+// lookAgain is when the definitions of an API that is not installed are looked for once more. No watch tells of them:
+// Serin has no right to definitions.
+const lookAgain = time.Minute
+
+// serveAll serves each API as soon as its definitions are there. A process that could do nothing at all does not start.
+func serveAll(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, logger logr.Logger, apis []api) error {
+	var later []api
+	var missing []error
+	for _, a := range apis {
+		if err := a.missing(ctx); err != nil {
+			later, missing = append(later, a), append(missing, err)
+			continue
+		}
+		if err := a.serve(ctx); err != nil {
+			return err
+		}
+		logger.Info("Serves an API", "api", a.name)
+	}
+	if len(later) == len(apis) {
+		return missing[0]
+	}
+	for i, a := range later {
+		logger.Info("Does not serve an API until it can be read", "api", a.name, "why", missing[i].Error())
+		if err := mgr.Add(leading{func(ctx context.Context) error { return serveLater(ctx, clk, logger, a) }}); err != nil {
+			return fmt.Errorf("wait for the definitions of %s: %w", a.name, err)
+		}
+	}
+	return nil
+}
+
+// leading is a part that runs on the replica that leads.
+type leading struct {
+	run func(context.Context) error
+}
+
+func (l leading) Start(ctx context.Context) error { return l.run(ctx) }
+func (leading) NeedLeaderElection() bool          { return true }
+
+func serveLater(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a api) error {
+	ticker := clk.NewTicker(lookAgain)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		if a.missing(ctx) != nil {
+			continue
+		}
+		if err := a.serve(ctx); err != nil {
+			return err
+		}
+		logger.Info("Serves an API", "api", a.name)
+		return nil
+	}
+}
+
+// installed looks whether kinds can be listed. command prints their definitions.
+func installed(ctx context.Context, reader client.Reader, namespace, command string, kinds []listed) error {
+	for _, kind := range kinds {
+		var options []client.ListOption
+		if !kind.cluster {
+			options = append(options, client.InNamespace(namespace))
+		}
+		err := reader.List(ctx, kind.list, append(options, client.Limit(1))...)
+		switch {
+		case err == nil:
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("%s may not be read (%w): allow it as docs/install.md says", kind.name, err)
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return fmt.Errorf("%s CRD is not registered (%w): install the definitions with: %s | kubectl apply --server-side -f -", kind.name, err, command)
+		default:
+			return fmt.Errorf("list %s: %w", kind.name, err)
+		}
+	}
+	return nil
+}
+
+// listed is a kind that an API cannot do without.
+type listed struct {
+	name    string
+	list    client.ObjectList
+	cluster bool
+}

@@ -1,0 +1,136 @@
+package operator
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ArgoFlags are the flags of Argo Rollouts' controller, beside Flagger's. They may have one dash or two.
+type ArgoFlags struct {
+	InstanceID                               string
+	Namespaced                               bool
+	RolloutResync                            int
+	RolloutThreads                           int
+	AnalysisThreads, ExperimentThreads       int
+	MetricsPort, HealthzPort                 int
+	Controllers                              []string
+	LeaseDuration, RenewDeadline, RetryEvery time.Duration
+}
+
+// accepted are the flags of Argo Rollouts that choose something that Serin has no choice in, with their defaults and why.
+var accepted = map[string]struct{ value, why string }{
+	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
+	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
+	"ephemeral-metadata-update-pod-retries": {"3", "a pass is tried again until it succeeds"},
+	"istio-api-version":                     {"v1alpha3", "all versions are the same to it"},
+	"traffic-split-api-version":             {"v1alpha1", "the version that is installed is used"},
+	"ambassador-api-version":                {"getambassador.io/v2", "the version that is installed is used"},
+	"appmesh-crd-version":                   {"v1beta2", "the version that is installed is used"},
+	"traefik-api-group":                     {"traefik.io", "it is the only one"}, "traefik-api-version": {"traefik.io/v1alpha1", "it is the only one"},
+	"ingress-api-version": {"", "networking.k8s.io/v1 is the only one"},
+	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
+	"aws-target-group-binding-api-version": {"elbv2.k8s.aws/v1beta1", "target groups are not verified"},
+	"alb-tag-key-resource-id":              {"ingress.k8s.aws/resource", "target groups are not verified"},
+}
+
+// acceptedSwitches are those that are on or off.
+var acceptedSwitches = map[string]string{
+	"aws-verify-target-group": "target groups are not verified", "alb-verify-weight": "target groups are not verified",
+	"self-service-notification-enabled": "Rollouts have no notifications",
+}
+
+// register declares the flags.
+func (f *Flags) registerArgo(set *pflag.FlagSet) {
+	a := &f.Argo
+	set.StringVar(&a.InstanceID, "instance-id", "", "serve the Rollouts and their kinds that carry this instance id in their label; empty: those that carry none")
+	set.BoolVar(&a.Namespaced, "namespaced", false, "watch the controller's own namespace only, as -namespace with its name")
+	set.IntVar(&a.RolloutResync, "rollout-resync", 900, "seconds until a Rollout looks again at what no watch tells of: a ReplicaSet that it takes its template from")
+	set.IntVar(&a.RolloutThreads, "rollout-threads", 10, "passes over Rollouts at once")
+	set.IntVar(&a.AnalysisThreads, "analysis-threads", 30, "passes over AnalysisRuns at once")
+	set.IntVar(&a.ExperimentThreads, "experiment-threads", 10, "passes over Experiments at once")
+	for _, name := range []string{"metricsPort", "metricsport"} {
+		set.IntVar(&a.MetricsPort, name, 0, "one more port of metrics, beside -port; 0: none")
+	}
+	set.IntVar(&a.HealthzPort, "healthzPort", 0, "one more port of health, beside -port; 0: none")
+	set.StringSliceVar(&a.Controllers, "controllers", nil, "only these of the Rollout API: analysis; empty: all")
+	set.BoolVar(&f.EnableLeaderElection, "leader-elect", false, "the same as -enable-leader-election")
+	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "how long a lease holds that is not renewed")
+	set.DurationVar(&a.RenewDeadline, "leader-election-renew-deadline", renewDeadline, "how long the leader tries to renew it")
+	set.DurationVar(&a.RetryEvery, "leader-election-retry-period", retryPeriod, "how long to wait between attempts to get it")
+	set.StringVar(&f.LogLevel, "loglevel", f.LogLevel, "the same as -log-level")
+	set.StringVar(&f.LogEncoding, "logformat", f.LogEncoding, "the same as -zap-encoding; text is console")
+	set.Float32Var(&f.QPS, "qps", f.QPS, "the same as -kubeconfig-qps")
+	set.IntVar(&f.Burst, "burst", f.Burst, "the same as -kubeconfig-burst")
+	set.StringVar(&f.ProfilingAddress, "enable-pprof-address", "", "the same as -profiling-address")
+	for name, flag := range accepted {
+		set.String(name, flag.value, "accepted for compatibility: "+flag.why)
+	}
+	for name, why := range acceptedSwitches {
+		set.Bool(name, false, "accepted for compatibility: "+why)
+	}
+}
+
+// validateArgo says what is wrong with the flags, and what to do.
+func (f *Flags) validateArgo() error {
+	a := f.Argo
+	for _, name := range a.Controllers {
+		if name != "analysis" {
+			return fmt.Errorf("-controllers names %q: analysis is the only one that can be chosen; leave the flag away for all", name)
+		}
+	}
+	if problems := validation.IsValidLabelValue(a.InstanceID); len(problems) > 0 {
+		return fmt.Errorf("-instance-id is %q, which no label can have: %s", a.InstanceID, problems[0])
+	}
+	if a.RolloutResync < 0 {
+		return fmt.Errorf("-rollout-resync is %d: give a number of seconds", a.RolloutResync)
+	}
+	return nil
+}
+
+// namespaceFile is where a pod finds the name of its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// settle resolves what flags say in other words.
+func (f *Flags) settle(lookup func(string) string) {
+	if f.Argo.Namespaced && f.Namespace == "" {
+		f.Namespace = ownNamespace(lookup)
+	}
+	if f.LogEncoding == "text" {
+		f.LogEncoding = "console"
+	}
+}
+
+// ownNamespace is the namespace of the process, as Argo's controller finds it.
+func ownNamespace(lookup func(string) string) string {
+	if name := lookup("POD_NAMESPACE"); name != "" {
+		return name
+	}
+	if text, err := os.ReadFile(namespaceFile); err == nil {
+		if name := strings.TrimSpace(string(text)); name != "" {
+			return name
+		}
+	}
+	return "argo-rollouts"
+}
+
+// serves is true for an API that the flags ask for.
+func (f *Flags) serves(name string) bool { return slices.Contains(f.APIs, name) }
+
+// ports are those of health and metrics beside -port.
+func (f *Flags) ports() []string {
+	var all []string
+	for _, port := range []int{f.Argo.MetricsPort, f.Argo.HealthzPort} {
+		if port != 0 {
+			all = append(all, net.JoinHostPort("", strconv.Itoa(port)))
+		}
+	}
+	return all
+}

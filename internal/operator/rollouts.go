@@ -1,0 +1,155 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+// rolloutsMissing is why Rollouts cannot be served.
+func (p process) rolloutsMissing(ctx context.Context) error {
+	kinds := []listed{
+		{name: argov1.RolloutKind, list: &argov1.RolloutList{}},
+		{name: argov1.AnalysisRunKind, list: &argov1.AnalysisRunList{}},
+		{name: argov1.AnalysisTemplateKind, list: &argov1.AnalysisTemplateList{}},
+		{name: argov1.ExperimentKind, list: &argov1.ExperimentList{}},
+		{name: "ReplicaSet", list: &appsv1.ReplicaSetList{}},
+	}
+	if p.flags.Namespace == "" {
+		kinds = append(kinds, listed{name: argov1.ClusterAnalysisTemplateKind, list: &argov1.ClusterAnalysisTemplateList{}, cluster: true})
+	}
+	return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
+}
+
+// serveRollouts adds the controller of Rollouts. Its caches are its own: they hold what carries its instance id, and the
+// definitions may have come after the process began.
+func (p process) serveRollouts(ctx context.Context) error {
+	mgr, f := p.mgr, p.flags
+	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), newReadable, clients()
+	})
+	if err != nil {
+		return fmt.Errorf("make the caches of Rollouts: %w", err)
+	}
+	if err := mgr.Add(own); err != nil {
+		return fmt.Errorf("add the caches of Rollouts: %w", err)
+	}
+	for _, index := range []func(context.Context, client.FieldIndexer) error{controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads} {
+		if err := index(ctx, own.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
+	peers, err := p.rolloutPeers(ctx, own)
+	if err != nil {
+		return err
+	}
+	clk := clock.RealClock{}
+	seeing := ownwrites.New(own.GetClient(), own.GetAPIReader(), clk)
+	templates := client.Reader(own.GetClient())
+	if f.Namespace != "" {
+		templates = own.GetAPIReader() // what belongs to no namespace cannot be watched with the rights of one
+	}
+	// Events are written and never read: a client with a cache would begin to watch all of them.
+	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("make the client of events: %w", err)
+	}
+	outbox := telemetry.NewOutbox(clk, p.logger)
+	reconciler := controller.New(controller.Parts{
+		Observer: controller.Observer{
+			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
+			Runs:       &launch.Launcher{Client: seeing, Cluster: templates, Live: own.GetAPIReader(), InstanceID: f.Argo.InstanceID},
+			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers,
+		},
+		Clock: clk, Recorder: telemetry.NewRecorder(events, outbox, clk, controller.Component), Standing: &telemetry.Standing{}, Metrics: p.shown,
+		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
+	})
+	if err := mgr.Add(everywhere{outbox.Run}); err != nil {
+		return fmt.Errorf("add the events of Rollouts: %w", err)
+	}
+	p.together.setRollouts(own.GetClient())
+	return reconciler.Add(mgr, controller.Options{
+		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
+	})
+}
+
+// rolloutPeers looks for an Argo Rollouts that lives, unless a person has split the Rollouts between the two.
+func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watching.Peers, error) {
+	if p.flags.AdoptWhilePeerRuns {
+		return nil, nil
+	}
+	peers := watching.ArgoRollouts(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
+	if err := peers.Index(ctx, own.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
+	name := peer.ArgoLease(p.flags.Argo.InstanceID)
+	err := own.GetAPIReader().List(ctx, &coordinationv1.LeaseList{}, client.InNamespace(p.flags.Namespace),
+		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}, client.Limit(1))
+	switch {
+	case apierrors.IsForbidden(err):
+		peers.LeasesUnread = "Leases may not be read"
+		p.logger.Info("Notices an Argo Rollouts by its Deployment only, because its Lease may not be read. " +
+			"Allow list and watch on leases of coordination.k8s.io named " + name + ", and restart")
+	case err != nil:
+		return nil, fmt.Errorf("list Leases: %w", err)
+	}
+	return peers, nil
+}
+
+// rolloutCache holds what is watched for Rollouts: of their kinds, what carries the instance id.
+func (f *Flags) rolloutCache() cache.Options {
+	options := f.cache()
+	exists, err := labels.NewRequirement(argov1.PodTemplateHashLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a label that is none: a mistake in the program
+	}
+	options.ByObject = map[client.Object]cache.ByObject{
+		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", peer.ArgoLease(f.Argo.InstanceID))},
+		&appsv1.ReplicaSet{}:    {Label: labels.NewSelector().Add(*exists)},
+	}
+	for _, object := range []client.Object{
+		&argov1.Rollout{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, &argov1.ClusterAnalysisTemplate{},
+	} {
+		options.ByObject[object] = cache.ByObject{Label: f.instance()}
+	}
+	return options
+}
+
+// instance selects what carries the instance id.
+func (f *Flags) instance() labels.Selector {
+	operator, values := selection.DoesNotExist, []string(nil)
+	if f.Argo.InstanceID != "" {
+		operator, values = selection.Equals, []string{f.Argo.InstanceID}
+	}
+	requirement, err := labels.NewRequirement(argov1.InstanceIDLabel, operator, values)
+	if err != nil {
+		panic(err) // Validate has refused an id that no label can have
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// RolloutRouters are the routers of Rollouts that this binary has.
+func (f *Flags) RolloutRouters() traffic.RolloutRenderers {
+	return traffic.RolloutRenderers{Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()}}
+}

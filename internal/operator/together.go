@@ -1,0 +1,84 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary/controller"
+	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
+)
+
+// together keeps the two APIs from releasing one workload: the older of the two objects does.
+type together struct {
+	mu                 sync.Mutex
+	canaries, rollouts client.Reader
+}
+
+func (t *together) setCanaries(reader client.Reader) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.canaries = reader
+}
+
+func (t *together) setRollouts(reader client.Reader) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rollouts = reader
+}
+
+// rolloutOf is the older Rollout that refers to the target of a Canary, as a sentence; empty: there is none.
+func (t *together) rolloutOf(ctx context.Context, c *flaggerv1.Canary) (string, error) {
+	t.mu.Lock()
+	reader := t.rollouts
+	t.mu.Unlock()
+	if reader == nil {
+		return "", nil
+	}
+	ref := c.Spec.TargetRef
+	rollouts, err := rolloutcontroller.Referring(ctx, reader, c.Namespace, ref.Kind, ref.Name)
+	if err != nil {
+		return "", err
+	}
+	for i := range rollouts {
+		if older(&rollouts[i], c) {
+			return fmt.Sprintf("Rollout %s already releases %s %s, so %s does nothing: delete one of the two, or point it at another target",
+				rollouts[i].Name, ref.Kind, ref.Name, c.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// canaryOf is the older Canary whose target a Rollout refers to, as a sentence; empty: there is none.
+func (t *together) canaryOf(ctx context.Context, object *argov1.Rollout) (string, error) {
+	t.mu.Lock()
+	reader := t.canaries
+	t.mu.Unlock()
+	ref := object.Spec.WorkloadRef
+	if reader == nil || ref == nil {
+		return "", nil
+	}
+	canaries, err := controller.Targeting(ctx, reader, object.Namespace, ref.Kind, ref.Name)
+	if err != nil {
+		return "", err
+	}
+	for i := range canaries {
+		if older(&canaries[i], object) {
+			return fmt.Sprintf("Canary %s already releases %s %s, so Rollout %s does nothing: delete one of the two, or point it at another workload",
+				canaries[i].Name, ref.Kind, ref.Name, object.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func older(a, b client.Object) bool {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !at.Equal(&bt) {
+		return at.Before(&bt)
+	}
+	return a.GetUID() < b.GetUID()
+}
