@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -92,6 +93,7 @@ type program struct {
 	title    string
 	duration string // of the first build on two cores
 	args     []string
+	env      []string // besides the caller's
 }
 
 func controlPlane() program {
@@ -123,6 +125,21 @@ func (b *Builder) Traefik(ctx context.Context) (string, error) {
 		name: "traefik", title: "Traefik", duration: "about 4 minutes",
 		args: []string{"-ldflags", "-s -w", "github.com/traefik/traefik/v3/cmd/traefik"},
 	})
+}
+
+// IngressNGINX returns ingress-nginx's controller, which needs no library of the machine, and the folder with the
+// template and the scripts that it wants to find in /etc/nginx.
+func (b *Builder) IngressNGINX(ctx context.Context) (file, etc string, err error) {
+	const name, module = "ingress-nginx", "k8s.io/ingress-nginx"
+	file, err = b.kept(ctx, program{
+		name: name, title: "ingress-nginx", duration: "about 2 minutes", env: []string{"CGO_ENABLED=0"},
+		args: []string{"-ldflags", "-s -w", module + "/cmd/nginx"},
+	})
+	if err != nil {
+		return "", "", err
+	}
+	folder, err := moduleFolder(ctx, filepath.Join(b.source, "modules", name), module)
+	return file, filepath.Join(folder, "rootfs", "etc", "nginx"), err
 }
 
 // DemoApp returns the demo application, which needs no library of the machine.
@@ -195,7 +212,7 @@ func moduleFolder(ctx context.Context, folder, module string) (string, error) {
 // kept builds a program once for each content of its module.
 func (b *Builder) kept(ctx context.Context, p program) (string, error) {
 	folder := filepath.Join(b.source, "modules", p.name)
-	sum, err := fingerprint(folder, p.args)
+	sum, err := fingerprint(folder, slices.Concat(p.env, p.args))
 	if err != nil {
 		return "", fmt.Errorf("read the module of %s: %w", p.title, err)
 	}
@@ -211,7 +228,7 @@ func (b *Builder) kept(ctx context.Context, p program) (string, error) {
 	b.say(fmt.Sprintf("building %s (first time: %s on two cores) ...", p.title, p.duration))
 	stop := b.remind(p.title)
 	defer stop()
-	return b.compile(ctx, folder, file, nil, p.args...)
+	return b.compile(ctx, folder, file, p.env, p.args...)
 }
 
 // remind says from time to time that a build goes on, until the returned function is called.

@@ -161,7 +161,13 @@ Promotion completed! Scaling down cart.acts`
 // share wants the version to have had the weight's share of the requests of a window.
 func (a acts) share(w window, version string) {
 	a.t.Helper()
-	counts := a.gateway.Between(w.start.Add(settling), w.start.Add(cartWindow))
+	a.shareBetween(w, version, settling, cartWindow)
+}
+
+// shareBetween is share for the part of the window between two moments after its start.
+func (a acts) shareBetween(w window, version string, from, to time.Duration) {
+	a.t.Helper()
+	counts := a.gateway.Between(w.start.Add(from), w.start.Add(to))
 	low, high := load.Bounds(counts.Requests, float64(w.weight)/100, tail)
 	if got := counts.ByVersion[version].Requests; got < low || got > high {
 		a.t.Errorf("at weight %d version %s got %d of %d requests, want %d to %d", w.weight, version, got, counts.Requests, low, high)

@@ -25,7 +25,7 @@ spec:
     http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}
 `
 
-// TestNGINXGetsASecondIngress: the controller cannot run here, so it is the Ingress that is looked at.
+// TestNGINXGetsASecondIngress looks at the Ingress, step by step. What ingress-nginx makes of it is in nginx_test.go.
 func TestNGINXGetsASecondIngress(t *testing.T) {
 	t.Parallel()
 	_, address := foretell(t, always(100))

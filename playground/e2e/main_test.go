@@ -16,6 +16,7 @@ import (
 
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/ingress"
 	"github.com/serin-dev/serin/playground/node"
 )
 
@@ -25,6 +26,7 @@ var (
 	serin      string
 	repository string
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
+	controller ingressController
 )
 
 // parallel is the number of tests at a time. They wait most of the time; more of them make the control plane late, and
@@ -83,7 +85,10 @@ func prepare(ctx context.Context, b *build.Builder) error {
 	if _, err := b.IstioCRDs(ctx); err != nil {
 		return err
 	}
-	_, err := b.RouteCRDs(ctx)
+	if _, err := b.RouteCRDs(ctx); err != nil {
+		return err
+	}
+	_, err := prepareIngress(ctx, b)
 	return err
 }
 
@@ -93,6 +98,12 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 		return err
 	}
 	options.Images = map[string]node.Image{loadtesterImage: {Program: serin}}
+	if controller, err = prepareIngress(ctx, options.Builder); err != nil {
+		return err
+	}
+	if controller.missing == nil {
+		options.Images[ingress.Image] = node.Image{Program: controller.program}
+	}
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return err
 	}

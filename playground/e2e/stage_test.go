@@ -306,10 +306,16 @@ func read[T any](t *testing.T, object *unstructured.Unstructured) T {
 // send begins a steady load on a host name through the gateway, once the gateway serves that name.
 func (s *stage) send(host string, rate float64, more ...func(*load.Options)) *load.Load {
 	s.t.Helper()
-	first := s.load(load.Options{URL: shared.GatewayURL, Host: host, Rate: 10})
+	return s.sendTo(shared.GatewayURL, host, rate, more...)
+}
+
+// sendTo is send through another gateway.
+func (s *stage) sendTo(address, host string, rate float64, more ...func(*load.Options)) *load.Load {
+	s.t.Helper()
+	first := s.load(load.Options{URL: address, Host: host, Rate: 10})
 	requests(s.t, first, 1)
 	first.Stop()
-	return s.load(load.Options{URL: shared.GatewayURL, Host: host, Rate: rate}, more...)
+	return s.load(load.Options{URL: address, Host: host, Rate: rate}, more...)
 }
 
 // call begins a steady load on a Service, as another pod of the cluster would.

@@ -94,15 +94,17 @@ func up(ctx context.Context, out io.Writer, options cluster.Options) error {
 	return err
 }
 
-// A tool is one of the programs that the playground builds.
+// A tool is one of the programs that the playground builds, or fetches. A cluster does without those that are extra.
 var tools = []struct {
-	name string
-	path func(*build.Builder, context.Context) (string, error)
+	name  string
+	path  func(*build.Builder, context.Context) (string, error)
+	extra bool
 }{
-	{"controlplane", (*build.Builder).ControlPlane},
-	{"prometheus", (*build.Builder).Prometheus},
-	{"traefik", (*build.Builder).Traefik},
-	{"demo-app", (*build.Builder).DemoApp},
+	{name: "controlplane", path: (*build.Builder).ControlPlane},
+	{name: "prometheus", path: (*build.Builder).Prometheus},
+	{name: "traefik", path: (*build.Builder).Traefik},
+	{name: "demo-app", path: (*build.Builder).DemoApp},
+	{name: "nginx", path: (*build.Builder).NGINX, extra: true},
 }
 
 func buildCommand() *cobra.Command {
@@ -116,6 +118,9 @@ func buildCommand() *cobra.Command {
 				return err
 			}
 			for _, tool := range tools {
+				if tool.extra {
+					continue
+				}
 				path, err := tool.path(builder, ctx)
 				if err != nil {
 					return err

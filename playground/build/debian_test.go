@@ -1,0 +1,32 @@
+package build_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/playground/build"
+)
+
+func TestWithoutDebiansPackagesItSaysSoAndLeavesNothing(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv(build.CacheVariable, cache)
+	b, err := build.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := b.NGINX(t.Context()); !errors.Is(err, build.ErrNoPackages) || !strings.Contains(err.Error(), "apt-get") {
+		t.Errorf("got %v, want that apt-get is missing", err)
+	}
+	left, err := os.ReadDir(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		if entry.IsDir() {
+			t.Errorf("%s was left behind", entry.Name())
+		}
+	}
+}

@@ -1,0 +1,223 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/serin-dev/serin/playground/build"
+	"github.com/serin-dev/serin/playground/ingress"
+	"github.com/serin-dev/serin/playground/load"
+	"github.com/serin-dev/serin/playground/network"
+)
+
+// ingressController is what ingress-nginx is made of, or why it is missing.
+type ingressController struct {
+	program, source, debian string
+	missing                 error
+}
+
+// prepareIngress fetches nginx and builds its controller, where this machine can have them.
+func prepareIngress(ctx context.Context, b *build.Builder) (c ingressController, err error) {
+	c.debian, err = b.NGINX(ctx)
+	if errors.Is(err, build.ErrNoPackages) {
+		return ingressController{missing: err}, nil
+	}
+	if err == nil {
+		c.program, c.source, err = b.IngressNGINX(ctx)
+	}
+	return c, err
+}
+
+// nginxURL starts the controller, once, and says where it serves Ingresses.
+var nginxURL = sync.OnceValues(func() (string, error) {
+	ctx := context.Background()
+	api, err := url.Parse(shared.Config.Host)
+	if err != nil {
+		return "", err
+	}
+	files := ingress.Files{Debian: controller.debian, Etc: filepath.Join(shared.Folder, "nginx-etc"), Kubeconfig: shared.Kubeconfig}
+	if err := files.Write(controller.source); err != nil {
+		return "", err
+	}
+	if err := shared.Apply(ctx, files.Manifest(network.Node.String()+":"+api.Port())); err != nil {
+		return "", err
+	}
+	if _, err := shared.Kubectl(ctx, "", "wait", "-n", ingress.Namespace, "--for=condition=Ready", "pod/"+ingress.Pod, "--timeout="+patience.String()); err != nil {
+		said, _ := shared.Kubectl(ctx, "", "logs", "-n", ingress.Namespace, ingress.Pod)
+		return "", fmt.Errorf("%w; ingress-nginx said:\n%s", err, said)
+	}
+	pod, err := shared.Client.CoreV1().Pods(ingress.Namespace).Get(ctx, ingress.Pod, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("http://%s:%d", pod.Status.PodIP, ingress.Port), nil
+})
+
+// throughNGINX is where nginx serves. Where it cannot be had, the test is skipped.
+func throughNGINX(t *testing.T) string {
+	t.Helper()
+	if controller.missing != nil {
+		t.Skip(controller.missing)
+	}
+	address, err := nginxURL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// frontServed is an Ingress for requests, of the class that the controller serves.
+const frontServed = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop}
+spec:
+  ingressClassName: nginx
+  rules:
+  - host: front.test
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}
+`
+
+const frontCanary = `
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: front}
+spec:
+  provider: nginx
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: front}
+  ingressRef: {apiVersion: networking.k8s.io/v1, kind: Ingress, name: shop}
+  service: {port: 80, targetPort: http}
+  analysis:
+    interval: 5s
+    threshold: 2
+    stepWeights: [20, 50]
+    metrics:
+    - {name: request-success-rate, interval: 5s, thresholdRange: {min: 99}}
+    - {name: request-duration, interval: 5s, thresholdRange: {max: 500}}
+`
+
+// TestNGINXSharesRequestsByASecondIngress ships a good and a bad version through ingress-nginx, judged by the metrics that
+// it gives. It runs alone, as all tests that count shares do.
+func TestNGINXSharesRequestsByASecondIngress(t *testing.T) {
+	address := throughNGINX(t)
+	// A script of nginx looks for new weights and endpoints once a second.
+	a := acts{stage: enter(t, "front", "-drain-delay", "3s")}
+	r := a.follow("front")
+	a.apply(deployment(t, "front", 2) + frontServed + "---" + frontCanary)
+	r.reaches("Initialized")
+	a.left("app=front")
+	a.gateway, a.service = a.sendTo(address, "front.test", 80), a.call("front", 80, 10)
+	copied := record[networkingv1.Ingress](t, ingresses, a.namespace)
+
+	promoted := a.follow("front")
+	a.during("", func() {
+		a.ship("front", "v2")
+		promoted.ends("Succeeded")
+		a.left("app=front")
+	})
+	var weights []int
+	for _, w := range promoted.windows() {
+		weights = append(weights, w.weight)
+		a.shareBetween(w, "v2", 2*time.Second, 5*time.Second)
+	}
+	if diff := cmp.Diff([]int{20, 50}, weights); diff != "" {
+		t.Errorf("weights of the windows (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"0", "20", "50", "0"}, told(copied, "shop-canary")); diff != "" {
+		t.Errorf("weights of the second Ingress (-want +got):\n%s", diff)
+	}
+
+	failed := a.follow("front")
+	a.during("v3", func() {
+		a.ship("front", "v3", "ERROR_PERCENT", "20")
+		failed.ends("Failed")
+		a.left("app=front")
+	})
+	failed.tells("Canary failed! Scaling down front.front")
+	if messages := strings.Join(failed.messages(), "\n"); !strings.Contains(messages, "Halt front.front advancement success rate") {
+		t.Errorf("events do not tell that too many requests failed:\n%s", messages)
+	}
+	after := requests(t, a.gateway, 40)
+	if answered := after.ByVersion["v2"].Requests; answered != after.Requests {
+		t.Errorf("after the rollback v2 answered %d of %d requests: %s", answered, after.Requests, after)
+	}
+}
+
+// told are the weights that an Ingress gave to the controller, in order.
+func told(all *history[networkingv1.Ingress], name string) []string {
+	var weights []string
+	states, _ := all.from(0)
+	for _, state := range states {
+		weight := state.object.Annotations["nginx.ingress.kubernetes.io/canary-weight"]
+		if state.name == name && (len(weights) == 0 || weights[len(weights)-1] != weight) {
+			weights = append(weights, weight)
+		}
+	}
+	return weights
+}
+
+// TestNGINXSendsThoseWhoOptedInToTheCanary by a header and by a cookie.
+func TestNGINXSendsThoseWhoOptedInToTheCanary(t *testing.T) {
+	address := throughNGINX(t)
+	t.Parallel()
+	s := enter(t, "insiders", "-drain-delay", "3s")
+	r := s.follow("front")
+	const host = "insiders.test"
+	s.apply(deployment(t, "front", 1) + replaced(t, frontServed, "front.test", host) + "---" + replaced(t, frontCanary,
+		"stepWeights: [20, 50]", "iterations: 3\n    match: [{headers: {x-user: {prefix: inside}}}, {headers: {cookie: {exact: beta}}}]"))
+	r.reaches("Initialized")
+	insiders := map[string]*load.Load{
+		"header": s.sendTo(address, host, 15, with("X-User", "insider")),
+		"cookie": s.sendTo(address, host, 15, with("Cookie", "theme=dark; beta=always")),
+	}
+	others := map[string]*load.Load{
+		"nobody":       s.sendTo(address, host, 15),
+		"other header": s.sendTo(address, host, 5, with("X-User", "outsider")),
+		"other cookie": s.sendTo(address, host, 5, with("Cookie", "beta=never")),
+	}
+
+	r = s.follow("front")
+	s.ship("front", "v2")
+	for _, l := range insiders {
+		requests(t, l, 1, "v2")
+	}
+	opened := time.Now() // from here on nginx knows whom to send to the canary
+	r.ends("Succeeded")
+	windows := r.windows()
+	if len(windows) != 3 {
+		t.Fatalf("windows are %+v, want three iterations", windows)
+	}
+	over := windows[2].start.Add(time.Second) // the primary is not touched before the last window is over
+	for who, l := range insiders {
+		if counts := l.Between(opened, over); counts.Requests == 0 || counts.ByVersion["v2"].Requests != counts.Requests {
+			t.Errorf("of the insiders by %s not all reached the canary: %s", who, counts)
+		}
+	}
+	for who, l := range others {
+		if counts := l.Between(time.Time{}, over); counts.ByVersion["v1"].Requests != counts.Requests {
+			t.Errorf("of the others (%s) some reached the canary: %s", who, counts)
+		}
+		requests(t, l, 1, "v2") // that is the primary now
+		if counts := l.Counts(); counts.Failed() != 0 {
+			t.Errorf("requests of the others (%s) failed: %s", who, counts)
+		}
+	}
+	for who, l := range insiders {
+		if counts := l.Counts(); counts.Failed() != 0 {
+			t.Errorf("requests of the insiders by %s failed: %s", who, counts)
+		}
+	}
+}
