@@ -27,8 +27,9 @@ type (
 		Follow bool
 	}
 	// PrimaryRecalled makes a primary that was deleted again from its history, because the target has another revision. It
-	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last.
-	PrimaryRecalled struct{ Revision, PeerHash, ID string }
+	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last. What a
+	// CopyTemplate with the ID Undone made of its configuration is undone.
+	PrimaryRecalled struct{ Revision, PeerHash, Undone, ID string }
 	// ScalerExists makes the primary's autoscaler; Update brings it up to date with the target's.
 	ScalerExists struct{ Update bool }
 	// RoutePrepared makes what a mesh must have before it lets pods join, and nothing that traffic follows.

@@ -204,21 +204,21 @@ func (s *Snapshot) primaryAgain() release.Effect {
 	case !promoting && (revision == s.promoted() || s.orphaned() && (s.live() > 0 || !s.Plan.Routed)):
 		return PrimaryExists{ID: s.id("recreated", revision)}
 	case promoting && s.intent() == "":
-		return s.recalled(s.pinned(), s.Status.LastAppliedSpec)
+		return s.recalled(s.pinned(), s.Status.LastAppliedSpec, "")
 	case s.orphaned():
-		return s.recalled("", "") // nothing that it ran was promoted
+		return s.recalled("", "", "") // nothing that it ran was promoted
 	default:
-		return s.recalled(s.promoted(), s.Status.LastPromotedSpec)
+		return s.recalled(s.promoted(), s.Status.LastPromotedSpec, s.copyID()) // it may have had the copy of this run
 	}
 }
 
 // recalled makes the primary again from its history. Of a revision that another controller took up only the hash is known.
-func (s *Snapshot) recalled(revision, hash string) release.Effect {
+func (s *Snapshot) recalled(revision, hash, undone string) release.Effect {
 	id := s.id("recalled", revision)
 	if strings.HasPrefix(revision, peer) {
 		revision = ""
 	}
-	return PrimaryRecalled{Revision: revision, PeerHash: hash, ID: id}
+	return PrimaryRecalled{Revision: revision, PeerHash: hash, Undone: undone, ID: id}
 }
 
 // id names a copy of the template for one purpose.

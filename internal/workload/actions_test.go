@@ -482,13 +482,13 @@ func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
 	w.image("cart:2") // not analysed yet
 	w.observe()
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-	must(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "id-2"))
+	must(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "", "id-2"))
 	if got := w.primaryImage(); got != "cart:1" || w.observe().Primary.ID != "id-2" {
 		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-1")))
-	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
+	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{}, "", "id-3"), ErrGone, "deployment cart-primary.shop was deleted in the middle of a release")
 }
 
 // What is left of the history may be older than what was promoted, when it is being collected.
@@ -514,7 +514,7 @@ func TestADeletedPrimaryIsMadeOfWhatWasPromoted(t *testing.T) {
 		{Made{}, "cart:3"},
 	} {
 		must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
-		must(t, w.d.RecreatePrimary(t.Context(), c, test.of, "id-4"))
+		must(t, w.d.RecreatePrimary(t.Context(), c, test.of, "", "id-4"))
 		said := madeOf(w.object(deploymentKind, "cart-primary"))
 		if got := w.primaryImage(); got != test.want || !said.is(test.of) {
 			t.Errorf("%+v: got %s, and it says %+v", test.of, got, said)
@@ -522,13 +522,13 @@ func TestADeletedPrimaryIsMadeOfWhatWasPromoted(t *testing.T) {
 	}
 	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
 	must(t, w.client.Delete(t.Context(), w.object(replicaSetKind, "cart-primary-2")))
-	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "id-5"), ErrGone, "no ReplicaSet of what it ran is left")
+	refused(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "", "id-5"), ErrGone, "no ReplicaSet of what it ran is left")
 
 	// Of primaries that Flagger made nothing is known.
 	for _, number := range []string{"1", "3"} {
 		w.edit(replicaSetKind, "cart-primary-"+number, `{metadata: {annotations: {serin.dev/runs: null}}}`)
 	}
-	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "id-5"))
+	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: second.Revision}, "", "id-5"))
 	if got := w.primaryImage(); got != "cart:3" {
 		t.Errorf("without a word about any of them: got %s", got)
 	}
@@ -557,6 +557,23 @@ func TestAPrimarySaysWhatItWasMadeOf(t *testing.T) {
 	w.replicaSet("2")
 	must(t, w.d.RestoreTemplate(t.Context(), c, "id-3"))
 	says(first)
+}
+
+// One that is deleted after it got the copy of a run comes back as it was before: template and configuration.
+func TestADeletedPrimaryGetsItsConfigurationBack(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	before := w.observe().Target
+	w.replicaSet("1")
+	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
+	w.promoted("cart:2", "id-2")
+	w.replicaSet("2")
+	must(t, w.client.Delete(t.Context(), w.object(deploymentKind, "cart-primary")))
+	must(t, w.d.RecreatePrimary(t.Context(), c, Made{Revision: before.Revision}, "id-2", "id-3"))
+	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" || w.primaryImage() != "cart:1" {
+		t.Errorf("it runs %s\n%s", w.primaryImage(), diff)
+	}
 }
 
 func TestUnusedCopiesAreCollected(t *testing.T) {

@@ -275,7 +275,7 @@ func annotate(obj *unstructured.Unstructured, with map[string]string) {
 }
 
 // RecreatePrimary cannot bring back what a Service led to: nothing keeps the history of one.
-func (k coreService) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, _ string) error {
+func (k coreService) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, _, _ string) error {
 	_, primary, err := k.both(ctx, c)
 	if err != nil {
 		return err

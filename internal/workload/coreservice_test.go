@@ -111,7 +111,7 @@ func TestServiceIsPromotedAndTakenBack(t *testing.T) {
 	}
 	refused(t, kind.RestoreTemplate(ctx, c, "id-4"), ErrGone, "service shop-primary.shop does not say in its annotation serin.dev/previous")
 	must(t, w.client.Delete(ctx, w.object(serviceKind, "shop-primary")))
-	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "id-5"), ErrGone, "service shop-primary.shop was deleted in the middle of a release")
+	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-5"), ErrGone, "service shop-primary.shop was deleted in the middle of a release")
 }
 
 func TestServicesOfOthersAreLeftAlone(t *testing.T) {

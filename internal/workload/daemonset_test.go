@@ -151,7 +151,7 @@ func TestDaemonSetIsReleased(t *testing.T) {
 		t.Error(diff)
 	}
 	must(t, w.client.Delete(ctx, w.object(daemonSetKind, "agent-primary")))
-	must(t, w.d.RecreatePrimary(ctx, c, Made{}, "id-4"))
+	must(t, w.d.RecreatePrimary(ctx, c, Made{}, "", "id-4"))
 	mustSet(before, "id-4", "metadata", "annotations", idAnnotation)
 	if diff := cmp.Diff(before, templateOf(w.object(daemonSetKind, "agent-primary"))); diff != "" {
 		t.Error(diff)

@@ -214,7 +214,7 @@ func (k knative) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id st
 
 // RecreatePrimary names the revision again that the traffic names, when somebody took the annotation away in the middle
 // of a release. ErrGone: the traffic names none.
-func (k knative) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, id string) error {
+func (k knative) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, _, id string) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
 		return err

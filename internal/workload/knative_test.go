@@ -110,9 +110,9 @@ func TestPrimaryRevisionIsFoundAgain(t *testing.T) {
 	ctx, c := t.Context(), w.canary("fn")
 	w.makes("fn-00001", "2026-01-01T00:00:00Z", isReady)
 	w.makes("fn-00002", "2026-01-02T00:00:00Z", isReady)
-	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "id-1"), ErrGone, "Knative Service fn.shop lost its annotation flagger.app/primary-revision")
+	refused(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-1"), ErrGone, "Knative Service fn.shop lost its annotation flagger.app/primary-revision")
 	w.edit(knativeServiceKind, "fn", `{spec: {traffic: [{latestRevision: true, percent: 30}, {revisionName: fn-00001, percent: 70}]}}`)
-	must(t, kind.RecreatePrimary(ctx, c, Made{}, "id-1"))
+	must(t, kind.RecreatePrimary(ctx, c, Made{}, "", "id-1"))
 	if got := w.annotations()[primaryRevision]; got != "fn-00001" {
 		t.Errorf("got %s", got)
 	}

@@ -195,8 +195,9 @@ func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id s
 }
 
 // RecreatePrimary makes a primary again that was deleted in the middle of a release: with the template that it shall run,
-// from its history, and never with that of the target, which is not analysed yet. ErrGone: the history does not have it.
-func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, id string) error {
+// from its history, and never with that of the target, which is not analysed yet. Its configuration gets back the content
+// that it had before a CopyTemplate with the id undone. ErrGone: the history does not have the template.
+func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
 		return err
@@ -221,5 +222,9 @@ func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of 
 			"deploy the promoted version to %s, then it is made again",
 			d.word(), seen.pair.primary(), c.Namespace, d.form.names().history.Kind, seen.pair.target)
 	}
-	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, recalled(past.template, id), past.made))
+	template := recalled(past.template, id)
+	if err := d.restoreCopies(ctx, c, template, undone); err != nil {
+		return fmt.Errorf("restoring the configuration of %s %s.%s failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
+	}
+	return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template, past.made))
 }

@@ -35,8 +35,9 @@ type Kind interface {
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error)
 	// EnsurePrimary makes the primary if there is none, and keeps it like the target while it follows.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error
-	// RecreatePrimary makes a primary that was deleted in the middle of a release again, as it was made of that.
-	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, id string) error
+	// RecreatePrimary makes a primary that was deleted in the middle of a release again, as it was made of that, and undoes
+	// what a CopyTemplate with the id undone made of its configuration.
+	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error
 	// CopyTemplate gives the primary the analysed revision of the target.
 	CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error
 	// RestoreTemplate takes the last CopyTemplate back.

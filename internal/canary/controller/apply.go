@@ -45,7 +45,7 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case canary.PrimaryExists:
 		return target.EnsurePrimary(ctx, c, e.ID, e.Follow)
 	case canary.PrimaryRecalled:
-		return target.RecreatePrimary(ctx, c, workload.Made{Revision: e.Revision, PeerHash: e.PeerHash}, e.ID)
+		return target.RecreatePrimary(ctx, c, workload.Made{Revision: e.Revision, PeerHash: e.PeerHash}, e.Undone, e.ID)
 	case canary.ScalerExists:
 		return target.EnsureScaler(ctx, c, e.Update)
 	case canary.ScalerPaused:

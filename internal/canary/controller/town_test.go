@@ -332,7 +332,7 @@ func (k *pocketKind) UpToPrimary(_ context.Context, c *flaggerv1.Canary) error {
 
 func (k *pocketKind) DownToZero(_ context.Context, c *flaggerv1.Canary) error { return k.scale(c, 0) }
 
-func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, workload.Made, string) error {
+func (*pocketKind) RecreatePrimary(context.Context, *flaggerv1.Canary, workload.Made, string, string) error {
 	return nil
 }
 func (*pocketKind) EnsureScaler(context.Context, *flaggerv1.Canary, bool) error   { return nil }
