@@ -67,9 +67,9 @@ func (c *analysedTemplate) again(r *record) []string {
 	switch {
 	case r.stable == "":
 		return nil // somebody else wrote it, or what it should run failed
-	case r.orphaned && resting(r.phase()), r.misled:
+	case r.orphaned, r.misled:
 		// Nothing that it ran since was promoted, or somebody wrote into the status that something else was: it is made again
-		// of the target, or of what a ReplicaSet of it still has.
+		// of the target, which may be what serves, or of what a ReplicaSet of it still has.
 		return append(r.target.ran(c.then()), r.primary.ran(time.Time{})...)
 	case r.run == nil:
 		return []string{r.stable}

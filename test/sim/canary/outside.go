@@ -260,7 +260,7 @@ func (o *outside) forEver(c *flaggerv1.Canary) bool {
 	}
 	for _, hook := range c.Spec.Analysis.Webhooks {
 		if g := o.gates[gateName(r, hook)]; hook.Type == flaggerv1.ConfirmRolloutHook && g != nil && g.never {
-			waits := unmet(c)
+			waits := unmet(c, string(hook.Type)+"/")
 			return waits == nil || waits.Name == string(hook.Type)+"/"+hook.Name
 		}
 	}

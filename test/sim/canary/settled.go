@@ -129,17 +129,17 @@ func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 
 // opens is true when the first gate that is not passed, as the status says, is opened by one of those.
 func opens(c *flaggerv1.Canary, by ...release.Opener) bool {
-	gate := unmet(c)
+	gate := unmet(c, "")
 	return gate != nil && slices.Contains(by, release.Opener(gate.Opener))
 }
 
-// unmet is the first gate that is not passed, as the status says; nil: all are, or it says nothing.
-func unmet(c *flaggerv1.Canary) *flaggerv1.GateStatus {
+// unmet is the first gate whose name begins so and that is not passed, as the status says; nil: all are, or it says nothing.
+func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 	if c.Status.Serin == nil {
 		return nil
 	}
 	for i, gate := range c.Status.Serin.Gates {
-		if release.Verdict(gate.Verdict) != release.Pass {
+		if strings.HasPrefix(gate.Name, prefix) && release.Verdict(gate.Verdict) != release.Pass {
 			return &c.Status.Serin.Gates[i]
 		}
 	}
