@@ -140,6 +140,7 @@ func (c *drainedFirst) scaled(h rolled) {
 	case r.route.canary > 0 && !r.route.foreign.After(c.then()):
 		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.pruning && r.tampered.After(r.route.left): // the moment that somebody wrote over is the only one that there is
+	case c.outpaced(h.Actor, r) && r.route.left.After(c.then()): // it sees a route without users, and not yet that it had some
 	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
 		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
 	}

@@ -325,7 +325,8 @@ func (l *ledger) begins(m moved, name string) bool {
 		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content) && after.LastAppliedSpec == after.LastPromotedSpec
 		now := m.of.target.content
 		back = back || now == m.of.primary.content || now == m.of.stable // whatever somebody made of what the status says of it
-		return !l.pruning || !m.ours || m.of.run == nil || !back
+		counts := after.FailedChecks == before.FailedChecks && after.Iterations == before.Iterations // a new attempt begins without any
+		return !l.pruning || !m.ours || m.of.run == nil || !back || !counts
 	}
 }
 
