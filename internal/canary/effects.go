@@ -21,10 +21,11 @@ type (
 	HasFinalizer struct{ Held bool }
 	// ServicesExist makes the Services of primary and canary, and the apex Service once the primary can serve.
 	ServicesExist struct{ Apex bool }
-	// PrimaryExists makes the primary; while Follow is set it takes over the target's template.
+	// PrimaryExists makes the primary of the target, if that has the revision; while Follow is set it takes over whatever
+	// template the target has.
 	PrimaryExists struct {
-		ID     string
-		Follow bool
+		Revision, ID string
+		Follow       bool
 	}
 	// PrimaryRecalled makes a primary that was deleted again from its history, because the target has another revision. It
 	// is to run that revision; where none is named, what has that hash of the API; without either, what it ran last. What a

@@ -200,9 +200,9 @@ func (s *Snapshot) primaryAgain() release.Effect {
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
 	case promoting && s.intent() == "" && revision == s.pinned():
-		return PrimaryExists{ID: s.copyID()}
+		return PrimaryExists{Revision: revision, ID: s.copyID()}
 	case !promoting && (revision == s.promoted() || s.orphaned() && (s.live() > 0 || !s.Plan.Routed)):
-		return PrimaryExists{ID: s.id("recreated", revision)}
+		return PrimaryExists{Revision: revision, ID: s.id("recreated", revision)}
 	case promoting && s.intent() == "":
 		return s.recalled(s.pinned(), s.Status.LastAppliedSpec, "")
 	case s.orphaned():

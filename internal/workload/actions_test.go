@@ -158,7 +158,7 @@ func TestBinaryDataIsARevisionAndIsCopied(t *testing.T) {
 	if before.Target.Revision == after.Target.Revision || before.PeerConfigs["configmap/env"] != after.PeerConfigs["configmap/env"] {
 		t.Error("binaryData: want another revision and the same checksum of the peer's")
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	copied := w.object(configMapGVK, "env-primary").Object
 	if blob, _, _ := unstructured.NestedString(copied, "binaryData", "blob"); blob != "AAEC" || copied["immutable"] != true {
 		t.Errorf("got %v", copied)
@@ -206,7 +206,7 @@ func TestProblemsOfATarget(t *testing.T) {
 			if got := w.observe().Problem; got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)
+			err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
 			if test.want == "" {
 				must(t, err)
 				return
@@ -228,7 +228,7 @@ func TestUntrackedConfiguration(t *testing.T) {
 	if o := w.observe(); o.PeerConfigs != nil || len(o.Configs) != 0 {
 		t.Errorf("tracking is off, and there is %v", o.PeerConfigs)
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	if w.object(configMapGVK, "env-primary") != nil || !w.observe().Same {
 		t.Error("want no copy, and the same references")
 	}
@@ -236,39 +236,39 @@ func TestUntrackedConfiguration(t *testing.T) {
 
 func TestPrimaryIsMadeOnceAndLeftAlone(t *testing.T) {
 	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	o := w.observe()
 	if !o.Primary.Found || o.Primary.ID != "id-1" || !o.Same || o.Primary.Revision != "" {
 		t.Errorf("got %+v", o)
 	}
 	w.quiet("a second time, also with another target", func() {
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
 	})
 	w.image("cart:2")
 	if w.observe().Same {
 		t.Error("another image is the same")
 	}
-	w.quiet("with another target", func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false)) })
+	w.quiet("with another target", func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false)) })
 }
 
 func TestPrimaryFollowsItsTargetUntilItServes(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", true))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", true))
 	w.observe()
-	w.quiet("nothing changed", func() { must(t, w.d.EnsurePrimary(t.Context(), c, "id-2", true)) })
+	w.quiet("nothing changed", func() { must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true)) })
 	w.image("cart:2")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-2", true))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-2", true))
 	if got := w.primaryImage(); got != "cart:2" || w.observe().Primary.ID != "id-2" {
 		t.Errorf("got %s, %s", got, w.observe().Primary.ID)
 	}
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-3", true))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-3", true))
 	if o := w.observe(); o.Primary.ID != "id-3" || !o.Same {
 		t.Errorf("changed configuration: got %+v", o.Primary)
 	}
 	w.edit(deploymentKind, "cart", `{spec: {replicas: 5}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-4", true))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-4", true))
 	if o := w.observe(); o.Primary.ID != "id-3" || o.Primary.Replicas != 5 {
 		t.Errorf("other replicas need no other pods: got %+v", o.Primary)
 	}
@@ -285,7 +285,7 @@ func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
 			w.t = t
 			w.applyYAML(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: cart-primary, ` + owner + `}, spec: {selector: {matchLabels: {app: x}}, template: {metadata: {labels: {app: x}}}}}`)
 			for _, err := range []error{
-				w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false),
+				w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false),
 				w.d.CopyTemplate(t.Context(), w.canary("cart"), w.observe().Target.Revision, "id-1"),
 				w.d.RestoreTemplate(t.Context(), w.canary("cart"), "id-1"),
 			} {
@@ -300,12 +300,12 @@ func TestPrimaryOfSomebodyElseIsRefused(t *testing.T) {
 
 func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
 	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	w.edit(deploymentKind, "cart-primary", `{metadata: {ownerReferences: null}}`)
-	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false); !errors.Is(err, ownwrites.ErrBehind) {
+	if err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("got %v, want to look again", err)
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-2", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-2", false))
 	if !controlledBy(w.object(deploymentKind, "cart-primary"), w.canary("cart")) || w.observe().Primary.ID != "id-1" {
 		t.Error("want the owner, and the template as it is")
 	}
@@ -314,7 +314,7 @@ func TestPrimaryLeftBehindGetsItsOwnerBack(t *testing.T) {
 func TestPromotionCopiesTheAnalysedRevisionOnly(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.image("cart:2")
 	analysed := w.observe().Target.Revision
 
@@ -340,7 +340,7 @@ func TestPromotionCopiesTheAnalysedRevisionOnly(t *testing.T) {
 func TestConfigurationThatChangesUnderThePromotionIsNotCopied(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
@@ -355,7 +355,7 @@ func TestConfigurationThatChangesUnderThePromotionIsNotCopied(t *testing.T) {
 func TestAPrimaryThatWasWrittenMeanwhileIsAConflict(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
 	w.edit(deploymentKind, "cart-primary", `{spec: {paused: true}}`)
@@ -384,7 +384,7 @@ func (w *world) replicaSet(number string) {
 func TestAFailedPromotionIsTakenBackWithItsConfiguration(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.replicaSet("9")
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
 	w.edit(secretGVK, "creds", `{data: {pass: dHdv}}`)
@@ -422,7 +422,7 @@ func TestAFailedPromotionIsTakenBackWithItsConfiguration(t *testing.T) {
 func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
 	seen, err := w.d.look(t.Context(), c)
 	must(t, err)
@@ -445,7 +445,7 @@ func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
 func TestWhatIsKeptIsWhatThePrimaryRan(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.replicaSet("1")
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
 	seen, err := w.d.look(t.Context(), c)
@@ -465,7 +465,7 @@ func TestWithoutHistoryNothingIsRestored(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
 	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "deployment cart-primary.shop is gone")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.promoted("cart:2", "id-2")
 	w.replicaSet("2")
 	refused(t, w.d.RestoreTemplate(t.Context(), c, "id-3"), ErrGone, "raise its revisionHistoryLimit")
@@ -477,7 +477,7 @@ func TestWithoutHistoryNothingIsRestored(t *testing.T) {
 func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.replicaSet("1")
 	w.image("cart:2") // not analysed yet
 	w.observe()
@@ -495,7 +495,7 @@ func TestADeletedPrimaryIsMadeFromItsHistory(t *testing.T) {
 func TestADeletedPrimaryIsMadeOfWhatWasPromoted(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	first := w.observe().Target
 	w.replicaSet("1")
 	w.promoted("cart:2", "id-2")
@@ -548,7 +548,7 @@ func TestAPrimarySaysWhatItWasMadeOf(t *testing.T) {
 			t.Error("it is in the template")
 		}
 	}
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	first := w.observe().Target
 	says(first)
 	w.replicaSet("1")
@@ -559,11 +559,24 @@ func TestAPrimarySaysWhatItWasMadeOf(t *testing.T) {
 	says(first)
 }
 
+// A target that changes between what is decided and what is done is a new revision, and makes no primary.
+func TestAPrimaryIsNotMadeOfAnotherRevision(t *testing.T) {
+	w := cart(t)
+	c := w.canary("cart")
+	revision := w.observe().Target.Revision
+	w.image("cart:2")
+	refused(t, w.d.EnsurePrimary(t.Context(), c, revision, "id-1", false), ErrChanged, "not the analysed "+revision)
+	if w.object(deploymentKind, "cart-primary") != nil || w.object(configMapGVK, "env-primary") != nil {
+		t.Error("something was made")
+	}
+	must(t, w.d.EnsurePrimary(t.Context(), c, w.observe().Target.Revision, "id-1", false))
+}
+
 // One that is deleted after it got the copy of a run comes back as it was before: template and configuration.
 func TestADeletedPrimaryGetsItsConfigurationBack(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	before := w.observe().Target
 	w.replicaSet("1")
 	w.edit(configMapGVK, "env", `{data: {COLOR: green}}`)
@@ -579,7 +592,7 @@ func TestADeletedPrimaryGetsItsConfigurationBack(t *testing.T) {
 func TestUnusedCopiesAreCollected(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: users-primary}}`)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: shared-primary, ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: ` + string(c.UID) + `, controller: true}, {apiVersion: flagger.app/v1beta1, kind: Canary, name: other, uid: u}]}}`)
 	w.edit(deploymentKind, "cart", `{spec: {template: {spec: {containers: [{name: server, image: "cart:2"}]}}}}`)
@@ -599,12 +612,12 @@ func TestUnusedCopiesAreCollected(t *testing.T) {
 
 func TestCopiesAreShared(t *testing.T) {
 	w := cart(t)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 	w.applyYAML(strings.NewReplacer("name: cart", "name: till", "app: cart", "app: till").Replace(cartTarget))
 	w.applyYAML(strings.ReplaceAll(cartCanary, "name: cart", "name: till"))
 	for range 2 {
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("till"), "id-1", true))
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", true))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("till"), "", "id-1", true))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", true))
 	}
 	var owners []string
 	for _, owner := range w.object(configMapGVK, "env-primary").GetOwnerReferences() {
@@ -624,10 +637,10 @@ func TestCopiesAreShared(t *testing.T) {
 func TestAUsersObjectInPlaceOfACopyIsRefused(t *testing.T) {
 	w := cart(t)
 	w.applyYAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: env-primary}, data: {mine: "yes"}}`)
-	err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)
+	err := w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)
 	refused(t, err, ErrForeign, "createPrimaryDeployment failed: CreatePrimaryConfigs failed: ConfigMap env-primary.shop was not made for Canary cart")
 	w.edit(configMapGVK, "env-primary", `{data: {mine: null, COLOR: blue}}`)
-	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)) // with our content it is ours, left behind
+	must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) // with our content it is ours, left behind
 }
 
 func TestScale(t *testing.T) {
@@ -635,7 +648,7 @@ func TestScale(t *testing.T) {
 	replicas := func(w *world) int32 { return w.observe().Target.Replicas }
 	scaled := func(t *testing.T) *world {
 		w := cart(t)
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 4}}`)
 		must(t, w.d.DownToZero(t.Context(), w.canary("cart")))
 		if got := replicas(w); got != 0 {
@@ -662,7 +675,7 @@ func TestScale(t *testing.T) {
 	t.Run("the primary to the target's", func(t *testing.T) {
 		w := cart(t)
 		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart"))) // there is none
-		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false))
+		must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false))
 		w.edit(deploymentKind, "cart", `{spec: {replicas: 3}}`)
 		w.edit(deploymentKind, "cart-primary", `{spec: {replicas: 0}}`)
 		must(t, w.d.PrimaryUpFromZero(t.Context(), w.canary("cart")))
@@ -739,7 +752,7 @@ func TestScaler(t *testing.T) {
 func TestPodProblem(t *testing.T) {
 	w := cart(t)
 	c := w.canary("cart")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	if got, err := w.d.PodProblem(t.Context(), c, false); got != "" || err != nil {
 		t.Errorf("without pods: got %q, %v", got, err)
 	}
@@ -802,7 +815,7 @@ func TestALaggingCacheIsNotLookedAt(t *testing.T) {
 	c := w.canary("cart")
 	// One that we made and that the cache does not have is there, or it was deleted: the API server knows.
 	w.hide("cart-primary")
-	must(t, w.d.EnsurePrimary(t.Context(), c, "id-1", false))
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
 	if _, err := w.d.Observe(t.Context(), c); !errors.Is(err, ownwrites.ErrBehind) {
 		t.Errorf("made and not seen: got %v", err)
 	}

@@ -207,9 +207,9 @@ func (k coreService) EnsureServices(ctx context.Context, c *flaggerv1.Canary, _ 
 	return nil
 }
 
-// EnsurePrimary makes the primary's Service from the target as it is now, if there is none. With follow an existing one
-// is given what the target says.
-func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+// EnsurePrimary makes the primary's Service from the target, if there is none and the target has that revision. With follow
+// an existing one is given what the target says.
+func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	target, primary, err := k.both(ctx, c)
 	if err != nil {
 		return err
@@ -218,6 +218,9 @@ func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id 
 		return unusable(k.missing(c))
 	}
 	if primary == nil {
+		if err := k.still(c, target, revision); err != nil {
+			return err
+		}
 		made := k.cloned(c, target, apexName(c)+suffix)
 		annotate(made, map[string]string{promotedAnnotation: id})
 		if primary, err = k.create(ctx, c, made); err != nil {
@@ -287,6 +290,15 @@ func (k coreService) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _
 		"give %s its earlier spec, then it is made again", apexName(c), suffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
+// still is ErrChanged where the target does not have that revision any more; empty is any.
+func (coreService) still(c *flaggerv1.Canary, target *unstructured.Unstructured, revision string) error {
+	now, err := revisionOfService(target)
+	if err == nil && revision != "" && now != revision {
+		err = refuse(ErrChanged, "service %s.%s has revision %s, not the analysed %s", target.GetName(), c.Namespace, now, revision)
+	}
+	return err
+}
+
 // CopyTemplate gives the primary's Service the analysed spec of the target.
 func (k coreService) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
 	target, primary, err := k.both(ctx, c)
@@ -302,12 +314,8 @@ func (k coreService) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revi
 	case !controlledBy(primary, c):
 		return foreign(c, serviceKind.Kind, primary)
 	}
-	now, err := revisionOfService(target)
-	if err != nil {
+	if err := k.still(c, target, revision); err != nil {
 		return err
-	}
-	if now != revision {
-		return refuse(ErrChanged, "service %s.%s has revision %s, not the analysed %s", target.GetName(), c.Namespace, now, revision)
 	}
 	if err := unlike(c, primary, target); err != nil {
 		return err

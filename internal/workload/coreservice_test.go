@@ -45,7 +45,7 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 	w, kind := shops(t)
 	ctx, c := t.Context(), w.canary("shop")
 	must(t, kind.EnsureServices(ctx, c, true))
-	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	want := map[string]any{
 		"type": "NodePort", "ipFamilyPolicy": "SingleStack", "selector": map[string]any{"version": "v1"},
 		"ports": []any{map[string]any{"name": "http", "port": int64(80), "targetPort": int64(8080), "protocol": "TCP"}},
@@ -70,7 +70,7 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 	}
 	w.quiet("equal", func() {
 		must(t, kind.EnsureServices(ctx, c, true))
-		must(t, kind.EnsurePrimary(ctx, c, "id-2", true))
+		must(t, kind.EnsurePrimary(ctx, c, "", "id-2", true))
 	})
 	w.edit(serviceKind, "shop", `{spec: {selector: {version: v2}, ports: [{name: http, port: 80, targetPort: 9090, protocol: TCP, nodePort: 30001}]}}`)
 	must(t, kind.EnsureServices(ctx, c, true))
@@ -88,7 +88,7 @@ func TestServiceIsCopiedWithoutWhatWasAllocated(t *testing.T) {
 func TestServiceIsPromotedAndTakenBack(t *testing.T) {
 	w, kind := shops(t)
 	ctx, c := t.Context(), w.canary("shop")
-	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	before := w.spec("shop-primary")
 	first, err := kind.Observe(ctx, c)
 	must(t, err)
@@ -119,7 +119,7 @@ func TestServicesOfOthersAreLeftAlone(t *testing.T) {
 		w, kind := shops(t)
 		w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: ` + name + `}, spec: {selector: {app: theirs}}}`)
 		c := w.canary("shop")
-		err := kind.EnsurePrimary(t.Context(), c, "id-1", true)
+		err := kind.EnsurePrimary(t.Context(), c, "", "id-1", true)
 		if name == "shop-canary" {
 			err = kind.EnsureServices(t.Context(), c, true)
 		}

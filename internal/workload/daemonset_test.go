@@ -117,7 +117,7 @@ func TestDaemonSetWithoutSelector(t *testing.T) {
 func TestDaemonSetIsReleased(t *testing.T) {
 	w := agents(t)
 	c, ctx := w.canary("agent"), t.Context()
-	must(t, w.d.EnsurePrimary(ctx, c, "id-1", true))
+	must(t, w.d.EnsurePrimary(ctx, c, "", "id-1", true))
 	w.runs("agent-primary", 3)
 	if seen := w.observedAgent(); !seen.Same || !seen.Primary.Readiness.Ready || seen.Primary.ID != "id-1" {
 		t.Fatalf("got %+v", seen)
@@ -191,7 +191,7 @@ func TestDaemonSetThatOthersUpdateIsRefused(t *testing.T) {
 	if got := w.observedAgent().Problem; got != want {
 		t.Errorf("got %s", got)
 	}
-	refused(t, w.d.EnsurePrimary(t.Context(), w.canary("agent"), "id-1", true), ErrUnusable, want)
+	refused(t, w.d.EnsurePrimary(t.Context(), w.canary("agent"), "", "id-1", true), ErrUnusable, want)
 	must(t, w.client.Delete(t.Context(), w.object(daemonSetKind, "agent")))
 	want = `daemonset agent.shop get query error: daemonsets.apps "agent" not found`
 	if got := w.observedAgent().Problem; got != want {

@@ -141,9 +141,9 @@ func readyCondition(revision *unstructured.Unstructured) (status, why string) {
 	return "", ""
 }
 
-// EnsurePrimary names the newest revision as the one that serves, if none is named. With follow the name keeps up with
+// EnsurePrimary names the newest revision as the one that serves, if none is named and it is that one. With follow the name keeps up with
 // the newest.
-func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
 		return err
@@ -152,7 +152,20 @@ func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id stri
 	if latest == "" || primary == latest || primary != "" && !follow {
 		return nil // Knative has not made one yet: its status brings the release back
 	}
+	if err := k.still(c, service, revision); err != nil {
+		return err
+	}
 	return k.annotate(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
+}
+
+// still is ErrChanged where the Service does not have that revision any more; empty is any.
+func (knative) still(c *flaggerv1.Canary, service *unstructured.Unstructured, revision string) error {
+	latest := latestRevision(service)
+	now, err := identityOf(map[string]any{"knative": latest})
+	if err == nil && revision != "" && now != revision {
+		err = refuse(ErrChanged, "Knative Service %s.%s has revision %s, not the analysed one", service.GetName(), c.Namespace, latest)
+	}
+	return err
 }
 
 // existing is the Service, which has to be there.
@@ -183,12 +196,8 @@ func (k knative) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision
 		return nil
 	}
 	latest := latestRevision(service)
-	now, err := identityOf(map[string]any{"knative": latest})
-	if err != nil {
+	if err := k.still(c, service, revision); err != nil {
 		return err
-	}
-	if now != revision {
-		return refuse(ErrChanged, "Knative Service %s.%s has revision %s, not the analysed one", service.GetName(), c.Namespace, latest)
 	}
 	return k.annotate(ctx, c, service, map[string]string{
 		primaryRevision: latest, promotedAnnotation: id, previousAnnotation: service.GetAnnotations()[primaryRevision],

@@ -42,9 +42,9 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 	if o := see(); !o.Target.Found || o.Target.Readiness.Ready || o.Primary.Found || o.Same || o.Problem != "" {
 		t.Errorf("before Knative saw it: %+v", o)
 	}
-	w.quiet("no revision yet", func() { must(t, kind.EnsurePrimary(ctx, c, "id-0", true)) })
+	w.quiet("no revision yet", func() { must(t, kind.EnsurePrimary(ctx, c, "", "id-0", true)) })
 	w.makes("fn-00001", "2026-01-01T00:00:00Z", isReady)
-	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	first := see(AskHistory)
 	if !first.Same || !first.Primary.Readiness.Ready || first.Primary.ID != "id-1" || first.Target.Available != 1 {
 		t.Errorf("got %+v", first)
@@ -67,7 +67,7 @@ func TestKnativeServiceIsReleased(t *testing.T) {
 	if second.Target.Available != 0 || !second.Primary.Readiness.Ready {
 		t.Errorf("got %+v", second)
 	}
-	must(t, kind.EnsurePrimary(ctx, c, "id-x", false)) // it serves, and follows nobody
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-x", false)) // it serves, and follows nobody
 	refused(t, kind.CopyTemplate(ctx, c, first.Target.Revision, "id-2"), ErrChanged, "Knative Service fn.shop has revision fn-00002, not the analysed one")
 	must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2"))
 	w.quiet("copied already", func() { must(t, kind.CopyTemplate(ctx, c, second.Target.Revision, "id-2")) })
@@ -96,9 +96,9 @@ func TestPrimaryRevisionFollowsAtFirst(t *testing.T) {
 	w, kind := functions(t)
 	ctx, c := t.Context(), w.canary("fn")
 	w.makes("fn-00001", "2026-01-01T00:00:00Z", isReady)
-	must(t, kind.EnsurePrimary(ctx, c, "id-1", true))
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-1", true))
 	w.makes("fn-00002", "2026-01-02T00:00:00Z", isReady)
-	must(t, kind.EnsurePrimary(ctx, c, "id-2", true))
+	must(t, kind.EnsurePrimary(ctx, c, "", "id-2", true))
 	if got := w.annotations()[primaryRevision]; got != "fn-00002" {
 		t.Errorf("got %s", got)
 	}
@@ -131,7 +131,7 @@ func TestKnativeServiceThatIsNotThere(t *testing.T) {
 	if o, err := kind.Observe(ctx, c); err != nil || o.Problem != missing || o.NotInstalled {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	refused(t, kind.EnsurePrimary(ctx, c, "id-1", true), ErrUnusable, missing)
+	refused(t, kind.EnsurePrimary(ctx, c, "", "id-1", true), ErrUnusable, missing)
 	must(t, kind.GiveBackServices(ctx, c))
 	w.absent = knativeServiceKind
 	const unknown = "Service fn.shop cannot be read, because this cluster does not know its kind: install the definition of serving.knative.dev/v1"

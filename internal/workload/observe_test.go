@@ -13,7 +13,7 @@ import (
 func TestARememberedObservationIsTheOneOfAFreshStart(t *testing.T) {
 	w := cart(t)
 	remove := func(name string) { must(t, w.client.Delete(t.Context(), w.object(deploymentKind, name))) }
-	ensure := func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "id-1", false)) }
+	ensure := func() { must(t, w.d.EnsurePrimary(t.Context(), w.canary("cart"), "", "id-1", false)) }
 	seen := map[string]bool{}
 	for _, change := range []struct {
 		name string
@@ -64,7 +64,7 @@ func BenchmarkDerive(b *testing.B) {
 		w.applyYAML(text)
 	}
 	c := w.canary("cart")
-	must(b, w.d.EnsurePrimary(b.Context(), c, "id-1", false))
+	must(b, w.d.EnsurePrimary(b.Context(), c, "", "id-1", false))
 	seen, err := w.d.look(b.Context(), c)
 	must(b, err)
 	for _, remembers := range []bool{true, false} {

@@ -12,11 +12,11 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// EnsurePrimary makes the primary from the target's template as it is now, and the copies of configuration before it, if
-// there is no primary. With follow, which is for the time before the primary serves for the first time, an existing
+// EnsurePrimary makes the primary from the target's template, and the copies of configuration before it, if there is no
+// primary and the target has that revision; empty is whichever it has, any other is ErrChanged. With follow, which is for the time before the primary serves for the first time, an existing
 // primary is given the target's template whenever that differs; without, its template is left alone. id becomes the
 // flagger-id of a template that is written.
-func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
 		return err
@@ -25,12 +25,12 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id st
 		if seen.problem != "" {
 			return unusable(seen.problem)
 		}
-		if _, err := d.ensureCopies(ctx, c, seen.configs, ""); err != nil {
-			return fmt.Errorf("%sCreatePrimaryConfigs failed: %w", d.creating(), err)
-		}
-		known, err := d.derive(c, seen)
+		known, err := d.still(c, seen, revision)
 		if err != nil {
 			return err
+		}
+		if _, err := d.ensureCopies(ctx, c, seen.configs, ""); err != nil {
+			return fmt.Errorf("%sCreatePrimaryConfigs failed: %w", d.creating(), err)
 		}
 		template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
 		return d.createPrimary(ctx, c, d.newPrimary(c, seen.target, seen.pair, template, known.made()))
@@ -83,18 +83,24 @@ func (d templated) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revisi
 	if !controlledBy(seen.primary, c) {
 		return foreign(c, d.kind().Kind, seen.primary)
 	}
-	now, err := d.derive(c, seen)
+	now, err := d.still(c, seen, revision)
 	if err != nil {
 		return err
-	}
-	if now.revision != revision {
-		return refuse(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.word(), seen.pair.target, c.Namespace, now.revision, revision)
 	}
 	if _, err := d.ensureCopies(ctx, c, seen.configs, id); err != nil {
 		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.pair.primary(), c.Namespace, err)
 	}
 	template := primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
 	return d.writeTemplate(ctx, c, seen, template, now.made())
+}
+
+// still is what follows from the target, and ErrChanged where it does not have that revision any more; empty is any.
+func (d templated) still(c *flaggerv1.Canary, seen view, revision string) (derived, error) {
+	now, err := d.derive(c, seen)
+	if err == nil && revision != "" && now.revision != revision {
+		err = refuse(ErrChanged, "%s %s.%s has revision %s, not the analysed %s", d.word(), seen.pair.target, c.Namespace, now.revision, revision)
+	}
+	return now, err
 }
 
 // writeTemplate gives the primary a template, and with it what else it takes from the target.

@@ -138,7 +138,7 @@ func replay(t *testing.T, dir string, recorded recordedCase, inputs []map[string
 		passes++
 		act(services(false),
 			func(c *flaggerv1.Canary) error {
-				return w.d.Of(c).EnsurePrimary(ctx, c, fmt.Sprint("pass", passes), false)
+				return w.d.Of(c).EnsurePrimary(ctx, c, "", fmt.Sprint("pass", passes), false)
 			},
 			func(c *flaggerv1.Canary) error { return w.d.Of(c).EnsureScaler(ctx, c, false) },
 			services(true))

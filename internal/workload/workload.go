@@ -33,8 +33,9 @@ type Kind interface {
 	// Observe says what is. Its error is of the moment (API server, cache); what a person has to mend is in the
 	// observation.
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error)
-	// EnsurePrimary makes the primary if there is none, and keeps it like the target while it follows.
-	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, id string, follow bool) error
+	// EnsurePrimary makes the primary of that revision of the target (empty: whichever it has) if there is none, and keeps
+	// it like the target while it follows.
+	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error
 	// RecreatePrimary makes a primary that was deleted in the middle of a release again, as it was made of that, and undoes
 	// what a CopyTemplate with the id undone made of its configuration.
 	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error

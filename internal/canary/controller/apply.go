@@ -43,7 +43,7 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, st
 	case canary.ServicesExist:
 		return target.EnsureServices(ctx, c, e.Apex)
 	case canary.PrimaryExists:
-		return target.EnsurePrimary(ctx, c, e.ID, e.Follow)
+		return target.EnsurePrimary(ctx, c, e.Revision, e.ID, e.Follow)
 	case canary.PrimaryRecalled:
 		return target.RecreatePrimary(ctx, c, workload.Made{Revision: e.Revision, PeerHash: e.PeerHash}, e.Undone, e.ID)
 	case canary.ScalerExists:

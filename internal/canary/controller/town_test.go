@@ -300,7 +300,7 @@ func (k *pocketKind) Observe(_ context.Context, c *flaggerv1.Canary, _ ...worklo
 	return o, nil
 }
 
-func (k *pocketKind) EnsurePrimary(_ context.Context, c *flaggerv1.Canary, id string, follow bool) error {
+func (k *pocketKind) EnsurePrimary(_ context.Context, c *flaggerv1.Canary, _, id string, follow bool) error {
 	k.with(c, func(p *pocket) {
 		if p.primary == "" || follow {
 			p.primary, p.id = p.target, id
