@@ -271,7 +271,7 @@ var Teeth = []Tooth{
 	{
 		"configuration followed at rest",
 		"I28",
-		"internal/canary/machine.go",
+		"internal/canary/standing.go",
 		"effects = append(effects, ScalerExists{})\n\t}", "effects = append(effects, ScalerExists{}, PrimaryExists{ID: s.copyID(), Follow: true})\n\t}", 117,
 	},
 	{
