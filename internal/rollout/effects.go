@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -134,7 +135,9 @@ func (e WorkloadNoted) String() string { return "workload generation " + e.Gener
 func (e ReplicaSetExists) String() string {
 	return fmt.Sprintf("%s of revision %d exists", e.Name, e.Revision)
 }
+
 func (e ReplicaSetKept) String() string { return fmt.Sprintf("%s has revision %d", e.Name, e.Revision) }
+
 func (e ReplicaSetScaled) String() string {
 	return fmt.Sprintf("%s from %d to %d", e.Name, e.From, e.Pods)
 }
@@ -153,17 +156,17 @@ func (e ServiceSelects) String() string     { return e.Service + " selects " + e
 func (e ServiceReleased) String() string    { return e.Service + " released" }
 
 func (e RouteIs) String() string {
-	text := fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)
+	parts := []string{fmt.Sprintf("canary=%d stable=%d", e.Weights.Canary.Weight, e.Weights.Stable.Weight)}
 	for _, d := range e.Weights.Additional {
-		text += fmt.Sprintf(" %s=%d", d.ServiceName, d.Weight)
+		parts = append(parts, fmt.Sprintf("%s=%d", d.ServiceName, d.Weight))
 	}
 	for _, h := range e.Headers {
-		text += " by header " + h.Name
+		parts = append(parts, "by header "+h.Name)
 	}
 	for _, m := range e.Mirrors {
-		text += " mirrored by " + m.Name
+		parts = append(parts, "mirrored by "+m.Name)
 	}
-	return text
+	return strings.Join(parts, " ")
 }
 
 func (RouteReleased) String() string          { return "route released" }

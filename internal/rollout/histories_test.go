@@ -1,12 +1,10 @@
 package rollout
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -75,8 +73,10 @@ func askedBlueGreen(t *rapid.T) *argov1.BlueGreenStrategy {
 func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(asked(t))
-		w.become = func(rs ReplicaSet) int32 {
-			return rapid.Int32Range(min(rs.Available, rs.Spec), rs.Spec).Draw(t, "available")
+		w.become = func(rs ReplicaSet) (replicas, available int32) {
+			replicas = rapid.Int32Range(min(rs.Replicas, rs.Spec), max(rs.Replicas, rs.Spec)).Draw(t, "there")
+			most := min(replicas, rs.Spec)
+			return replicas, rapid.Int32Range(min(rs.Available, most), most).Draw(t, "available")
 		}
 		w.lives = func(effects int) (int, bool) {
 			if rapid.IntRange(0, 4).Draw(t, "dies") > 0 {
@@ -98,7 +98,7 @@ func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
 // happen is one thing that people, pods or analyses do.
 func (w *world) happen(t *rapid.T) {
 	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
-	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip") {
+	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router") {
 	case "template":
 		w.generation++
 		w.template = anyOf(t, "template", "v1", "v2", "v3", "v4")
@@ -136,6 +136,8 @@ func (w *world) happen(t *rapid.T) {
 			w.generation++
 			c.Steps = c.Steps[:len(c.Steps)-1]
 		}
+	case "router":
+		w.router.Confirmed = maybe(t, "serves", true, false)
 	case "skip":
 		if w.status.CurrentStepIndex != nil {
 			*w.status.CurrentStepIndex++
@@ -215,7 +217,7 @@ func (w *world) steppedDown() bool {
 func (w *world) arrives(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
-	w.spec.Paused = false
+	w.router.Confirmed, w.spec.Paused = nil, false
 	w.generation++
 	for range 40 {
 		w.status.Abort = false
@@ -252,6 +254,3 @@ func (w *world) atRest(t *rapid.T) {
 		t.Fatalf("at rest, and %d ReplicaSets are kept", len(w.sets))
 	}
 }
-
-var _ = fmt.Sprint
-var _ intstr.IntOrString

@@ -47,10 +47,15 @@ func strategies(t *rapid.T) argov1.RolloutStrategy {
 		return argov1.RolloutStrategy{BlueGreen: &b}
 	}
 	kinds := []argov1.CanaryStep{
-		{}, setWeight(0), setWeight(50), setWeight(100), pauseFor(""), pauseFor("5"), {Analysis: &argov1.RolloutAnalysis{}}, {Analysis: analysed},
-		{Plugin: &argov1.PluginStep{Name: "p"}}, scaleTo(1), scaleLike(50), scaleFollow,
+		{},
+		setWeight(0), setWeight(50), setWeight(100), pauseFor(""), pauseFor("5"),
+		{Analysis: &argov1.RolloutAnalysis{}},
+		{Analysis: analysed},
+		{Plugin: &argov1.PluginStep{Name: "p"}},
+		scaleTo(1), scaleLike(50), scaleFollow,
 		{Experiment: &argov1.RolloutExperimentStep{}},
-		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}}, {SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h"}},
+		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h", Match: []argov1.HeaderRoutingMatch{{HeaderName: "a"}}}},
+		{SetHeaderRoute: &argov1.SetHeaderRoute{Name: "h"}},
 		{SetMirrorRoute: &argov1.SetMirrorRoute{Name: "m", Match: []argov1.RouteMatch{{}}}},
 	}
 	c := argov1.CanaryStrategy{

@@ -16,7 +16,7 @@ func (p *pass) scaleCanary() {
 		return
 	}
 	_, next := p.numbers()
-	if p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "") { // the traffic is not where it shall be
+	if p.misrouted() {
 		next = Split{Canary: max(next.Canary, p.new.Spec), Stable: max(next.Stable, p.stable.Spec)}
 	}
 	p.stay()
@@ -27,8 +27,18 @@ func (p *pass) scaleCanary() {
 		return
 	}
 	p.scaleWorkload()
-	p.drain()
+	if !p.lags() {
+		p.drain()
+	}
 }
+
+// misrouted is true while the traffic is not where the numbers of pods want it to be: then none are taken away.
+func (p *pass) misrouted() bool {
+	return p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "" || p.lags())
+}
+
+// lags is true while a router says that it does not serve yet what it was told.
+func (p *pass) lags() bool { return p.routes() && !value(p.Router.Confirmed, true) }
 
 // keepServing is the number of pods of a stable revision whose last pods are about to go: while its Service selects them,
 // they stay until the release is promoted, and the Service has moved.
@@ -93,6 +103,8 @@ func (p *pass) linger() bool {
 	case !lingers:
 		return false
 	case rs.Spec == 0, length <= 0:
+		p.scale(rs, rs.Spec)
+	case p.misrouted():
 		p.scale(rs, rs.Spec)
 	case rs.Delayed() && !p.Now.Before(rs.Deadline):
 		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})

@@ -46,8 +46,8 @@ type world struct {
 	disabled    []string
 	count       int
 
-	// become says how many pods of a ReplicaSet are available after a while; nil: all.
-	become func(rs ReplicaSet) int32
+	// become says how many pods of a ReplicaSet there are, and how many are available, after a while; nil: all.
+	become func(rs ReplicaSet) (replicas, available int32)
 
 	standing []string // events that were told, and are not told again
 
@@ -106,9 +106,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-var (
-	_ fataler = (*testing.T)(nil)
-)
+var _ fataler = (*testing.T)(nil)
 
 // settle runs passes until one changes nothing.
 func (w *world) settle(t fataler) {
@@ -237,14 +235,14 @@ func (w *world) react() {
 			}
 		}
 		w.replace(rs)
-		rs.Replicas, rs.Settled = rs.Spec, true
-		available := rs.Spec
+		replicas, available := rs.Spec, rs.Spec
 		if w.become != nil {
-			available = w.become(*rs)
+			replicas, available = w.become(*rs)
 		}
+		rs.Replicas, rs.Settled = replicas, replicas == rs.Spec
 		rs.Available = available
 		if limit, limited := w.ready[rs.Hash]; limited {
-			rs.Available = min(rs.Spec, limit)
+			rs.Available = min(available, limit)
 		}
 		rs.Ready = rs.Available
 		available = rs.Available
