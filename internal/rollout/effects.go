@@ -166,6 +166,9 @@ func (e RouteIs) String() string {
 	for _, m := range e.Mirrors {
 		parts = append(parts, "mirrored by "+m.Name)
 	}
+	if e.Drained {
+		parts = append(parts, "drained")
+	}
 	return strings.Join(parts, " ")
 }
 

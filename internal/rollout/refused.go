@@ -18,7 +18,10 @@ func CreateRefused(s Snapshot, name, why string) Decision {
 		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
 	}, s.Now)
 	status.Phase, status.Message = PhaseOf(s.Spec, status)
-	return Decision{Status: status, Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Standing: true}}}
+	return Decision{
+		Status: status, Gates: release.Gates{release.Fails("refused", release.ByPerson, message)},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonCreateError, Message: message, Standing: true}},
+	}
 }
 
 // NameTaken is decided where somebody else has the name that the ReplicaSet of the template should get: the next look

@@ -80,9 +80,10 @@ func (p *pass) wish() wish {
 	return w
 }
 
-// wayBack is the weight of a revision whose traffic returns to the stable one as that gets its pods.
+// wayBack is the weight of a revision whose traffic returns to the stable one as that gets its pods. One that was given
+// none gets none now.
 func (p *pass) wayBack(from ReplicaSet) int32 {
-	if from.Available == 0 {
+	if from.Available == 0 || p.Status.Canary.Weights == nil {
 		return 0
 	}
 	return p.routed().DynamicWeight()
@@ -182,12 +183,23 @@ func (p *pass) last(weights argov1.TrafficWeights) *argov1.TrafficWeights {
 }
 
 func (p *pass) routeIs(weights argov1.TrafficWeights, w wish) RouteIs {
-	route := RouteIs{Weights: *weights.DeepCopy(), Most: p.most(), StablePingPong: p.Status.Canary.StablePingPong}
+	route := RouteIs{
+		Weights: *weights.DeepCopy(), Most: p.most(), StablePingPong: p.Status.Canary.StablePingPong,
+		Drained: weights.Canary.Weight == 0 && p.drained(),
+	}
 	route.Weights.Verified = nil
 	if w.managed {
 		route.Headers, route.Mirrors = managedRoutes(p.steps(), p.Status.CurrentStepIndex)
 	}
 	return route
+}
+
+// drained is true when the new revision had no traffic before, and nobody but the stable one has pods that could be busy.
+func (p *pass) drained() bool {
+	recorded := p.Status.Canary.Weights
+	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(p.Sets, func(rs ReplicaSet) bool {
+		return rs.Hash != p.Status.StableRS && (rs.Spec > 0 || rs.Replicas > 0)
+	})
 }
 
 // managedRoutes are the routes that the steps up to that index have made, and not taken away.
