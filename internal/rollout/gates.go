@@ -16,6 +16,7 @@ func (p *pass) lookAround(e *edit) {
 	met := p.gates
 	p.gates = nil
 	p.people(e.status)
+	p.imbalance(e.status)
 	switch {
 	case p.Spec.Strategy.BlueGreen != nil:
 		p.switchGates(e.status)
