@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -51,7 +52,8 @@ func RunRollout(t *testing.T, o RolloutOptions) {
 		for _, d := range route.Others {
 			want.Others = append(want.Others, release.Destination{Service: d.Service, Weight: d.Weight})
 		}
-		if diff := cmp.Diff(want, seen.Route); diff != "" {
+		anyOrder := cmpopts.SortSlices(func(a, b release.Destination) bool { return a.Service < b.Service })
+		if diff := cmp.Diff(want, seen.Route, anyOrder); diff != "" {
 			t.Fatalf("read back %s (-want +got):\n%s", route, diff)
 		}
 	})

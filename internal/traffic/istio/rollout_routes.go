@@ -1,0 +1,367 @@
+package istio
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// editor writes into objects that are the user's.
+type editor struct {
+	t traffic.RolloutTarget
+	// added are the Services of experiments that are in the object because of the Rollout.
+	added []string
+	// ruleHost is the host of the DestinationRule, where there is one.
+	ruleHost string
+}
+
+// side is what a destination is to the Rollout.
+type side int
+
+const (
+	// somebodys destination keeps its weight.
+	somebodys side = iota
+	canarySide
+	stableSide
+	experiment
+)
+
+// sideOf tells a destination by its subset, where subsets are used, else by the first label of its host.
+func (e editor) sideOf(destination map[string]any) side {
+	host, _, _ := unstructured.NestedString(destination, "destination", "host")
+	subset, _, _ := unstructured.NestedString(destination, "destination", "subset")
+	host, _, _ = strings.Cut(host, ".")
+	if rule := ruleOf(e.t); rule != nil && subset != "" {
+		switch {
+		case subset == rule.CanarySubsetName:
+			return canarySide
+		case subset == rule.StableSubsetName:
+			return stableSide
+		case slices.Contains(rule.AdditionalSubsetNames, subset):
+			return somebodys
+		}
+	}
+	switch {
+	case host == "":
+		return somebodys
+	case host == e.t.CanaryService:
+		return canarySide
+	case host == e.t.StableService:
+		return stableSide
+	case slices.Contains(e.added, host):
+		return experiment
+	default:
+		return somebodys
+	}
+}
+
+// chosen are the routes of a VirtualService that are written.
+type chosen struct {
+	all []map[string]any
+	// http is the first of them that is an HTTP route; managed routes are made from it.
+	http map[string]any
+}
+
+// The protocols of routes, as the field of the spec and as people are told.
+var protocols = []struct{ field, name string }{{"http", "HTTP"}, {"tls", "TLS"}, {"tcp", "TCP"}}
+
+// choose finds the routes that the spec means: those that it names, and of a protocol of which it names none the only one.
+func (e editor) choose(service argov1.IstioVirtualService, spec map[string]any) (chosen, error) {
+	named := len(service.Routes)+len(service.TLSRoutes)+len(service.TCPRoutes) > 0
+	var out chosen
+	for _, protocol := range protocols {
+		routes := slices.DeleteFunc(traffic.Maps(spec[protocol.field]), e.managed)
+		found, byName, err := pick(service, protocol.field, routes)
+		for i := 0; err == nil && i < len(found); i++ {
+			err = e.hasBoth(found[i])
+		}
+		if err != nil && named && !byName {
+			continue // routes of another protocol are meant
+		}
+		if err != nil {
+			return out, traffic.Refuse(traffic.ErrInvalid, textInvalidRoutes, protocol.name, err)
+		}
+		out.all = append(out.all, found...)
+		if protocol.field == "http" && len(found) > 0 {
+			out.http = found[0]
+		}
+	}
+	if len(out.all) == 0 {
+		return out, traffic.Refuse(traffic.ErrInvalid, textInvalidRoutes, "HTTP", "there is none")
+	}
+	return out, nil
+}
+
+func pick(service argov1.IstioVirtualService, field string, routes []map[string]any) (found []map[string]any, byName bool, err error) {
+	look := func(what string, is func(map[string]any) bool) {
+		byName = true
+		i := slices.IndexFunc(routes, is)
+		if i < 0 {
+			err = cmp.Or(err, fmt.Errorf("route %s is not found", what))
+			return
+		}
+		found = append(found, routes[i])
+	}
+	switch field {
+	case "http":
+		for _, name := range service.Routes {
+			look("'"+name+"'", func(route map[string]any) bool { return route["name"] == name })
+		}
+	case "tls":
+		for _, want := range service.TLSRoutes {
+			look(fmt.Sprintf("of port %d and hosts %v", want.Port, want.SNIHosts), func(route map[string]any) bool { return matchesTLS(route, want) })
+		}
+	case "tcp":
+		for _, want := range service.TCPRoutes {
+			look(fmt.Sprintf("of port %d", want.Port), func(route map[string]any) bool { return matchesTCP(route, want) })
+		}
+	}
+	if byName || err != nil {
+		return found, byName, err
+	}
+	if len(routes) > 1 {
+		return nil, false, errors.New("there are several: name those that are meant")
+	}
+	return routes, false, nil
+}
+
+func matchesTLS(route map[string]any, want argov1.TLSRoute) bool {
+	return slices.ContainsFunc(traffic.Maps(route["match"]), func(match map[string]any) bool {
+		var hosts []string
+		list, _ := match["sniHosts"].([]any)
+		for _, host := range list {
+			if text, ok := host.(string); ok {
+				hosts = append(hosts, text)
+			}
+		}
+		wanted := slices.Sorted(slices.Values(want.SNIHosts))
+		return isPort(match, want.Port) && (len(wanted) == 0 || slices.Equal(wanted, slices.Sorted(slices.Values(hosts))))
+	})
+}
+
+func matchesTCP(route map[string]any, want argov1.TCPRoute) bool {
+	return slices.ContainsFunc(traffic.Maps(route["match"]), func(match map[string]any) bool { return isPort(match, want.Port) })
+}
+
+// isPort says whether a match is for the port; 0 means any.
+func isPort(match map[string]any, port int64) bool {
+	number, err := traffic.Number(match["port"])
+	return port == 0 || err == nil && int64(number) == port
+}
+
+// hasBoth says what a route lacks to be shared.
+func (e editor) hasBoth(route map[string]any) error {
+	canary, stable := false, false
+	for _, d := range traffic.Maps(route["route"]) {
+		canary = canary || e.sideOf(d) == canarySide
+		stable = stable || e.sideOf(d) == stableSide
+	}
+	rule := ruleOf(e.t)
+	switch {
+	case !canary && rule != nil:
+		return fmt.Errorf(textNoCanarySubset, rule.CanarySubsetName)
+	case !canary:
+		return fmt.Errorf(textNoCanaryService, e.t.CanaryService)
+	case !stable && rule != nil:
+		return fmt.Errorf(textNoStableSubset, rule.StableSubsetName)
+	case !stable:
+		return fmt.Errorf(textNoStableService, e.t.StableService)
+	default:
+		return nil
+	}
+}
+
+// managed says whether an HTTP route belongs to the Rollout.
+func (e editor) managed(route map[string]any) bool {
+	name, _ := route["name"].(string)
+	return name != "" && slices.Contains(e.t.Managed(), name)
+}
+
+// routes writes weights, experiments and managed routes into a VirtualService.
+func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstructured) error {
+	e.added = traffic.AddedTo(e.t, obj)
+	spec := traffic.Spec(obj)
+	found, err := e.choose(serviceFor(e.t, x.Ref), spec)
+	if err != nil {
+		return fmt.Errorf("%s: %w", x.Ref, err)
+	}
+	for _, route := range found.all {
+		if err := e.weigh(route, r); err != nil {
+			return fmt.Errorf("%s: %w", x.Ref, err)
+		}
+	}
+	traffic.NoteAdded(obj, r.Others)
+	if len(r.HeaderRoutes)+len(r.MirrorRoutes) > 0 && found.http == nil {
+		return traffic.Refuse(traffic.ErrInvalid, "%s has no HTTP route that the steps setHeaderRoute and setMirrorRoute could be for", x.Ref)
+	}
+	if _, had := spec["http"]; !had && found.http == nil {
+		return nil
+	}
+	users := slices.DeleteFunc(traffic.Maps(spec["http"]), e.managed)
+	spec["http"] = traffic.List(append(e.managedRoutes(r, found.http), users...))
+	return nil
+}
+
+// weigh gives each destination of a route its weight. What others have there keeps its own, at the expense of the stable
+// side.
+func (e editor) weigh(route map[string]any, r release.Route) error {
+	kept := slices.DeleteFunc(traffic.Maps(route["route"]), func(d map[string]any) bool { return e.sideOf(d) == experiment })
+	stable := r.Stable()
+	for _, d := range kept {
+		if e.sideOf(d) != somebodys {
+			continue
+		}
+		weight, err := traffic.Number(d["weight"])
+		if err != nil || weight < 0 {
+			return fmt.Errorf("the weight of %v is %v, which is not a number from 0", d["destination"], d["weight"])
+		}
+		stable -= int(weight)
+	}
+	for _, d := range kept {
+		switch e.sideOf(d) {
+		case canarySide:
+			d["weight"] = int64(r.Canary)
+		case stableSide:
+			d["weight"] = int64(max(stable, 0))
+		case somebodys, experiment:
+		}
+	}
+	for _, d := range slices.SortedFunc(slices.Values(r.Others), func(a, b release.Destination) int { return cmp.Compare(a.Service, b.Service) }) {
+		kept = append(kept, map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)})
+	}
+	route["route"] = traffic.List(kept)
+	return nil
+}
+
+// managedRoutes are the routes of steps, made from the HTTP route that is shared.
+func (e editor) managedRoutes(r release.Route, from map[string]any) []map[string]any {
+	var out []map[string]any
+	for _, route := range r.HeaderRoutes {
+		if len(route.Match) > 0 {
+			out = append(out, e.headerRoute(route, from))
+		}
+	}
+	for _, route := range r.MirrorRoutes {
+		if len(route.Match) > 0 {
+			out = append(out, e.mirrorRoute(route, from))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b map[string]any) int {
+		before, _ := a["name"].(string)
+		after, _ := b["name"].(string)
+		return e.t.ManagedOrder(before, after)
+	})
+	return out
+}
+
+func (e editor) headerRoute(route release.HeaderRoute, from map[string]any) map[string]any {
+	matches := make([]any, len(route.Match))
+	for i, m := range route.Match {
+		matches[i] = map[string]any{"headers": conditions(m.Headers)}
+	}
+	return map[string]any{
+		"name": route.Name, "match": matches,
+		"route": []any{map[string]any{"destination": e.canary(from), "weight": int64(release.Total)}},
+	}
+}
+
+func (e editor) mirrorRoute(route release.MirrorRoute, from map[string]any) map[string]any {
+	matches := make([]any, len(route.Match))
+	for i, m := range route.Match {
+		match := map[string]any{}
+		if m.Method != nil {
+			match["method"] = condition(*m.Method)
+		}
+		if m.Path != nil {
+			match["uri"] = condition(*m.Path)
+		}
+		if len(m.Headers) > 0 {
+			match["headers"] = conditions(m.Headers)
+		}
+		matches[i] = match
+	}
+	shared, _ := from["route"].([]any)
+	return map[string]any{
+		"name": route.Name, "match": matches, "route": runtime.DeepCopyJSONValue(shared),
+		"mirror": e.canary(from), "mirrorPercentage": map[string]any{"value": int64(route.Percent)},
+	}
+}
+
+// canary is the destination of managed routes, with the port of the first destination of the route that is shared.
+func (e editor) canary(from map[string]any) map[string]any {
+	out := map[string]any{"host": e.t.CanaryService}
+	if rule := ruleOf(e.t); rule != nil {
+		out["host"], out["subset"] = e.ruleHost, rule.CanarySubsetName
+	}
+	if shared := traffic.Maps(from["route"]); len(shared) > 0 {
+		if port, ok, _ := unstructured.NestedMap(shared[0], "destination", "port"); ok {
+			out["port"] = port
+		}
+	}
+	return out
+}
+
+func conditions(headers map[string]release.StringMatch) map[string]any {
+	out := make(map[string]any, len(headers))
+	for name, value := range headers {
+		out[name] = condition(value)
+	}
+	return out
+}
+
+func condition(m release.StringMatch) map[string]any {
+	switch {
+	case m.Exact != "":
+		return map[string]any{"exact": m.Exact}
+	case m.Prefix != "":
+		return map[string]any{"prefix": m.Prefix}
+	default:
+		return map[string]any{"regex": m.Regex}
+	}
+}
+
+// weights of one route: the canary's, and those of experiments.
+func (e editor) weights(route map[string]any) (canary int, others []release.Destination, err error) {
+	for _, d := range traffic.Maps(route["route"]) {
+		is := e.sideOf(d)
+		if is != canarySide && is != experiment {
+			continue
+		}
+		weight, err := traffic.Number(d["weight"])
+		if err != nil || weight < 0 {
+			return 0, nil, fmt.Errorf("the weight of %v is %v, which is not a number from 0", d["destination"], d["weight"])
+		}
+		if is == canarySide {
+			canary = int(weight)
+			continue
+		}
+		host, _, _ := unstructured.NestedString(d, "destination", "host")
+		others = append(others, release.Destination{Service: host, Weight: int(weight)})
+	}
+	return canary, others, nil
+}
+
+// restoreRoutes takes managed routes and experiments away.
+func (e editor) restoreRoutes(spec map[string]any) {
+	if spec["http"] != nil {
+		spec["http"] = traffic.List(slices.DeleteFunc(traffic.Maps(spec["http"]), e.managed))
+	}
+	for _, protocol := range protocols {
+		for _, route := range traffic.Maps(spec[protocol.field]) {
+			all := traffic.Maps(route["route"])
+			kept := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
+			if len(kept) < len(all) {
+				route["route"] = traffic.List(kept)
+			}
+		}
+	}
+}
