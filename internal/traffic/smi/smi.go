@@ -73,6 +73,13 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		{"service": t.CanaryService, "weight": r.weight(route.Canary)},
 		{"service": t.Primary, "weight": r.weight(release.Total - route.Canary)},
 	}
+	carry(backends, spec)
+	traffic.Own(spec, map[string]any{"service": root(t), "backends": traffic.List(backends)}, specKeys...)
+	return []*unstructured.Unstructured{obj}, nil
+}
+
+// carry keeps what somebody added to a backend.
+func carry(backends []map[string]any, spec map[string]any) {
 	for _, backend := range backends {
 		for _, was := range traffic.Maps(spec["backends"]) {
 			if was["service"] == backend["service"] {
@@ -80,8 +87,6 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 			}
 		}
 	}
-	traffic.Own(spec, map[string]any{"service": root(t), "backends": traffic.List(backends)}, specKeys...)
-	return []*unstructured.Unstructured{obj}, nil
 }
 
 // root is the service whose clients are split: a split knows only one.
@@ -135,16 +140,9 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 		return out, nil
 	}
 	ref := r.Refs(t)[0]
-	list, _, err := unstructured.NestedFieldNoCopy(existing[0].Object, "spec", "backends")
+	weights, _, err := weightsOf(ref, existing[0])
 	if err != nil {
-		return out, fmt.Errorf("read %s: %w", ref, err)
-	}
-	weights := map[string]int{}
-	for _, backend := range traffic.Maps(list) {
-		name, _ := backend["service"].(string)
-		if weights[name], err = weightOf(backend["weight"]); err != nil {
-			return out, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", ref, name, backend["weight"])
-		}
+		return out, err
 	}
 	canary, named := weights[t.CanaryService]
 	if !named {
@@ -156,6 +154,26 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 	out.Found, out.Route.Canary = true, traffic.Share(weights[t.Primary], canary)
 	return out, nil
 }
+
+// weightsOf are the weights of a split in thousandths, by the names of Services, which come in their order.
+func weightsOf(ref traffic.Ref, split *unstructured.Unstructured) (weights map[string]int, names []string, err error) {
+	list, _, err := unstructured.NestedFieldNoCopy(split.Object, "spec", "backends")
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", ref, err)
+	}
+	weights = map[string]int{}
+	for _, backend := range traffic.Maps(list) {
+		name, _ := backend["service"].(string)
+		if weights[name], err = weightOf(backend["weight"]); err != nil {
+			return nil, nil, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", ref, name, backend["weight"])
+		}
+		names = append(names, name)
+	}
+	return weights, names, nil
+}
+
+// thousandths are what a weight is read in.
+const thousandths = 1000
 
 // maxWeight keeps sums of weights far from what an integer can hold.
 const maxWeight = 1e9
@@ -173,7 +191,7 @@ func weightOf(v any) (int, error) {
 	if err != nil || !(weight >= 0 && weight <= maxWeight) {
 		return 0, fmt.Errorf("%v is no weight", v)
 	}
-	return int(math.Round(weight * 1000)), nil
+	return int(math.Round(weight * thousandths)), nil
 }
 
 // Restore gives back service, backends and gateways of an adopted TrafficSplit.

@@ -1,6 +1,8 @@
 package traffictest
 
 import (
+	"maps"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
@@ -17,6 +19,31 @@ func IngressAdmission() *Admission {
 // IngressRef names the Ingress of GivenIngress.
 func IngressRef(_ *rapid.T, c *flaggerv1.Canary) {
 	c.Spec.IngressRef = &flaggerv1.IngressReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Name: "shop"}
+}
+
+// UsersIngress is an Ingress of a user of Argo: a path to the Service on two hosts, one more path, and a rule without any.
+func UsersIngress(namespace, name, service string, port map[string]any, annotations map[string]string) *unstructured.Unstructured {
+	path := func(path, service string, port map[string]any) any {
+		return map[string]any{"path": path, "pathType": "Prefix", "backend": map[string]any{
+			"service": map[string]any{"name": service, "port": maps.Clone(port)},
+		}}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"ingressClassName": "public",
+		"tls":              []any{map[string]any{"hosts": []any{"shop.example.com"}, "secretName": "shop"}},
+		"rules": []any{
+			map[string]any{"host": "shop.example.com", "http": map[string]any{"paths": []any{
+				path("/cart", service, port), path("/other", "other", map[string]any{"number": int64(80)}),
+			}}},
+			map[string]any{"host": "empty.example.com"},
+			map[string]any{"host": "www.example.com", "http": map[string]any{"paths": []any{path("/", service, port)}}},
+		},
+	}}}
+	obj.SetGroupVersionKind(traffic.IngressKind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	obj.SetAnnotations(annotations)
+	return obj
 }
 
 // GivenIngress is an Ingress of a user: a path to the apex on two hosts, another path, and what tools wrote on it.

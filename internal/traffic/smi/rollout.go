@@ -1,0 +1,95 @@
+package smi
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// RolloutRenderer makes a TrafficSplit for a Rollout.
+type RolloutRenderer struct {
+	canary Renderer
+}
+
+// NewRollout makes the router smi. Empty, the version is V1Alpha1.
+func NewRollout(version Version) RolloutRenderer {
+	return RolloutRenderer{canary: New(cmp.Or(version, V1Alpha1))}
+}
+
+// Features are weights, also of experiments.
+func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+	return traffic.Features{Weights: true, Others: true}
+}
+
+func configuration(t traffic.RolloutTarget) argov1.SMITrafficRouting {
+	if smi := t.Routing().SMI; smi != nil {
+		return *smi
+	}
+	return argov1.SMITrafficRouting{}
+}
+
+// Refs is the TrafficSplit.
+func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+	return []traffic.Ref{{
+		GVK:       schema.GroupVersionKind{Group: "split.smi-spec.io", Version: string(rd.canary.version), Kind: "TrafficSplit"},
+		Namespace: t.Rollout.Namespace, Name: cmp.Or(configuration(t).TrafficSplitName, t.Rollout.Name), Owned: true,
+		Told: traffic.Told{Created: "TrafficSplitCreated", NotCreated: "TrafficSplitNotCreated"},
+	}}
+}
+
+// Render makes the TrafficSplit: the canary, experiments, and the stable side.
+func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).CheckRollout("smi", r); err != nil {
+		return nil, err
+	}
+	obj, err := existing[0].Made(t)
+	if err != nil {
+		return nil, err
+	}
+	spec := traffic.Spec(obj)
+	backends := []map[string]any{{"service": t.CanaryService, "weight": rd.canary.weight(r.Canary)}}
+	for _, d := range r.Others {
+		backends = append(backends, map[string]any{"service": d.Service, "weight": rd.canary.weight(d.Weight)})
+	}
+	backends = append(backends, map[string]any{"service": t.StableService, "weight": rd.canary.weight(r.Stable())})
+	carry(backends, spec)
+	root := cmp.Or(configuration(t).RootService, t.StableService)
+	traffic.Own(spec, map[string]any{"service": root, "backends": traffic.List(backends)}, specKeys...)
+	return []*unstructured.Unstructured{obj}, nil
+}
+
+// Read takes the weights by the names of the Services. No mesh reports what it serves.
+func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	if existing[0].Object == nil {
+		return out, nil
+	}
+	weights, names, err := weightsOf(existing[0].Ref, existing[0].Object)
+	if err != nil {
+		return out, err
+	}
+	for _, name := range names {
+		switch weight := weights[name] / thousandths; name {
+		case t.CanaryService:
+			out.Found, out.Route.Canary = true, weight
+		case t.StableService:
+		default:
+			out.Route.Others = append(out.Route.Others, release.Destination{Service: name, Weight: weight})
+		}
+	}
+	return out, nil
+}
+
+// Validate has nothing of the user to look at.
+func (RolloutRenderer) Validate(traffic.RolloutTarget, traffic.Objects) field.ErrorList { return nil }
+
+// Restore has nothing to give back: the TrafficSplit was made for the Rollout.
+func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+	return existing.Unchanged()
+}
