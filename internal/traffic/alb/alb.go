@@ -1,0 +1,151 @@
+// Package alb carries traffic by annotations of the user's Ingresses, which the AWS load balancer controller makes into
+// target groups with weights.
+//
+// It must not know other providers, clients, AWS itself, or why a weight is what it is.
+package alb
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// DefaultPrefix of the annotations that the controller reads.
+const DefaultPrefix = "alb.ingress.kubernetes.io"
+
+// Options are what the process is told about AWS.
+type Options struct {
+	// VerifyTargetGroups asks for what Serin cannot do, and is refused: to look at the load balancers themselves.
+	VerifyTargetGroups bool
+}
+
+// RolloutRenderer writes actions and conditions on Ingresses of the user.
+type RolloutRenderer struct {
+	options Options
+}
+
+// NewRollout makes the router alb.
+func NewRollout(options Options) RolloutRenderer { return RolloutRenderer{options: options} }
+
+const textVerify = "target groups were asked to be verified, for which Serin would have to ask AWS, and it does not: " +
+	"remove the flag that asks for it"
+
+// Features are weights, also of experiments, and routes by header.
+func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+	return traffic.Features{Weights: true, Others: true, HeaderRoutes: true}
+}
+
+func configuration(t traffic.RolloutTarget) argov1.ALBTrafficRouting {
+	if alb := t.Routing().ALB; alb != nil {
+		return *alb
+	}
+	return argov1.ALBTrafficRouting{}
+}
+
+// root is the Service that the user's rules name, and the action is for.
+func root(t traffic.RolloutTarget) string {
+	return cmp.Or(configuration(t).RootService, t.StableService)
+}
+
+// Refs are the Ingresses.
+func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+	c := configuration(t)
+	var refs []traffic.Ref
+	for _, name := range traffic.OneOrSeveral(c.Ingress, c.Ingresses) {
+		refs = append(refs, traffic.Ref{
+			GVK: traffic.IngressKind, Namespace: t.Rollout.Namespace, Name: name, Shared: true,
+			Told: traffic.Told{Changed: "PatchingALBIngress"},
+		})
+	}
+	return refs
+}
+
+// Render writes the action of the route on every Ingress, and those of managed routes.
+func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).CheckRollout("alb", r); err != nil {
+		return nil, err
+	}
+	if len(existing) == 0 {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", traffic.NoIngress("Ingress", "Ingresses"))
+	}
+	if fault := rd.fault(t); fault != nil {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault.Detail)
+	}
+	out := existing.Unchanged()
+	for i, x := range existing {
+		if fault := traffic.IngressFault(x, root(t)); fault != "" {
+			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
+		}
+		obj, err := x.Edited()
+		if err != nil {
+			return nil, err
+		}
+		if err := (editor{t: t, ref: x.Ref}).render(r, obj); err != nil {
+			return nil, err
+		}
+		out[i] = obj
+	}
+	return out, nil
+}
+
+// fault is what is wrong with the spec, whatever the Ingresses are like; nil when nothing is.
+func (rd RolloutRenderer) fault(t traffic.RolloutTarget) *field.Error {
+	path, sticky := traffic.RoutingPath().Child("alb"), configuration(t).StickinessConfig
+	switch {
+	case rd.options.VerifyTargetGroups:
+		return field.Invalid(path, "", textVerify)
+	case sticky != nil && (sticky.DurationSeconds < 1 || sticky.DurationSeconds > maxStickiness):
+		return field.Invalid(path.Child("stickinessConfig", "durationSeconds"), sticky.DurationSeconds,
+			fmt.Sprintf("stickinessConfig.durationSeconds is between 1 and %d", maxStickiness))
+	default:
+		return nil
+	}
+}
+
+// maxStickiness is a week, in seconds.
+const maxStickiness = 604800
+
+// Read takes the weights from the actions. What load balancers do with them is known to AWS alone.
+func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	for _, x := range existing {
+		if x.Object == nil {
+			continue
+		}
+		if err := (editor{t: t, ref: x.Ref}).read(x.Object, &out); err != nil {
+			return traffic.Observed{Confirmed: traffic.CannotTell}, err
+		}
+	}
+	return out, nil
+}
+
+// Validate finds Ingresses that are missing or do not lead to the root Service.
+func (rd RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+	if fault := rd.fault(t); fault != nil {
+		return field.ErrorList{fault}
+	}
+	c := configuration(t)
+	return traffic.ValidateIngresses(traffic.RoutingPath().Child("alb"), c.Ingress, c.Ingresses,
+		[2]string{"ingress", "ingresses"}, root(t), existing)
+}
+
+// Restore sends all requests to the Service of the action itself, and takes managed routes and bookkeeping away.
+func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+	out := existing.Unchanged()
+	for i, x := range existing {
+		if x.Object == nil {
+			continue
+		}
+		obj := x.Object.DeepCopy()
+		if (editor{t: t, ref: x.Ref}).restore(obj) {
+			out[i] = obj
+		}
+	}
+	return out
+}
