@@ -1,0 +1,190 @@
+// Package ambassador carries traffic by a second Mapping of Emissary, the ambassador, beside each of the user's.
+//
+// It must not know other providers, clients, or why a weight is what it is.
+package ambassador
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// What people read of Mappings that cannot be used.
+const (
+	textNoMapping = "must provide at least one mapping"
+	textWeight    = "Ambassador mapping %q can not define weight"
+)
+
+// DefaultAPI that is written.
+const DefaultAPI = "getambassador.io/v2"
+
+const (
+	suffix = "-canary"
+	// maxBase bounds what of the user's name is in the canary's.
+	maxBase = 253 - len(suffix)
+)
+
+// RolloutRenderer makes a Mapping for the canary beside each of the user's.
+type RolloutRenderer struct {
+	gvk schema.GroupVersionKind
+}
+
+// NewRollout makes the router ambassador. The API is written as group/version; empty, it is DefaultAPI.
+func NewRollout(api string) RolloutRenderer {
+	group, version, _ := strings.Cut(cmp.Or(api, DefaultAPI), "/")
+	kind := "Mapping"
+	if group == "x.getambassador.io" {
+		kind = "AmbassadorMapping"
+	}
+	return RolloutRenderer{gvk: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}}
+}
+
+// Features are weights alone.
+func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+	return traffic.Features{Weights: true}
+}
+
+// Refs are, for each Mapping of the user, it and the canary's.
+func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+	ambassador := t.Routing().Ambassador
+	if ambassador == nil {
+		return nil
+	}
+	var refs []traffic.Ref
+	for _, name := range traffic.OneOrSeveral("", ambassador.Mappings) {
+		refs = append(refs,
+			traffic.Ref{
+				GVK: rd.gvk, Namespace: t.Rollout.Namespace, Name: name, Told: traffic.Told{Missing: "AmbassadorMappingNotFound"},
+			},
+			traffic.Ref{
+				GVK: rd.gvk, Namespace: t.Rollout.Namespace, Name: name[:min(len(name), maxBase)] + suffix, Owned: true, Derived: true,
+			})
+	}
+	return refs
+}
+
+// Render makes the canary's Mappings, and takes them away when nobody needs them any more.
+func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).CheckRollout("ambassador", r); err != nil {
+		return nil, err
+	}
+	if faults := rd.Validate(t, existing); len(faults) > 0 {
+		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", faults[0].Detail)
+	}
+	out := existing.Unchanged()
+	for i := 1; i < len(existing); i++ {
+		if !existing[i].Ref.Owned {
+			continue
+		}
+		obj, err := canaryMapping(t, r, existing[i-1], existing[i])
+		if err != nil {
+			return nil, err
+		}
+		out[i] = obj
+	}
+	return out, nil
+}
+
+// canaryMapping is the Mapping of the canary; nil when there shall be none. Without requests it stays until no request is
+// under way any more.
+func canaryMapping(t traffic.RolloutTarget, r release.Route, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+	if canary.Object == nil && r.Canary == 0 {
+		return nil, nil
+	}
+	obj, err := made(t, users, canary)
+	if err != nil {
+		return nil, err
+	}
+	if canary.Object == nil {
+		obj.Object["spec"] = runtime.DeepCopyJSON(traffic.Spec(users.Object.DeepCopy()))
+		traffic.Spec(obj)["service"] = serviceOfCanary(t, users)
+	}
+	if r.Canary == 0 && t.Drained && t.IsMade(canary.Object) {
+		return nil, nil
+	}
+	traffic.Spec(obj)["weight"] = int64(r.Canary)
+	return obj, nil
+}
+
+// made is where the canary's Mapping begins. Argo's has no owner, and is known by leading where it does.
+func made(t traffic.RolloutTarget, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+	if canary.Object != nil && metav1.GetControllerOf(canary.Object) == nil && serviceOf(canary) == serviceOfCanary(t, users) {
+		obj := canary.Object.DeepCopy()
+		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), t.OwnerReference()))
+		return obj, nil
+	}
+	return canary.Made(t)
+}
+
+func serviceOf(x traffic.Found) string {
+	service, _, _ := unstructured.NestedString(x.Object.Object, "spec", "service")
+	return service
+}
+
+// serviceOfCanary is what the user's Mapping leads to, with the canary's Service in place of the stable one.
+func serviceOfCanary(t traffic.RolloutTarget, users traffic.Found) string {
+	return strings.Replace(serviceOf(users), t.StableService, t.CanaryService, 1)
+}
+
+// Read takes the weights from the canary's Mappings; without one the canary has none. Emissary does not report what it
+// serves.
+func (RolloutRenderer) Read(_ traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+	out := traffic.Observed{Confirmed: traffic.CannotTell}
+	for _, x := range existing {
+		if x.Object == nil {
+			continue
+		}
+		out.Found = true
+		if !x.Ref.Owned {
+			continue
+		}
+		value, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "weight")
+		weight, err := traffic.Number(value)
+		if err != nil || weight < 0 {
+			return traffic.Observed{Confirmed: traffic.CannotTell}, fmt.Errorf("read %s: the weight is %v, which is not a number from 0", x.Ref, value)
+		}
+		out.Route.Canary = max(out.Route.Canary, int(weight))
+	}
+	return out, nil
+}
+
+// Validate finds Mappings of the user that are missing, or have a weight of their own.
+func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+	path := traffic.RoutingPath().Child("ambassador", "mappings")
+	if len(existing) == 0 {
+		return field.ErrorList{field.Invalid(path, "", textNoMapping)}
+	}
+	var all field.ErrorList
+	for _, x := range existing {
+		switch {
+		case x.Ref.Owned:
+		case x.Object == nil:
+			all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" not found"))
+		case hasWeight(x.Object):
+			all = append(all, field.Invalid(path, x.Ref.Name, fmt.Sprintf(textWeight, x.Ref.Name)))
+		case !strings.Contains(serviceOf(x), t.StableService):
+			all = append(all, field.Invalid(path, x.Ref.Name, fmt.Sprintf("%s leads to %q, and not to Service %s", x.Ref, serviceOf(x), t.StableService)))
+		}
+	}
+	return all
+}
+
+func hasWeight(mapping *unstructured.Unstructured) bool {
+	value, _, _ := unstructured.NestedFieldNoCopy(mapping.Object, "spec", "weight")
+	weight, err := traffic.Number(value)
+	return err != nil || weight != 0
+}
+
+// Restore has nothing to give back: the user's Mappings were never changed.
+func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+	return existing.Unchanged()
+}
