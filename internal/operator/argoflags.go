@@ -11,6 +11,11 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/serin-dev/serin/internal/traffic/ambassador"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/smi"
+	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
 // ArgoFlags are the flags of Argo Rollouts' controller, beside Flagger's. They may have one dash or two.
@@ -23,6 +28,10 @@ type ArgoFlags struct {
 	MetricsPort, HealthzPort                 int
 	Controllers                              []string
 	LeaseDuration, RenewDeadline, RetryEvery time.Duration
+	// The versions in which routers are written; IstioAPI and SplitAPI without a group.
+	IstioAPI, SplitAPI, AmbassadorAPI, TraefikAPI string
+	// VerifyTargetGroups asks for what Serin cannot do. Rollouts with the router alb are refused then.
+	VerifyTargetGroups bool
 }
 
 // accepted are the flags of Argo Rollouts that choose something that Serin has no choice in, with their defaults and why.
@@ -30,11 +39,7 @@ var accepted = map[string]struct{ value, why string }{
 	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
 	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
 	"ephemeral-metadata-update-pod-retries": {"3", "a pass is tried again until it succeeds"},
-	"istio-api-version":                     {"v1alpha3", "all versions are the same to it"},
-	"traffic-split-api-version":             {"v1alpha1", "the version that is installed is used"},
-	"ambassador-api-version":                {"getambassador.io/v2", "the version that is installed is used"},
-	"appmesh-crd-version":                   {"v1beta2", "the version that is installed is used"},
-	"traefik-api-group":                     {"traefik.io", "it is the only one"}, "traefik-api-version": {"traefik.io/v1alpha1", "it is the only one"},
+	"appmesh-crd-version":                   {"v1beta2", "it is the only one"}, "traefik-api-group": {"traefik.io", "-traefik-api-version says it too"},
 	"ingress-api-version": {"", "networking.k8s.io/v1 is the only one"},
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
 	"aws-target-group-binding-api-version": {"elbv2.k8s.aws/v1beta1", "target groups are not verified"},
@@ -43,7 +48,6 @@ var accepted = map[string]struct{ value, why string }{
 
 // acceptedSwitches are those that are on or off.
 var acceptedSwitches = map[string]string{
-	"aws-verify-target-group": "target groups are not verified", "alb-verify-weight": "target groups are not verified",
 	"self-service-notification-enabled": "Rollouts have no notifications",
 }
 
@@ -61,6 +65,13 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	}
 	set.IntVar(&a.HealthzPort, "healthzPort", 0, "one more port of health, beside -port; 0: none")
 	set.StringSliceVar(&a.Controllers, "controllers", nil, "only these of the Rollout API: analysis; empty: all")
+	set.StringVar(&a.IstioAPI, "istio-api-version", istio.DefaultRolloutVersion, "version in which the router istio is written")
+	set.StringVar(&a.SplitAPI, "traffic-split-api-version", string(smi.V1Alpha1), "version in which the router smi is written: v1alpha1, v1alpha2 or v1alpha3")
+	set.StringVar(&a.AmbassadorAPI, "ambassador-api-version", ambassador.DefaultAPI, "API in which the router ambassador is written")
+	set.StringVar(&a.TraefikAPI, "traefik-api-version", traefik.DefaultAPI, "API in which the router traefik is written")
+	for _, name := range []string{"aws-verify-target-group", "alb-verify-weight"} {
+		set.BoolVar(&a.VerifyTargetGroups, name, false, "Serin does not ask AWS: with it, Rollouts with the router alb are refused")
+	}
 	set.BoolVar(&f.EnableLeaderElection, "leader-elect", false, "the same as -enable-leader-election")
 	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "how long a lease holds that is not renewed")
 	set.DurationVar(&a.RenewDeadline, "leader-election-renew-deadline", renewDeadline, "how long the leader tries to renew it")
@@ -88,6 +99,14 @@ func (f *Flags) validateArgo() error {
 	}
 	if problems := validation.IsValidLabelValue(a.InstanceID); len(problems) > 0 {
 		return fmt.Errorf("-instance-id is %q, which no label can have: %s", a.InstanceID, problems[0])
+	}
+	if !slices.Contains([]smi.Version{"", smi.V1Alpha1, smi.V1Alpha2, smi.V1Alpha3}, smi.Version(a.SplitAPI)) {
+		return fmt.Errorf("-traffic-split-api-version is %q: give v1alpha1, v1alpha2 or v1alpha3", a.SplitAPI)
+	}
+	for flag, api := range map[string]string{"ambassador-api-version": a.AmbassadorAPI, "traefik-api-version": a.TraefikAPI} {
+		if group, version, _ := strings.Cut(api, "/"); api != "" && (group == "" || version == "") {
+			return fmt.Errorf("-%s is %q: give a group and a version with a slash between", flag, api)
+		}
 	}
 	if a.RolloutResync < 0 {
 		return fmt.Errorf("-rollout-resync is %d: give a number of seconds", a.RolloutResync)

@@ -63,7 +63,7 @@ func TestArgosFlagsWork(t *testing.T) {
 		"--metricsport=8090", "--healthzPort=8081", "--qps=40", "--burst=80", "--rollout-threads=3", "--experiment-threads=4", "--analysis-threads=5",
 		"--service-threads=6", "--ingress-threads=7", "--ephemeral-metadata-threads=8", "--ephemeral-metadata-update-pod-retries=4", "--leader-elect=false",
 		"--leader-election-lease-duration=20s", "--leader-election-renew-deadline=15s", "--leader-election-retry-period=3s", "--controllers=analysis",
-		"--istio-api-version=v1", "--traffic-split-api-version=v1alpha3", "--ambassador-api-version=v3", "--appmesh-crd-version=v1beta2", "--traefik-api-group=traefik.io",
+		"--istio-api-version=v1", "--traffic-split-api-version=v1alpha3", "--ambassador-api-version=getambassador.io/v3alpha1", "--appmesh-crd-version=v1beta2", "--traefik-api-group=traefik.io",
 		"--traefik-api-version=traefik.io/v1alpha1", "--ingress-api-version=networking/v1", "--alb-ingress-classes=alb", "--nginx-ingress-classes=nginx",
 		"--aws-verify-target-group", "--alb-verify-weight", "--aws-target-group-binding-api-version=v1", "--alb-tag-key-resource-id=x",
 		"--self-service-notification-enabled", "--enable-pprof-address=127.0.0.1:6060",
@@ -78,6 +78,7 @@ func TestArgosFlagsWork(t *testing.T) {
 	}
 	want := ArgoFlags{
 		InstanceID: "a", Namespaced: true, RolloutResync: 300, RolloutThreads: 3, AnalysisThreads: 5, ExperimentThreads: 4, MetricsPort: 8090, HealthzPort: 8081,
+		IstioAPI: "v1", SplitAPI: "v1alpha3", AmbassadorAPI: "getambassador.io/v3alpha1", TraefikAPI: "traefik.io/v1alpha1", VerifyTargetGroups: true,
 		Controllers: []string{"analysis"}, LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryEvery: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, f.Argo); diff != "" {
@@ -159,6 +160,25 @@ func TestRoutersAreSetUpByFlags(t *testing.T) {
 	} {
 		if got, ok := routers.For(name); !ok || got != want {
 			t.Errorf("the renderer of %s is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// What cannot be written is said at the start, and not when a Rollout is to be told a weight.
+func TestVersionsOfRoutersAreLookedAt(t *testing.T) {
+	for arg, good := range map[string]bool{
+		"-traffic-split-api-version=v1alpha2": true, "-traffic-split-api-version=v1alpha4": false,
+		"-ambassador-api-version=x.getambassador.io/v3alpha1": true, "-ambassador-api-version=v2": false,
+		"-traefik-api-version=traefik.containo.us/v1alpha1": true, "-traefik-api-version=traefik.io/": false,
+	} {
+		var f Flags
+		set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+		f.Register(set)
+		if err := set.Parse(Normalise(set, []string{arg})); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Validate(); (err == nil) != good {
+			t.Errorf("%s: %v", arg, err)
 		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -147,9 +146,4 @@ func (f *Flags) instance() labels.Selector {
 		panic(err) // Validate has refused an id that no label can have
 	}
 	return labels.NewSelector().Add(*requirement)
-}
-
-// RolloutRouters are the routers of Rollouts that this binary has.
-func (f *Flags) RolloutRouters() traffic.RolloutRenderers {
-	return traffic.RolloutRenderers{Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()}}
 }

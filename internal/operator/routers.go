@@ -2,6 +2,8 @@ package operator
 
 import (
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/alb"
+	"github.com/serin-dev/serin/internal/traffic/ambassador"
 	"github.com/serin-dev/serin/internal/traffic/apisix"
 	"github.com/serin-dev/serin/internal/traffic/appmesh"
 	"github.com/serin-dev/serin/internal/traffic/contour"
@@ -40,4 +42,19 @@ func (f *Flags) Routers() *traffic.Registry {
 		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
 		"traefik":            traefik.New(),
 	})
+}
+
+// RolloutRouters are the routers of Rollouts that this binary has, as the flags set them up.
+func (f *Flags) RolloutRouters() traffic.RolloutRenderers {
+	return traffic.RolloutRenderers{
+		Istio:      istio.NewRollout(f.Argo.IstioAPI),
+		Nginx:      nginx.NewRollout(),
+		ALB:        alb.NewRollout(alb.Options{VerifyTargetGroups: f.Argo.VerifyTargetGroups}),
+		SMI:        smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
+		Ambassador: ambassador.NewRollout(f.Argo.AmbassadorAPI),
+		AppMesh:    appmesh.NewRollout(),
+		Traefik:    traefik.NewRollout(f.Argo.TraefikAPI),
+		Apisix:     apisix.NewRollout(),
+		Plugins:    map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()},
+	}
 }

@@ -2,9 +2,11 @@ package traffic
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -146,35 +148,62 @@ func (f Features) CheckRollout(router string, r release.Route) error {
 
 // FeatureTable is the list of what each provider can do, as a table in Markdown.
 func FeatureTable(registry *Registry) string {
-	var b strings.Builder
-	b.WriteString("| provider |")
-	for _, x := range catalogue {
-		b.WriteString(" " + x.title + " |")
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(catalogue)) + "\n")
-	row := func(name string, f Features) {
-		b.WriteString("| " + name + " |")
-		for _, x := range catalogue {
-			if x.declared(f) {
-				b.WriteString(" yes |")
-			} else {
-				b.WriteString(" – |")
-			}
-		}
-		b.WriteString("\n")
-	}
+	t := newTable("provider", catalogue)
 	for _, name := range registry.Names() {
 		renderer, _ := registry.For(name)
 		plain := TargetOf(&flaggerv1.Canary{}, name, "")
-		row("`"+name+"`", renderer.Features(plain))
+		t.row("`"+name+"`", renderer.Features(plain))
 
 		c := &flaggerv1.Canary{}
 		c.Spec.Service.AppProtocol = "tcp"
 		if tcp := renderer.Features(TargetOf(c, name, "")); tcp != renderer.Features(plain) {
-			row("`"+name+"`, appProtocol `tcp`", tcp)
+			t.row("`"+name+"`, appProtocol `tcp`", tcp)
 		}
 	}
-	return b.String()
+	return t.text.String()
+}
+
+// RolloutFeatureTable is the list of what each router of a Rollout can do, as a table in Markdown.
+func RolloutFeatureTable(rs RolloutRenderers) string {
+	t := newTable("router", slices.DeleteFunc(slices.Clone(catalogue), func(x feature) bool { return !slices.Contains(ofRollouts, x.title) }))
+	anyRollout := RolloutTarget{Rollout: &argov1.Rollout{}}
+	for _, router := range rs.known() {
+		if router.renderer != nil {
+			t.row("`"+router.name+"`", router.renderer.Features(anyRollout))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rs.Plugins)) {
+		t.row("`plugins`: `"+name+"`", rs.Plugins[name].Features(anyRollout))
+	}
+	return t.text.String()
+}
+
+// table is what is made of features, one row each.
+type table struct {
+	columns []feature
+	text    strings.Builder
+}
+
+func newTable(title string, columns []feature) *table {
+	t := &table{columns: columns}
+	t.text.WriteString("| " + title + " |")
+	for _, x := range columns {
+		t.text.WriteString(" " + x.title + " |")
+	}
+	t.text.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	return t
+}
+
+func (t *table) row(name string, f Features) {
+	t.text.WriteString("| " + name + " |")
+	for _, x := range t.columns {
+		if x.declared(f) {
+			t.text.WriteString(" yes |")
+		} else {
+			t.text.WriteString(" – |")
+		}
+	}
+	t.text.WriteString("\n")
 }
 
 func totalOf(r release.Route) int {

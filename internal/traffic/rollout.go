@@ -66,6 +66,34 @@ type RolloutRenderer interface {
 	Restore(t RolloutTarget, existing Objects) []*unstructured.Unstructured
 }
 
+// Gather reads the objects of a route, and those to which they lead, with a function that reads what one reference names.
+// With its error comes what was found before, and the reference that could not be read.
+func Gather(rd RolloutRenderer, t RolloutTarget, r release.Route, look func(Ref) (Objects, error)) (Objects, error) {
+	var out Objects
+	for known := 0; ; {
+		refs := rd.Refs(t, r, out)
+		if len(refs) == known {
+			return out, nil
+		}
+		for _, ref := range refs[known:] {
+			more, err := look(ref)
+			if err != nil {
+				return append(out, Found{Ref: ref}), err
+			}
+			for _, one := range more { // a selector may find what has a name as well
+				if !slices.ContainsFunc(out, one.same) {
+					out = append(out, one)
+				}
+			}
+		}
+		known = len(refs)
+	}
+}
+
+func (x Found) same(other Found) bool {
+	return x.Ref.GVK == other.Ref.GVK && x.Ref.Namespace == other.Ref.Namespace && x.Ref.Name == other.Ref.Name
+}
+
 // Managed are the names of the routes that belong to the Rollout whatever they hold, the one that counts most first.
 func (t RolloutTarget) Managed() []string {
 	var names []string

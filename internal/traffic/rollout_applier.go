@@ -3,7 +3,6 @@ package traffic
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -79,27 +78,9 @@ func (a *Applier) RestoreRollout(ctx context.Context, x RolloutRouter, t Rollout
 	return err
 }
 
-// find reads the objects of a route, and those that these lead to. Like read, it gives the cache's own.
+// find reads the objects of a route. Like read, it gives the cache's own.
 func (a *Applier) find(ctx context.Context, x RolloutRouter, t RolloutTarget, r release.Route) (Objects, error) {
-	var out Objects
-	for known := 0; ; {
-		refs := x.Renderer.Refs(t, r, out)
-		if len(refs) == known {
-			return out, nil
-		}
-		for _, ref := range refs[known:] {
-			more, err := a.look(ctx, t, ref)
-			if err != nil {
-				return append(out, Found{Ref: ref}), err
-			}
-			for _, one := range more { // a selector may find what has a name as well
-				if !slices.ContainsFunc(out, one.same) {
-					out = append(out, one)
-				}
-			}
-		}
-		known = len(refs)
-	}
+	return Gather(x.Renderer, t, r, func(ref Ref) (Objects, error) { return a.look(ctx, t, ref) })
 }
 
 // look reads what one reference leads to: an object that may be absent, or all that a selector finds.
@@ -128,10 +109,6 @@ func (a *Applier) look(ctx context.Context, t RolloutTarget, ref Ref) (Objects, 
 		out = append(out, Found{Ref: one, Object: &list.Items[i]})
 	}
 	return out, nil
-}
-
-func (x Found) same(other Found) bool {
-	return x.Ref.GVK == other.Ref.GVK && x.Ref.Namespace == other.Ref.Namespace && x.Ref.Name == other.Ref.Name
 }
 
 func (o Objects) refs() []Ref {

@@ -33,21 +33,13 @@ func (rs RolloutRenderers) Of(routing *argov1.RolloutTrafficRouting) ([]RolloutR
 		return nil, nil
 	}
 	var out []RolloutRouter
-	add := func(named bool, name string, renderer RolloutRenderer) {
-		if named {
-			out = append(out, RolloutRouter{Name: name, Renderer: renderer})
+	for _, router := range rs.known() {
+		if router.named(*routing) {
+			out = append(out, RolloutRouter{Name: router.name, Renderer: router.renderer})
 		}
 	}
-	add(routing.Istio != nil, "istio", rs.Istio)
-	add(routing.Nginx != nil, "nginx", rs.Nginx)
-	add(routing.ALB != nil, routerALB, rs.ALB)
-	add(routing.SMI != nil, "smi", rs.SMI)
-	add(routing.Ambassador != nil, "ambassador", rs.Ambassador)
-	add(routing.AppMesh != nil, "appMesh", rs.AppMesh)
-	add(routing.Traefik != nil, "traefik", rs.Traefik)
-	add(routing.Apisix != nil, "apisix", rs.Apisix)
 	for _, name := range slices.Sorted(maps.Keys(routing.Plugins)) {
-		add(true, name, rs.Plugins[name])
+		out = append(out, RolloutRouter{Name: name, Renderer: rs.Plugins[name]})
 	}
 	for i, router := range out {
 		if router.Renderer == nil {
@@ -56,6 +48,27 @@ func (rs RolloutRenderers) Of(routing *argov1.RolloutTrafficRouting) ([]RolloutR
 		out[i].others = out
 	}
 	return out, nil
+}
+
+// knownRouter is a router that has a field of its own in the API.
+type knownRouter struct {
+	name     string
+	renderer RolloutRenderer
+	named    func(argov1.RolloutTrafficRouting) bool
+}
+
+// known are the routers in the order in which each does its whole work.
+func (rs RolloutRenderers) known() []knownRouter {
+	return []knownRouter{
+		{"istio", rs.Istio, func(r argov1.RolloutTrafficRouting) bool { return r.Istio != nil }},
+		{"nginx", rs.Nginx, func(r argov1.RolloutTrafficRouting) bool { return r.Nginx != nil }},
+		{routerALB, rs.ALB, func(r argov1.RolloutTrafficRouting) bool { return r.ALB != nil }},
+		{"smi", rs.SMI, func(r argov1.RolloutTrafficRouting) bool { return r.SMI != nil }},
+		{"ambassador", rs.Ambassador, func(r argov1.RolloutTrafficRouting) bool { return r.Ambassador != nil }},
+		{"appMesh", rs.AppMesh, func(r argov1.RolloutTrafficRouting) bool { return r.AppMesh != nil }},
+		{"traefik", rs.Traefik, func(r argov1.RolloutTrafficRouting) bool { return r.Traefik != nil }},
+		{"apisix", rs.Apisix, func(r argov1.RolloutTrafficRouting) bool { return r.Apisix != nil }},
+	}
 }
 
 // routerALB keeps its Services by role, whatever other routers of the same Rollout do.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -26,6 +27,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
 var (
@@ -146,8 +148,84 @@ func routed(routers *traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) er
 	return err
 }
 
-// TestTheDocumentedRightsAreEnoughForEveryRoute: what a renderer may read and write, the rules of the example allow.
-func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
+// TestExamplesOfRoutersAreRouted: Rollouts of the examples, with the objects that stand beside them, are valid and can be
+// told a weight. The rights that they need are documented.
+func TestExamplesOfRoutersAreRouted(t *testing.T) {
+	role := documentedRole(t)
+	routed := map[string]bool{}
+	for text, name := range examples(t) {
+		ro, users := rolloutOf(t, name, text)
+		if ro == nil {
+			continue
+		}
+		routers, err := (&operator.Flags{}).RolloutRouters().Of(ro.Spec.Strategy.Canary.TrafficRouting)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, router := range routers {
+			routed[router.Name] = true
+			for _, ref := range routes(t, name, router, router.Target(ro, "6d4f", "77c9"), users) {
+				allows(t, role, router.Name, ref, ref.Derived && router.Name != "nginx")
+			}
+		}
+	}
+	for name := range strings.SplitSeq("istio nginx alb smi ambassador appMesh traefik apisix argoproj-labs/gatewayAPI", " ") {
+		if !routed[name] {
+			t.Errorf("docs/examples has no Rollout with router %s", name)
+		}
+	}
+}
+
+// rolloutOf is the Rollout of an example with a canary strategy, and all other objects of it; nil where it has none.
+func rolloutOf(t *testing.T, name, text string) (ro *argov1.Rollout, others []*unstructured.Unstructured) {
+	t.Helper()
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		obj.SetNamespace("shop")
+		if obj.GetKind() != argov1.RolloutKind {
+			others = append(others, obj)
+			continue
+		}
+		ro = &argov1.Rollout{}
+		if err := yaml.UnmarshalStrict([]byte(document), ro); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		ro.Namespace = "shop"
+	}
+	if ro == nil || ro.Spec.Strategy.Canary == nil {
+		return nil, nil
+	}
+	return ro, others
+}
+
+// routes tells a router a weight, and everything that the steps ask for, and gives what it has to do with.
+func routes(t *testing.T, name string, router traffic.RolloutRouter, target traffic.RolloutTarget, users []*unstructured.Unstructured) []traffic.Ref {
+	t.Helper()
+	route := release.Route{Canary: 20}
+	for _, step := range target.Rollout.Spec.Strategy.Canary.Steps {
+		if step.SetHeaderRoute != nil {
+			route.HeaderRoutes = append(route.HeaderRoutes, traffic.HeaderRoute(*step.SetHeaderRoute))
+		}
+	}
+	existing := traffictest.Found(router.Renderer, target, route, users)
+	if faults := router.Renderer.Validate(target, existing); len(faults) > 0 {
+		t.Errorf("%s: %v", name, faults)
+	}
+	if _, err := router.Renderer.Render(target, route, existing); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	refs := make([]traffic.Ref, len(existing))
+	for i, x := range existing {
+		refs[i] = x.Ref
+	}
+	return refs
+}
+
+func documentedRole(t *testing.T) rbacv1.ClusterRole {
+	t.Helper()
 	var role rbacv1.ClusterRole
 	for document := range strings.SplitSeq(read(t, "docs/examples/rights.yaml"), "\n---\n") {
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
@@ -156,30 +234,42 @@ func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
 			}
 		}
 	}
+	return role
+}
+
+// allows holds the documented rights against what is done with an object of a route.
+func allows(t *testing.T, role rbacv1.ClusterRole, provider string, ref traffic.Ref, deletes bool) {
+	t.Helper()
+	plural, _ := meta.UnsafeGuessKindToResource(ref.GVK)
+	verbs := []string{"get", "list", "watch"}
+	if ref.Owned || ref.Shared {
+		verbs = append(verbs, "patch")
+	}
+	if ref.Owned {
+		verbs = append(verbs, "create")
+	}
+	if deletes {
+		verbs = append(verbs, "delete")
+	}
+	for _, verb := range verbs {
+		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, ref.GVK.Group) && slices.Contains(rule.Resources, plural.Resource) && slices.Contains(rule.Verbs, verb)
+		}) {
+			t.Errorf("%s: docs/examples/rights.yaml does not allow %s of %s", provider, verb, plural.GroupResource())
+		}
+	}
+}
+
+// TestTheDocumentedRightsAreEnoughForEveryRoute: what a renderer may read and write, the rules of the example allow.
+func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
+	role := documentedRole(t)
 	routers := (&operator.Flags{}).Routers()
 	for _, provider := range routers.Names() {
 		renderer, _ := routers.For(provider)
 		c := &flaggerv1.Canary{}
 		c.Name, c.Namespace = "cart", "shop"
 		for _, ref := range renderer.Refs(traffic.TargetOf(c, provider, "app")) {
-			plural, _ := meta.UnsafeGuessKindToResource(ref.GVK)
-			verbs := []string{"get", "list", "watch"}
-			if ref.Owned || ref.Shared {
-				verbs = append(verbs, "patch")
-			}
-			if ref.Owned {
-				verbs = append(verbs, "create")
-			}
-			if ref.Namespace == "" {
-				verbs = append(verbs, "delete")
-			}
-			for _, verb := range verbs {
-				if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-					return slices.Contains(rule.APIGroups, ref.GVK.Group) && slices.Contains(rule.Resources, plural.Resource) && slices.Contains(rule.Verbs, verb)
-				}) {
-					t.Errorf("%s: docs/examples/rights.yaml does not allow %s of %s", provider, verb, plural.GroupResource())
-				}
-			}
+			allows(t, role, provider, ref, ref.Namespace == "")
 		}
 	}
 }
@@ -252,6 +342,13 @@ func TestDocsShowWhatProvidersCanDo(t *testing.T) {
 	table := traffic.FeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
+	}
+}
+
+func TestDocsShowWhatRoutersOfRolloutsCanDo(t *testing.T) {
+	table := traffic.RolloutFeatureTable((&operator.Flags{}).RolloutRouters())
+	if !strings.Contains(read(t, "docs/rollout-routers.md"), "\n\n"+table+"\n") {
+		t.Errorf("docs/rollout-routers.md does not hold the table of features as it is now:\n%s", table)
 	}
 }
 

@@ -34,7 +34,7 @@ type RolloutRenderer struct {
 func NewRollout(options Options) RolloutRenderer { return RolloutRenderer{options: options} }
 
 const textVerify = "target groups were asked to be verified, for which Serin would have to ask AWS, and it does not: " +
-	"remove the flag that asks for it"
+	"remove the flag -aws-verify-target-group or -alb-verify-weight"
 
 // Features are weights, also of experiments, and routes by header.
 func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {

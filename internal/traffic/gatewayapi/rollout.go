@@ -142,7 +142,8 @@ func (l layout) headerRoutes(ref traffic.Ref) bool {
 func (RolloutRenderer) Features(t traffic.RolloutTarget) traffic.Features {
 	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
 	l, err := layoutOf(t)
-	if err != nil {
+	if err != nil { // nothing is routed by it, so this is what it might be
+		f.Others, f.HeaderRoutes = true, true
 		return f
 	}
 	for _, n := range l.named() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -394,32 +395,35 @@ func (s *rolloutStory) find(r release.Route, stored objects) traffic.Objects {
 }
 
 func findObjects(rd traffic.RolloutRenderer, t traffic.RolloutTarget, r release.Route, stored objects) traffic.Objects {
-	var out traffic.Objects
-	for known := 0; ; {
-		refs := rd.Refs(t, r, out)
-		if len(refs) == known {
-			return out
+	return Found(rd, t, r, slices.Collect(maps.Values(stored)))
+}
+
+// Found are those of some objects that a route of a Rollout is about, as an applier finds them.
+func Found(rd traffic.RolloutRenderer, t traffic.RolloutTarget, r release.Route, among []*unstructured.Unstructured) traffic.Objects {
+	out, err := traffic.Gather(rd, t, r, func(ref traffic.Ref) (traffic.Objects, error) {
+		selector, err := labels.Parse(ref.Selector)
+		if err != nil {
+			return nil, err
 		}
-		for _, ref := range refs[known:] {
-			if ref.Selector == "" {
-				out = append(out, traffic.Found{Ref: ref, Object: stored[ref.GVK.Kind+" "+ref.Namespace+"/"+ref.Name]})
-				continue
-			}
-			selector, err := labels.Parse(ref.Selector)
-			if err != nil {
-				panic(err)
-			}
-			for _, key := range slices.Sorted(maps.Keys(stored)) {
-				obj := stored[key]
-				if obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace && selector.Matches(labels.Set(obj.GetLabels())) {
-					one := ref
-					one.Name = obj.GetName()
-					out = append(out, traffic.Found{Ref: one, Object: obj})
-				}
+		var found traffic.Objects
+		for _, obj := range among {
+			is := obj.GetKind() == ref.GVK.Kind && obj.GetNamespace() == ref.Namespace
+			if is && (ref.Name == obj.GetName() || ref.Name == "" && selector.Matches(labels.Set(obj.GetLabels()))) {
+				one := ref
+				one.Name = obj.GetName()
+				found = append(found, traffic.Found{Ref: one, Object: obj})
 			}
 		}
-		known = len(refs)
+		if ref.Name != "" && len(found) == 0 {
+			found = traffic.Objects{{Ref: ref}}
+		}
+		slices.SortFunc(found, func(a, b traffic.Found) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
+		return found, nil
+	})
+	if err != nil {
+		panic(err)
 	}
+	return out
 }
 
 func (s *rolloutStory) render(t *rapid.T, r release.Route, existing traffic.Objects) []*unstructured.Unstructured {
