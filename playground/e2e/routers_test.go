@@ -1,0 +1,140 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	vocabulary "github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/alb"
+	"github.com/serin-dev/serin/internal/traffic/ambassador"
+	"github.com/serin-dev/serin/internal/traffic/apisix"
+	"github.com/serin-dev/serin/internal/traffic/appmesh"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
+	"github.com/serin-dev/serin/internal/traffic/smi"
+	"github.com/serin-dev/serin/internal/traffic/traefik"
+)
+
+// rolloutRouters are those of the program, which this module does not link: it would need all of its dependencies.
+var rolloutRouters = traffic.RolloutRenderers{
+	Istio: istio.NewRollout(""), Nginx: nginx.NewRollout(), ALB: alb.NewRollout(alb.Options{}), SMI: smi.NewRollout(""),
+	Ambassador: ambassador.NewRollout(""), AppMesh: appmesh.NewRollout(), Traefik: traefik.NewRollout(""), Apisix: apisix.NewRollout(),
+	Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()},
+}
+
+// TestRoutersOfRolloutsOnARealAPIServer tells each router of the examples weights, experiments and managed routes, as far as
+// it can do them. The API server admits what is written, by the definitions of the router; nothing is written twice; and
+// what was told reads back.
+func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(repository, "docs", "examples", "rollout-*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := map[string]bool{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			for _, router := range routed(t, "router-"+name, string(text)) {
+				tried[router] = true
+			}
+		})
+	}
+	for router := range strings.SplitSeq("istio nginx alb smi ambassador appMesh traefik apisix argoproj-labs/gatewayAPI", " ") {
+		if !tried[router] {
+			t.Errorf("no example has router %s", router)
+		}
+	}
+}
+
+// routed plays a release without pods on the routers of an example, and says which they are.
+func routed(t *testing.T, namespace, manifest string) (names []string) {
+	s := empty(t, namespace)
+	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	scheme := runtime.NewScheme()
+	if err := argov1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kube.New(shared.Config, kube.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ro := &argov1.Rollout{}
+	if err := c.Get(t.Context(), kube.ObjectKey{Namespace: namespace, Name: "cart"}, ro); err != nil {
+		t.Fatal(err)
+	}
+	if ro.Spec.Strategy.Canary == nil || ro.Spec.Strategy.Canary.TrafficRouting == nil {
+		return nil // an example of something else
+	}
+	ro.Spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: "testers"}, {Name: "shadow"}}
+	routers, err := rolloutRouters.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &traffic.Applier{Client: c, FieldOwner: "serin"}
+	for _, router := range routers {
+		names = append(names, router.Name)
+		target := router.Target(ro, "6d4f", "77c9")
+		if faults, err := a.ValidateRollout(t.Context(), router, target); err != nil || len(faults) > 0 {
+			t.Fatalf("%s: faults %v, error %v", router.Name, faults, err)
+		}
+		for _, route := range []vocabulary.Route{{}, everything(router.Renderer.Features(target)), {Canary: 100}, {}} {
+			tell(t, a, router, target, route)
+		}
+		target.Drained = true
+		tell(t, a, router, target, vocabulary.Route{})
+		for range 2 {
+			if err := a.RestoreRollout(t.Context(), router, target); err != nil {
+				t.Errorf("%s: restore: %v", router.Name, err)
+			}
+		}
+	}
+	return names
+}
+
+// everything is a route with all that a router can do.
+func everything(f traffic.Features) vocabulary.Route {
+	r := vocabulary.Route{Canary: 20}
+	if f.Others {
+		r.Others = []vocabulary.Destination{{Service: "cart-exp", Weight: 5, Revision: "58b1"}}
+	}
+	if f.HeaderRoutes {
+		r.HeaderRoutes = []vocabulary.HeaderRoute{{Name: "testers", Match: []vocabulary.Match{
+			{Headers: map[string]vocabulary.StringMatch{"x-tester": {Exact: "1"}}}, {Headers: map[string]vocabulary.StringMatch{"x-group": {Exact: "in"}}},
+		}}}
+	}
+	if f.MirrorRoutes {
+		r.MirrorRoutes = []vocabulary.MirrorRoute{{Name: "shadow", Percent: 30, Match: []vocabulary.Match{{Path: &vocabulary.StringMatch{Prefix: "/"}}}}}
+	}
+	return r
+}
+
+// tell makes a route so, twice.
+func tell(t *testing.T, a *traffic.Applier, router traffic.RolloutRouter, target traffic.RolloutTarget, route vocabulary.Route) {
+	t.Helper()
+	if _, err := a.ApplyRollout(t.Context(), router, target, route); err != nil {
+		t.Fatalf("%s: %s: %v", router.Name, route, err)
+	}
+	again, err := a.ApplyRollout(t.Context(), router, target, route)
+	if err != nil || again.Changed {
+		t.Errorf("%s: %s again: changed %v, error %v", router.Name, route, again.Changed, err)
+	}
+	seen, err := a.ObserveRollout(t.Context(), router, target)
+	if err != nil || !seen.Found || seen.Route.Canary != route.Canary || len(seen.Route.Others) != len(route.Others) {
+		t.Errorf("%s: %s reads back as %+v, error %v", router.Name, route, seen, err)
+	}
+}
