@@ -155,7 +155,7 @@ func (p *pass) switchPause() release.Gate {
 		return release.Passes("pause", "is over")
 	case !pausing(*b):
 		return release.Passes("pause", "none is asked for")
-	case pause == nil && s.ControllerPause:
+	case pause == nil && s.ControllerPause && len(s.PauseConditions) == 0:
 		return release.Passes("pause", "ended by a person")
 	case pause == nil:
 		return release.WaitsFor("pause", release.ByCluster, "begins when the new pods are available and judged")

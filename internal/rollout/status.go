@@ -100,6 +100,14 @@ func (e *edit) move() {
 		e.all()
 	}
 	e.abort()
+	under := !e.status.Abort && !promoted(e.status) && e.v.distinct()
+	if under && e.v.Status.AbortedAt != nil {
+		e.status.Canary.StepPluginStatuses = nil // of before the retry
+	}
+	if under && !e.status.PromoteFull && !e.v.inWindow {
+		e.record()
+		e.hold()
+	}
 	switch reason := e.v.promotion(e.status); {
 	case reason != "":
 		e.promote(reason)
@@ -108,13 +116,14 @@ func (e *edit) move() {
 	case promoted(e.status):
 		e.all()
 	default:
-		if e.v.Status.AbortedAt != nil {
-			e.status.Canary.StepPluginStatuses = nil // of before the retry
-		}
-		e.record()
-		e.hold()
 		e.stepOn()
 	}
+}
+
+// undecided is true while a judgement was inconclusive and a person has not said what follows from it: no step is left
+// then, and nothing is promoted.
+func undecided(s argov1.RolloutStatus) bool {
+	return heldBy(s, argov1.PauseReasonInconclusiveAnalysis) || heldBy(s, argov1.PauseReasonInconclusiveExperiment)
 }
 
 // abort takes a release back that an analysis is against.
@@ -148,6 +157,8 @@ func (p *pass) promotion(s argov1.RolloutStatus) string {
 		return "Full promotion requested"
 	case p.inWindow:
 		return "Rollback within window"
+	case undecided(s):
+		return ""
 	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)
 	default:
@@ -251,7 +262,7 @@ func (e *edit) pause(reason argov1.PauseReason) {
 func (e *edit) stepOn() {
 	step, ok := stepAt(e.v.steps(), e.status.CurrentStepIndex)
 	looked := ok && e.v.Status.CurrentStepIndex != nil && *e.v.Status.CurrentStepIndex == *e.status.CurrentStepIndex
-	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
+	if !looked || e.v.Spec.Paused || promoted(e.status) || undecided(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
 		return
 	}
 	next := *e.status.CurrentStepIndex + 1

@@ -120,7 +120,7 @@ func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
 func pauseOver(v StepView) release.Gate {
 	began := pauseStep(v.Status)
 	switch {
-	case began == nil && v.Status.ControllerPause:
+	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
 		return release.Passes("pause", "ended by a person")
 	case began == nil:
 		return release.WaitsFor("pause", release.ByCluster, "begins with the next status")
