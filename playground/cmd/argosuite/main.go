@@ -111,7 +111,7 @@ func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o option
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "argoproj", "-kubeconfig", c.Kubeconfig, "-instance-id", instance}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
