@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -174,7 +175,10 @@ func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string
 	}
 	args := append([]string(nil), image.Args...)
 	switch {
-	case image.Whole:
+	case len(c.spec.Command) > 0 && len(image.Commands) > 0:
+		if !slices.Contains(image.Commands, c.spec.Command[0]) {
+			return nil, "RunContainerError", fmt.Errorf("start %s: no such file in image %s", c.spec.Command[0], c.spec.Image)
+		}
 		args = append(args, c.spec.Command...)
 	case len(c.spec.Command) > 1:
 		args = append(args, c.spec.Command[1:]...)

@@ -47,8 +47,9 @@ import (
 type Image struct {
 	// Program is a file of the machine that needs no libraries. A container's command may call it what it likes.
 	Program string
-	// Whole hands a container's command over with its first word, for programs that do what several do.
-	Whole bool
+	// Commands are those that the image has, where its program does what several do: a container's command is handed over
+	// with its first word then, and none but these can be started.
+	Commands []string
 	// Args come before the container's arguments.
 	Args []string
 	// TagVariable, where not empty, is an environment variable that holds the image's tag unless the container sets it.

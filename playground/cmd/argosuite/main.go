@@ -72,7 +72,7 @@ func play(o options) error {
 	if err != nil {
 		return err
 	}
-	image := node.Image{Program: program, Whole: true}
+	image := node.Image{Program: program, Commands: []string{"sh", "/bin/sh", "sleep", "exit"}}
 	in.Images = map[string]node.Image{"nginx": image, "alpine": image, "argoproj/rollouts-demo": image, "argoproj/load-tester": image}
 	c, err := cluster.Start(ctx, in)
 	if err != nil {
