@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
 // yamlBlock is a manifest in a page of the documentation.
@@ -114,6 +116,9 @@ func applies(t *testing.T, all *stage, manifest string) {
 	s := all.in(t)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	for _, object := range objects(t, manifest) {
+		if object.GetKind() == "Rollout" {
+			s.phase(object.GetName(), argov1.RolloutPhaseHealthy, "")
+		}
 		if object.GetKind() != "Canary" {
 			continue
 		}

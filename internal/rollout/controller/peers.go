@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // leftTo is who acts on a release in Serin's stead. Whoever runs Serin is told when it begins to leave releases to a peer,
@@ -22,7 +23,7 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 	}
 	reason := ""
 	if sign.Text != "" {
-		reason = fmt.Sprintf("Argo Rollouts acts on Rollouts (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share them by namespace or instance id", sign.Text)
+		reason = left(sign).Message
 	}
 	began, ended := r.memory.leave(key, reason)
 	logger := log.FromContext(ctx)
@@ -36,6 +37,13 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 		r.Health("peer of Rollouts", r.memory.someLeft())
 	}
 	return sign, nil
+}
+
+// left is what people are told of a release that another controller acts on.
+func left(sign peer.Sign) release.Event {
+	return release.Event{Type: release.Warning, Reason: "LeftToArgoRollouts", Standing: true, Message: fmt.Sprintf(
+		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share Rollouts by namespace or instance id",
+		sign.Text)}
 }
 
 // leave remembers to whom a release is left; empty: to nobody. began is the reason where no release was left for it before,

@@ -81,6 +81,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, err)
 	}
 	if sign.Text != "" {
+		r.tell(ctx, object, r.Standing.News(key, []release.Event{left(sign)})...)
 		return reconcile.Result{RequeueAfter: wakeIn(began, sign.Until)}, nil
 	}
 	if r.memory.meets(key, object.UID) {
@@ -106,6 +107,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if failed != nil {
 		if decision, err = r.failed(s, failed); err != nil {
 			return r.later(ctx, key, began, err)
+		}
+		if errors.Is(failed, errTaken) {
+			failed = nil // the next pass takes another name
 		}
 	}
 	written, err := r.writeStatus(ctx, s, &decision)

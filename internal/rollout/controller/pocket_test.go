@@ -1,0 +1,321 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
+
+// pocket is a cluster in memory whose ReplicaSets have their pods at once, and a reconciler that is driven by hand. It
+// counts what is asked of the API server.
+type pocket struct {
+	*testing.T
+	client     client.WithWatch
+	reconciler *Reconciler
+	clock      *clocktesting.FakeClock
+
+	mu sync.Mutex
+	// writes are the requests that change something, events apart; live those that read without a cache.
+	writes, live []string
+	told         []string
+	news         chan struct{} // closed when something more is told, and replaced
+	// refuse is asked before each write; nil: none is refused.
+	refuse func(verb string, object client.Object) error
+}
+
+func newPocket(t *testing.T, manifests ...string) *pocket {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, argov1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &pocket{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
+		WithInterceptorFuncs(p.watchful())
+	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads} {
+		if err := index(t.Context(), indexes{t, builder}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range manifests {
+		builder = builder.WithObjects(p.object(text))
+	}
+	p.client = builder.Build()
+	outbox := telemetry.NewOutbox(p.clock, logr.Discard())
+	p.reconciler = New(Parts{
+		Observer: Observer{
+			Client: p.client, Reader: counted{p}, Applier: &traffic.Applier{Client: p.client},
+			Runs: &launch.Launcher{Client: p.client, Cluster: p.client, Live: p.client},
+		},
+		Clock: p.clock, Recorder: telemetry.NewRecorder(p.client, outbox, p.clock, Component), Standing: &telemetry.Standing{},
+		Metrics: telemetry.New(prometheus.NewRegistry()), Watch: func([]schema.GroupVersionKind) error { return nil },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = outbox.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return p
+}
+
+// indexes give a fake client those of a cache.
+type indexes struct {
+	t       *testing.T
+	builder *fake.ClientBuilder
+}
+
+func (i indexes) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	i.builder.WithIndex(object, field, func(found client.Object) []string {
+		if _, generic := object.(*unstructured.Unstructured); generic {
+			raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(found)
+			if err != nil {
+				i.t.Error(err)
+			}
+			found = &unstructured.Unstructured{Object: raw}
+		}
+		return values(found)
+	})
+	return nil
+}
+
+// counted counts reads that no cache answers.
+type counted struct{ p *pocket }
+
+func (c counted) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	c.p.note(&c.p.live, "get", into)
+	return c.p.client.Get(ctx, key, into, options...)
+}
+
+func (c counted) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	c.p.mu.Lock()
+	c.p.live = append(c.p.live, fmt.Sprintf("list %T", into))
+	c.p.mu.Unlock()
+	return c.p.client.List(ctx, into, options...)
+}
+
+func (p *pocket) note(list *[]string, verb string, object client.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
+	*list = append(*list, verb+" "+kind[strings.LastIndex(kind, ".")+1:]+" "+object.GetName())
+}
+
+func (p *pocket) before(verb string, object client.Object) error {
+	if event, is := object.(*corev1.Event); is {
+		p.mu.Lock()
+		p.told = append(p.told, event.Reason+": "+event.Message)
+		close(p.news)
+		p.news = make(chan struct{})
+		p.mu.Unlock()
+		return nil
+	}
+	if p.refuse != nil {
+		if err := p.refuse(verb, object); err != nil {
+			return err
+		}
+	}
+	p.note(&p.writes, verb, object)
+	return nil
+}
+
+func (p *pocket) watchful() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := p.before("create", object); err != nil {
+				return err
+			}
+			object.SetUID(types.UID("uid-" + object.GetName()))
+			object.SetCreationTimestamp(metav1.NewTime(p.clock.Now()))
+			return c.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := p.before("patch", object); err != nil {
+				return err
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			if err := p.before("delete", object); err != nil {
+				return err
+			}
+			return c.Delete(ctx, object) // the fake server knows no preconditions for what it has no versions of
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := p.before("patch "+of, object); err != nil {
+				return err
+			}
+			return c.SubResource(of).Patch(ctx, object, patch, options...)
+		},
+	}
+}
+
+// object reads a manifest.
+func (p *pocket) object(text string) client.Object {
+	p.Helper()
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+		p.Fatal(err)
+	}
+	var object client.Object
+	switch kind.Kind {
+	case "Rollout":
+		object = &argov1.Rollout{}
+	case "ReplicaSet":
+		object = &appsv1.ReplicaSet{}
+	case "Service":
+		object = &corev1.Service{}
+	case "Pod":
+		object = &corev1.Pod{}
+	default:
+		p.Fatalf("a manifest of kind %q", kind.Kind)
+	}
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		p.Fatal(err)
+	}
+	if object.GetNamespace() == "" {
+		object.SetNamespace(key.Namespace)
+	}
+	if object.GetUID() == "" {
+		object.SetUID(types.UID("uid-" + object.GetName()))
+	}
+	return object
+}
+
+// pass is one pass.
+func (p *pocket) pass() (reconcile.Result, error) {
+	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
+}
+
+// settle makes passes until nothing is written any more. Between them ReplicaSets get the pods that they ask for.
+func (p *pocket) settle() {
+	p.Helper()
+	for range 60 {
+		p.writes, p.live = nil, nil
+		if _, err := p.pass(); err != nil {
+			p.Fatal(err)
+		}
+		if len(p.writes) == 0 {
+			return
+		}
+		p.run()
+	}
+	p.Fatalf("it never rests; the last pass wrote %v", p.writes)
+}
+
+// run gives ReplicaSets the pods that they ask for.
+func (p *pocket) run() {
+	p.Helper()
+	var all appsv1.ReplicaSetList
+	if err := p.client.List(p.Context(), &all); err != nil {
+		p.Fatal(err)
+	}
+	for i := range all.Items {
+		rs := &all.Items[i]
+		n := *rs.Spec.Replicas
+		if rs.Status.Replicas == n && rs.Status.AvailableReplicas == n {
+			continue
+		}
+		rs.Status = appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n, AvailableReplicas: n, ObservedGeneration: rs.Generation}
+		if err := p.client.Status().Update(p.Context(), rs); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+func (p *pocket) rollout() *argov1.Rollout {
+	p.Helper()
+	object := &argov1.Rollout{}
+	if err := p.client.Get(p.Context(), key, object); err != nil {
+		p.Fatal(err)
+	}
+	return object
+}
+
+// edit changes the spec of the Rollout as its user does.
+func (p *pocket) edit(how func(*argov1.Rollout)) {
+	p.Helper()
+	object := p.rollout()
+	how(object)
+	object.Generation++
+	if err := p.client.Update(p.Context(), object); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// sets are the ReplicaSets as "name=pods", the oldest first.
+func (p *pocket) sets() []string {
+	p.Helper()
+	var all appsv1.ReplicaSetList
+	if err := p.client.List(p.Context(), &all); err != nil {
+		p.Fatal(err)
+	}
+	var out []string
+	for _, rs := range all.Items {
+		if rs.Labels["app"] == "cart" && metav1.GetControllerOf(&rs) != nil {
+			out = append(out, fmt.Sprintf("%s=%d", rs.Spec.Template.Spec.Containers[0].Image, *rs.Spec.Replicas))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (p *pocket) condition(of argov1.RolloutConditionType) argov1.RolloutCondition {
+	p.Helper()
+	for _, c := range p.rollout().Status.Conditions {
+		if c.Type == of {
+			return c
+		}
+	}
+	return argov1.RolloutCondition{}
+}
+
+// until waits for what leaves by the outbox.
+func (p *pocket) until(what string) {
+	p.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for {
+		p.mu.Lock()
+		told, news := slices.Clone(p.told), p.news
+		p.mu.Unlock()
+		if slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, what) }) {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline.C:
+			p.Fatalf("nobody was told %q: %v", what, told)
+		}
+	}
+}
+
+var errAway = errors.New("the API server is away")

@@ -1,0 +1,268 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+const cart = `
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: cart, generation: 1}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec: {containers: [{name: cart, image: "cart:1"}]}
+  strategy: {canary: {stableService: cart, steps: [{setWeight: 50}, {pause: {}}]}}
+`
+
+const cartService = `
+apiVersion: v1
+kind: Service
+metadata: {name: cart, annotations: {owner: web}}
+spec: {selector: {app: cart}, ports: [{port: 80}]}
+`
+
+func image(to string) func(*argov1.Rollout) {
+	return func(object *argov1.Rollout) { object.Spec.Template.Spec.Containers[0].Image = to }
+}
+
+func TestARolloutAtRestCostsNoRequest(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	p.edit(image("cart:2"))
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused {
+		t.Fatalf("phase %s: %s", status.Phase, status.Message)
+	}
+	p.writes, p.live = nil, nil
+	for range 3 {
+		if _, err := p.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.writes) > 0 || len(p.live) > 0 {
+		t.Errorf("wrote %v, read %v", p.writes, p.live)
+	}
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+		t.Errorf("ReplicaSets %v", got)
+	}
+}
+
+func TestAReleaseCostsFewRequests(t *testing.T) {
+	p := newPocket(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 10}}", 1), cartService)
+	p.settle()
+	p.edit(image("cart:2"))
+	var all []string
+	for range 60 {
+		p.writes = nil
+		result, err := p.pass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.writes...)
+		p.run()
+		if len(p.writes) == 0 {
+			if result.RequeueAfter == 0 {
+				break
+			}
+			p.clock.Step(result.RequeueAfter + time.Second)
+		}
+	}
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhaseHealthy {
+		t.Fatalf("phase %s: %s", status.Phase, status.Message)
+	}
+	if len(p.live) > 0 {
+		t.Errorf("read %v", p.live)
+	}
+	if most := 18; len(all) > most {
+		t.Errorf("%d writes, events apart, want %d at most:\n%s", len(all), most, strings.Join(all, "\n"))
+	}
+}
+
+func TestANameThatIsTakenIsLeftToWhoeverHasIt(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	var first appsv1.ReplicaSetList
+	if err := p.client.List(t.Context(), &first); err != nil || len(first.Items) != 1 {
+		t.Fatalf("%d ReplicaSets, %v", len(first.Items), err)
+	}
+	name := first.Items[0].Name
+
+	p = newPocket(t, cart, cartService, fmt.Sprintf(`
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: %s, labels: {app: other}}
+spec: {replicas: 3, selector: {matchLabels: {app: other}}, template: {metadata: {labels: {app: other}}, spec: {containers: [{name: other, image: "other:1"}]}}}
+`, name))
+	p.settle()
+	if count := p.rollout().Status.CollisionCount; count == nil || *count != 1 {
+		t.Errorf("collisionCount %v, want 1", count)
+	}
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+		t.Errorf("ReplicaSets %v", got)
+	}
+	other := &appsv1.ReplicaSet{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, other); err != nil || *other.Spec.Replicas != 3 || len(other.OwnerReferences) > 0 {
+		t.Errorf("the stranger's was changed: %+v, %v", other, err)
+	}
+}
+
+func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.refuse = func(verb string, object client.Object) error {
+		if _, is := object.(*appsv1.ReplicaSet); is && verb == "create" {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, object.GetName(), fmt.Errorf("exceeded quota"))
+		}
+		return nil
+	}
+	var err error
+	for range 3 {
+		_, err = p.pass()
+	}
+	if err == nil {
+		t.Error("the pass is not tried again")
+	}
+	if c := p.condition(argov1.RolloutProgressing); c.Reason != "ReplicaSetCreateError" || !strings.Contains(c.Message, "exceeded quota") {
+		t.Errorf("condition %+v", c)
+	}
+	p.until("ReplicaSetCreateError: Failed to create new replica set")
+	p.refuse = nil
+	p.settle()
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+		t.Errorf("allowed, the ReplicaSets are %v", got)
+	}
+}
+
+func TestReplicaSetsWithoutAnOwnerAreTakenInAndThoseThatDoNotMatchAreLetGo(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	var all appsv1.ReplicaSetList
+	if err := p.client.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	rs := &all.Items[0]
+	rs.OwnerReferences = nil
+	if err := p.client.Update(t.Context(), rs); err != nil {
+		t.Fatal(err)
+	}
+	p.settle()
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+		t.Errorf("an orphan was not taken in: %v", got)
+	}
+	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil {
+		t.Fatal(err)
+	}
+	rs.Labels["app"] = "debug"
+	if err := p.client.Update(t.Context(), rs); err != nil {
+		t.Fatal(err)
+	}
+	p.writes = nil
+	if _, err := p.pass(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Get(t.Context(), client.ObjectKeyFromObject(rs), rs); err != nil || metav1.GetControllerOf(rs) != nil {
+		t.Errorf("one that does not match any more was not let go: %v, %v", rs.OwnerReferences, err)
+	}
+}
+
+func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	service := &corev1.Service{}
+	at := client.ObjectKey{Namespace: "shop", Name: "cart"}
+	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
+		t.Fatalf("the Service selects %v, %v", service.Spec.Selector, err)
+	}
+	was := p.rollout()
+
+	// One that has only left our sight, because its label says another controller now, keeps what it has.
+	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+	if err := p.reconciler.gone(t.Context(), key, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
+		t.Fatalf("it is still there, and its Service was given back: %v, %v", service.Spec.Selector, err)
+	}
+
+	if err := p.client.Delete(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+	p.refuse = func(verb string, object client.Object) error { return errAway }
+	if _, err := p.pass(); err == nil {
+		t.Error("what failed is not tried again")
+	}
+	p.refuse = nil
+	if _, err := p.pass(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Get(t.Context(), at, service); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"app": "cart"}, service.Spec.Selector); diff != "" {
+		t.Errorf("selector: %s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"owner": "web"}, service.Annotations); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+	p.until("RolloutDeleted: Rollout cart/shop is deleted.")
+}
+
+// TestPodsAreRelabelledAgainAfterACrash: what was put on the pods is noted when all of them have it.
+func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
+	p := newPocket(t, strings.Replace(cart, "stableService: cart,", "stableMetadata: {labels: {role: stable}},", 1))
+	p.settle()
+	var sets appsv1.ReplicaSetList
+	if err := p.client.List(t.Context(), &sets); err != nil {
+		t.Fatal(err)
+	}
+	rs := &sets.Items[0]
+	for i := range 2 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: fmt.Sprintf("pod-%d", i), Labels: rs.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+		}}
+		if err := p.client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy.Canary.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"tier": "gold"}}
+	})
+	p.refuse = func(_ string, object client.Object) error {
+		if object.GetName() == "pod-1" {
+			return errAway
+		}
+		return nil
+	}
+	if _, err := p.pass(); err == nil {
+		t.Fatal("a pod could not be written, and the pass ended well")
+	}
+	p.refuse = nil
+	p.settle()
+	var pods corev1.PodList
+	if err := p.client.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Labels["tier"] != "gold" || pod.Labels["role"] != "" || pod.Labels["app"] != "cart" {
+			t.Errorf("%s has %v", pod.Name, pod.Labels)
+		}
+	}
+}

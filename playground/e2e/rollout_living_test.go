@@ -1,0 +1,238 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/load"
+)
+
+const rolledRoute = `
+apiVersion: v1
+kind: Service
+metadata: {name: cart-stable}
+spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: cart-canary}
+spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: http}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart}
+spec:
+  parentRefs: [{name: gateway, namespace: playground}]
+  hostnames: [rolled.test]
+  rules: [{backendRefs: [{name: cart-stable, port: 80}, {name: cart-canary, port: 80, weight: 0}]}]
+---
+`
+
+// TestARolloutSharesRequestsByGatewayAPI ships under load: each weight is what clients see, no request is lost, not even
+// when the Rollout is deleted, and what it had is given back.
+func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
+	s := enter(t, "rolled")
+	s.apply(rolledRoute + aRollout(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary,
+	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: rolled}}},
+	  steps: [{setWeight: 20}, {pause: {}}, {setWeight: 60}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.send("rolled.test", 80)
+	requests(t, l, 20, "v1")
+
+	s.release("cart", "v2")
+	for _, weight := range []int{20, 60} {
+		paused := s.phaseAt("cart", weight)
+		if w := paused.Status.Canary.Weights; w == nil || int(w.Canary.Weight) != weight || int(w.Stable.Weight) != 100-weight {
+			t.Errorf("at weight %d the status says %s", weight, toJSON(t, w))
+		}
+		requests(t, l, 1, "v2")
+		counts := s.settled(l)
+		low, high := load.Bounds(counts.Requests, float64(weight)/100, tail)
+		if got := counts.ByVersion["v2"].Requests; got < low || got > high {
+			t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
+		}
+		s.act("cart", `{"pauseConditions":null}`)
+	}
+	healthy := s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.settled(l)
+	if after := requests(t, l, 60); after.ByVersion["v1"].Requests > 0 {
+		t.Errorf("promoted, and v1 still answers: %s", after)
+	}
+	service := read[corev1.Service](t, s.get(services, "cart-stable"))
+	if got := service.Spec.Selector[argov1.PodTemplateHashLabel]; got != healthy.Status.StableRS || service.Annotations[argov1.ManagedByAnnotation] != "cart" {
+		t.Errorf("the stable Service selects %v, managed by %q", service.Spec.Selector, service.Annotations[argov1.ManagedByAnnotation])
+	}
+	if counts := l.Counts(); counts.Lost > 0 {
+		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
+	}
+
+	s.delete(rollouts, "cart")
+	for _, name := range []string{"cart-stable", "cart-canary"} {
+		s.await("Service "+name+" is given back", services, name, func(object *unstructured.Unstructured) error {
+			if object == nil {
+				return errors.New("it is gone")
+			}
+			service := read[corev1.Service](t, object)
+			if diff := cmp.Diff(map[string]string{"app": "cart"}, service.Spec.Selector); diff != "" || service.Annotations[argov1.ManagedByAnnotation] != "" {
+				return fmt.Errorf("it selects %v, managed by %q", service.Spec.Selector, service.Annotations[argov1.ManagedByAnnotation])
+			}
+			return nil
+		})
+	}
+	s.events.until(t, "people are told that it is deleted", 0, func(e state[corev1.Event]) error {
+		if e.object.Reason != "RolloutDeleted" || e.object.Message != "Rollout cart/rolled is deleted." {
+			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
+		}
+		return nil
+	})
+}
+
+// phaseAt waits until a Rollout is paused at a weight.
+func (s *stage) phaseAt(name string, weight int) argov1.Rollout {
+	s.t.Helper()
+	var found argov1.Rollout
+	s.await(fmt.Sprintf("Rollout %s is paused at weight %d", name, weight), rollouts, name, func(object *unstructured.Unstructured) error {
+		found = read[argov1.Rollout](s.t, object)
+		status := found.Status
+		if status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights == nil || int(status.Canary.Weights.Canary.Weight) != weight {
+			return errors.New(toJSON(s.t, status))
+		}
+		return nil
+	})
+	return found
+}
+
+// settled lets the gateway take up the route, and returns the counts of the requests after that.
+func (s *stage) settled(l *load.Load) load.Counts {
+	s.t.Helper()
+	from := time.Now().Add(settling)
+	requests(s.t, l, 400)
+	return l.Between(from, time.Now())
+}
+
+// TestPodsCarryTheMetadataOfTheirRole: without a restart, and nothing of a role that is over.
+func TestPodsCarryTheMetadataOfTheirRole(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-roles")
+	s.apply(aRollout(t, "cart", 2, `{canary: {canaryMetadata: {labels: {role: canary}, annotations: {since: today}}, stableMetadata: {labels: {role: stable}},
+	  steps: [{setWeight: 50}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.roles("v1 stable, v1 stable")
+	s.release("cart", "v2")
+	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.roles("v1 stable, v2 canary today")
+	before := s.uids("cart")
+	s.patch(rollouts, "cart", `{"spec":{"strategy":{"canary":{"canaryMetadata":{"annotations":{"since":"yesterday"}}}}}}`)
+	s.roles("v1 stable, v2 canary yesterday")
+	if diff := cmp.Diff(before, s.uids("cart")); diff != "" {
+		t.Errorf("pods were replaced for their metadata: %s", diff)
+	}
+	s.act("cart", `{"promoteFull":true}`)
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.roles("v2 stable, v2 stable")
+}
+
+// roles waits until the pods have these versions and roles.
+func (s *stage) roles(want string) {
+	s.t.Helper()
+	s.await("the pods are "+want, rollouts, "cart", func(*unstructured.Unstructured) error {
+		list, err := shared.Client.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{LabelSelector: "app=cart"})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var parts []string
+		for _, version := range []string{"v1", "v2"} {
+			for _, pod := range list.Items {
+				image := pod.Spec.Containers[0].Image
+				if pod.DeletionTimestamp == nil && strings.HasSuffix(image, ":"+version) {
+					parts = append(parts, strings.TrimSpace(version+" "+pod.Labels["role"]+" "+pod.Annotations["since"]))
+				}
+			}
+		}
+		if got := strings.Join(parts, ", "); got != want {
+			return errors.New(got)
+		}
+		return nil
+	})
+}
+
+// TestRolloutsAreLeftToALivingArgoRollouts: while it holds its lease nothing is done, and everything as soon as it is gone.
+func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
+	t.Parallel()
+	s := empty(t, "rollout-peer")
+	lease, err := shared.Client.CoordinationV1().Leases(s.namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "argo-rollouts-controller-lock"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("argo-rollouts-7_1"), LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(aRollout(t, "cart", 1, `{canary: {}}`))
+	s.serve()
+	s.events.until(t, "people are told who acts", 0, func(e state[corev1.Event]) error {
+		if e.object.Reason != "LeftToArgoRollouts" || !strings.Contains(e.object.Message, "is held by argo-rollouts-7_1") {
+			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
+		}
+		return nil
+	})
+	if status := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
+		t.Errorf("the status belongs to the other, and was written: %s", toJSON(t, status))
+	}
+	s.delete(leases, lease.Name)
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.pods("cart", "v1=1")
+}
+
+// TestAnInstanceServesWhatCarriesItsID, and nothing else.
+func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-instance", "-instance-id", "blue")
+	s.apply(aRollout(t, "other", 1, `{canary: {}}`) + aRollout(t, "cart", 1, `{canary: {}}`))
+	s.patch(rollouts, "cart", `{"metadata":{"labels":{"argo-rollouts.argoproj.io/controller-instance-id":"blue"}}}`)
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	if status := read[argov1.Rollout](t, s.get(rollouts, "other")).Status; status.Phase != "" {
+		t.Errorf("a Rollout without an id is another's, and was served: %s", toJSON(t, status))
+	}
+}
+
+// TestARolloutAndACanaryNeverReleaseOneWorkload: the later of the two says so, and goes on when the other is gone.
+func TestARolloutAndACanaryNeverReleaseOneWorkload(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-rival", "-mesh-provider", "kubernetes")
+	s.apply(deployment(t, "cart", 1) + `
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: cart}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  service: {port: 80, targetPort: http}
+  analysis: {interval: 3s, threshold: 2, iterations: 2}
+`)
+	s.follow("cart").reaches("Initialized")
+	s.apply(`
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: later}
+spec:
+  replicas: 1
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart}
+  strategy: {canary: {}}
+`)
+	s.phase("later", argov1.RolloutPhaseDegraded, "Canary cart already releases Deployment cart")
+	s.delete(canaries, "cart")
+	s.phase("later", argov1.RolloutPhaseHealthy, "")
+}
