@@ -89,7 +89,7 @@ func (c *container) run(ctx context.Context, stop <-chan struct{}, policy corev1
 		if closed(stop) {
 			return false
 		}
-		command, reason, err := c.start(ctx)
+		command, reason, err := c.start(ctx, c.spec.Command, c.spec.Args)
 		if err != nil {
 			c.waits(reason, err.Error())
 			wait := retryEvery
@@ -154,8 +154,8 @@ func (c *container) pause(ctx context.Context, stop <-chan struct{}, d time.Dura
 	}
 }
 
-// start starts the program, or says with a reason of the kubelet's vocabulary why it cannot.
-func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string, err error) {
+// start starts the program by a command, or says with a reason of the kubelet's vocabulary why it cannot.
+func (c *container) start(ctx context.Context, words, more []string) (command *exec.Cmd, reason string, err error) {
 	w := c.worker
 	image, tag, found := w.node.find(c.spec.Image)
 	if !found {
@@ -175,15 +175,15 @@ func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string
 	}
 	args := append([]string(nil), image.Args...)
 	switch {
-	case len(c.spec.Command) > 0 && len(image.Commands) > 0:
-		if !slices.Contains(image.Commands, c.spec.Command[0]) {
-			return nil, "RunContainerError", fmt.Errorf("start %s: no such file in image %s", c.spec.Command[0], c.spec.Image)
+	case len(words) > 0 && len(image.Commands) > 0:
+		if !slices.Contains(image.Commands, words[0]) {
+			return nil, "RunContainerError", fmt.Errorf("start %s: no such file in image %s", words[0], c.spec.Image)
 		}
-		args = append(args, c.spec.Command...)
-	case len(c.spec.Command) > 1:
-		args = append(args, c.spec.Command[1:]...)
+		args = append(args, words...)
+	case len(words) > 1:
+		args = append(args, words[1:]...)
 	}
-	args = append(args, c.spec.Args...)
+	args = append(args, more...)
 	for i := range args {
 		args[i] = expand(args[i], env)
 	}
@@ -221,14 +221,37 @@ func (c *container) start(ctx context.Context) (command *exec.Cmd, reason string
 	return command, "", nil
 }
 
+// hook runs a command of the container's lifecycle beside its program, and waits for it.
+func (c *container) hook(ctx context.Context, handler *corev1.LifecycleHandler) {
+	if handler == nil || handler.Exec == nil {
+		return
+	}
+	command, _, err := c.start(ctx, handler.Exec.Command, nil)
+	if err == nil {
+		err = command.Wait()
+	}
+	if err != nil && ctx.Err() == nil {
+		c.worker.node.Log.Warn("A hook failed", "container", c.spec.Name, "err", err)
+	}
+}
+
 // await watches over one life of the program and returns its exit code, 128+n after signal n.
 func (c *container) await(ctx context.Context, stop <-chan struct{}, command *exec.Cmd) int {
 	life, end := context.WithCancel(ctx)
 	defer end()
-	c.update(func() {
-		c.state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.worker.node.Clock.Now())}}
+	var hooks corev1.Lifecycle
+	if c.spec.Lifecycle != nil {
+		hooks = *c.spec.Lifecycle
+	}
+	begun := func() {
 		c.started = c.spec.StartupProbe == nil
 		c.ready = c.started && c.spec.ReadinessProbe == nil
+	}
+	c.update(func() {
+		c.state = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(c.worker.node.Clock.Now())}}
+		if c.started, c.ready = false, false; hooks.PostStart == nil {
+			begun()
+		}
 	})
 	signal := func(s syscall.Signal) {
 		// The group, so that what the program started goes too. It is there until Wait was called.
@@ -237,7 +260,13 @@ func (c *container) await(ctx context.Context, stop <-chan struct{}, command *ex
 		}
 	}
 	var watching sync.WaitGroup
-	watching.Go(func() { c.probe(life, func() { signal(syscall.SIGTERM) }) })
+	watching.Go(func() {
+		if hooks.PostStart != nil {
+			c.hook(life, hooks.PostStart)
+			c.update(begun)
+		}
+		c.probe(life, func() { signal(syscall.SIGTERM) })
+	})
 	over := make(chan struct{})
 	watching.Go(func() {
 		select {
@@ -245,6 +274,7 @@ func (c *container) await(ctx context.Context, stop <-chan struct{}, command *ex
 			return
 		case <-ctx.Done():
 		case <-stop:
+			c.hook(ctx, hooks.PreStop)
 			signal(syscall.SIGTERM)
 			select {
 			case <-over:

@@ -10,7 +10,7 @@
 // fixed list and every other image cannot be pulled; a crashed container comes
 // back after 0, 1, 2, 4 … 30 s (not 10 s … 5 min); until a container was ready
 // for the first time it is asked five times a second; there are no exec and
-// gRPC probes, no preStop hooks, no resource limits, and volumes are
+// gRPC probes, hooks of the lifecycle run commands only, no resource limits, and volumes are
 // configMap, secret, projected of those, emptyDir and hostPath.
 package node
 
