@@ -1,0 +1,87 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+func TestRouteServicesTakeTurnsForALBAndWhereNoneAreFixed(t *testing.T) {
+	turns := &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
+	for _, test := range []struct {
+		name           string
+		c              argov1.CanaryStrategy
+		stableIs       argov1.PingPongType
+		alb            bool
+		canary, stable string
+	}{
+		{"fixed", argov1.CanaryStrategy{CanaryService: "c", StableService: "s"}, "", true, "c", "s"},
+		{"fixed and turns", argov1.CanaryStrategy{CanaryService: "c", StableService: "s", PingPong: turns}, argov1.Ping, false, "c", "s"},
+		{"fixed and turns, of ALB", argov1.CanaryStrategy{CanaryService: "c", StableService: "s", PingPong: turns}, argov1.Ping, true, "pong", "ping"},
+		{"turns, before the first promotion", argov1.CanaryStrategy{PingPong: turns}, "", false, "ping", "pong"},
+		{"turns, ping is stable", argov1.CanaryStrategy{PingPong: turns}, argov1.Ping, false, "pong", "ping"},
+		{"turns, pong is stable", argov1.CanaryStrategy{PingPong: turns}, argov1.Pong, false, "ping", "pong"},
+	} {
+		if canary, stable := RouteServices(test.c, test.stableIs, test.alb); canary != test.canary || stable != test.stable {
+			t.Errorf("%s: %s and %s, want %s and %s", test.name, canary, stable, test.canary, test.stable)
+		}
+	}
+}
+
+func TestManagedRoutesAreThoseOfTheStepsThatAreDone(t *testing.T) {
+	header := func(name string, matches int) argov1.CanaryStep {
+		return argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: name, Match: make([]argov1.HeaderRoutingMatch, matches)}}
+	}
+	mirror := func(name string, matches int) argov1.CanaryStep {
+		return argov1.CanaryStep{SetMirrorRoute: &argov1.SetMirrorRoute{Name: name, Match: make([]argov1.RouteMatch, matches)}}
+	}
+	steps := []argov1.CanaryStep{header("a", 1), setWeight(10), mirror("b", 1), header("a", 2), mirror("b", 0), header("a", 0)}
+	for at, want := range []string{"a 1", "a 1", "a 1 b 1", "a 2 b 1", "a 2", "", ""} {
+		headers, mirrors := managedRoutes(steps, new(int32(at)))
+		var got []string
+		for _, h := range headers {
+			got = append(got, fmt.Sprint(h.Name, " ", len(h.Match)))
+		}
+		for _, m := range mirrors {
+			got = append(got, fmt.Sprint(m.Name, " ", len(m.Match)))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("at step %d: %q, want %q", at, text, want)
+		}
+	}
+	if headers, mirrors := managedRoutes(steps, nil); headers != nil || mirrors != nil {
+		t.Errorf("without an index: %v, %v", headers, mirrors)
+	}
+}
+
+func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
+	routed := func(steps ...argov1.CanaryStep) argov1.RolloutSpec {
+		return argov1.RolloutSpec{Replicas: new(int32(10)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
+			Steps: steps, TrafficRouting: &argov1.RolloutTrafficRouting{},
+		}}}
+	}
+	basic := routed(scaleLike(10), setWeight(90))
+	basic.Strategy.Canary.TrafficRouting = nil
+	for _, test := range []struct {
+		name string
+		spec argov1.RolloutSpec
+		from int32
+		want string
+	}{
+		{"pods follow", routed(setWeight(90)), 0, ""},
+		{"twice the share is fine", routed(scaleTo(2), setWeight(40)), 0, ""},
+		{"one pod for all but a tenth", routed(scaleLike(10), setWeight(90)), 0, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
+		{"later", routed(scaleLike(10), setWeight(90), pauseFor("")), 2, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
+		{"pods taken away", routed(setWeight(50), scaleTo(0)), 0, "step 2 (setCanaryScale{replicas: 0}) gives 50 of 100 of the traffic to 0 pods, where 5 would have that share"},
+		{"over", routed(scaleLike(10), setWeight(90), scaleFollow), 2, ""},
+		{"without a router", basic, 0, ""},
+		{"behind the last step", routed(scaleLike(10), setWeight(90)), 2, ""},
+		{"nonsense", routed(scaleLike(10), setWeight(90)), -4, "step 2 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods, where 9 would have that share"},
+	} {
+		if got := Imbalance(test.spec, test.from); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
