@@ -51,6 +51,7 @@ var always = []string{"", "apps", "autoscaling", "coordination.k8s.io", "discove
 // names of the providers and services by their API group; a group that is not here has its own name.
 var names = map[string]string{
 	"argoproj.io":       "rollouts",
+	"batch":             "rollouts",
 	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
 	"gateway.solo.io": "gloo", "gloo.solo.io": "gloo", "networking.k8s.io": "ingress", "networking.istio.io": "istio", "keda.sh": "keda",
 	"serving.knative.dev": "knative", "kuma.io": "kuma", "split.smi-spec.io": "smi", "traefik.io": "traefik",

@@ -20,21 +20,22 @@ type Snapshot struct {
 	Status argov1.AnalysisRunStatus
 	// Answers to the questions of earlier decisions, by their IDs.
 	Answers map[string]Answer
+	// Settled names the metrics whose measurement under way is known to be over: it is looked at now.
+	Settled map[string]bool
 }
 
 // Answer is what became of one measurement.
 type Answer struct {
 	Began, Ended time.Time
-	// Value is judged by the conditions of the metric, and Text is how it is shown.
-	Value any
-	Text  string
-	// Judged is the verdict of a provider that judges by itself; such a measurement may be Running.
+	// Judged is what the measurement has come to; Running: it is looked at again at Resume.
 	Judged argov1.AnalysisPhase
-	// Failed is why nothing could be measured, without secrets; empty: something was.
-	Failed string
-	// Metadata of the provider.
+	// Message says why, without secrets.
+	Message string
+	// Text is the value as it is shown, without secrets.
+	Text string
+	// Metadata of the provider; nil: what was known before stays.
 	Metadata map[string]string
-	// Resume is when a measurement that is Running is looked at again; zero: an interval later.
+	// Resume is when a measurement that is Running is looked at again.
 	Resume time.Time
 }
 
@@ -44,6 +45,8 @@ type Question struct {
 	Metric argov1.Metric
 	// Under is the measurement to look at again; nil: a new one is made.
 	Under *argov1.Measurement
+	// Number of the measurement within its metric, from 1, also over those that went wrong.
+	Number int
 	// Terminate asks for the end of that measurement.
 	Terminate bool
 }
@@ -62,6 +65,11 @@ type Forgotten struct {
 func (f Forgotten) String() string {
 	return fmt.Sprintf("%d measurements of %s forgotten", len(f.Measurements), f.Metric)
 }
+
+// Swept is an effect: no Job of the run goes on. A measurement may have begun whose answer never came.
+type Swept struct{}
+
+func (Swept) String() string { return "no Job goes on" }
 
 // Decision is what follows from a snapshot of a run.
 type Decision = release.Decision[argov1.AnalysisRunStatus]
@@ -136,17 +144,21 @@ func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
 		status.Message = "Run Terminated"
 	}
 	status.Phase, status.CompletedAt = phase, new(metav1.NewTime(r.s.Now))
-	r.tell("Analysis Completed. Result: "+string(phase), phase)
+	r.tell("AnalysisRun", "Analysis Completed. Result: "+string(phase), phase)
+	if slices.ContainsFunc(r.s.Spec.Metrics, func(m argov1.Metric) bool { return m.Provider.Job != nil }) {
+		r.d.Effects = append(r.d.Effects, Swept{})
+	}
 	r.d.Probes, r.d.Wake = nil, r.s.Now // how long it is kept is decided next
 	return r.d
 }
 
-func (r *run) tell(message string, phase argov1.AnalysisPhase) {
+// tell says what something has come to, in an event whose reason is its kind and its phase.
+func (r *run) tell(of, message string, phase argov1.AnalysisPhase) {
 	kind := release.Normal
 	if phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError {
 		kind = release.Warning
 	}
-	r.d.Events = append(r.d.Events, release.Event{Type: kind, Message: message, Phase: string(phase)})
+	r.d.Events = append(r.d.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
 }
 
 // result is what was measured of a metric so far.
@@ -208,11 +220,11 @@ func (r *run) id(m argov1.Metric, result *argov1.MetricResult, q Question) strin
 // due is the next measurement of a metric and when it is made; not ok: none is.
 func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at time.Time, ok bool) {
 	newest, l := last(result), limitsOf(m)
-	q.Metric = m
+	q.Metric, q.Number = m, int(result.Count+result.Error)+1
 	switch {
 	case newest != nil && !newest.Phase.Completed():
 		q.Under, q.Terminate = newest, r.terminating
-		if newest.ResumeAt != nil && !r.terminating {
+		if newest.ResumeAt != nil && !r.terminating && !r.s.Settled[m.Name] {
 			at = newest.ResumeAt.Time
 		}
 		return q, at, true
@@ -238,19 +250,13 @@ func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at 
 // take puts an answer into the status.
 func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a Answer) {
 	measured := argov1.Measurement{
-		Phase: a.Judged, Value: a.Text, Metadata: a.Metadata, StartedAt: new(metav1.NewTime(a.Began)),
-	}
-	switch {
-	case a.Failed != "":
-		measured.Phase, measured.Message = argov1.AnalysisPhaseError, a.Failed
-	case a.Judged == "":
-		phase, err := Judge(a.Value, m.SuccessCondition, m.FailureCondition)
-		if measured.Phase = phase; err != nil {
-			measured.Phase, measured.Message = argov1.AnalysisPhaseError, err.Error()
-		}
+		Phase: a.Judged, Message: a.Message, Value: a.Text, Metadata: a.Metadata, StartedAt: new(metav1.NewTime(a.Began)),
 	}
 	if q.Under != nil {
 		measured.StartedAt = q.Under.StartedAt
+		if a.Metadata == nil {
+			measured.Metadata = q.Under.Metadata
+		}
 		result.Measurements = result.Measurements[:len(result.Measurements)-1]
 	}
 	if q.Terminate && (measured.Phase == argov1.AnalysisPhaseSuccessful || measured.Phase == argov1.AnalysisPhaseInconclusive) {
@@ -261,16 +267,37 @@ func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a A
 		add(result, measured.Phase)
 		result.Message = measured.Message
 	} else {
-		resume := a.Resume
-		if resume.IsZero() {
-			resume = a.Ended.Add(pause)
-		}
-		measured.ResumeAt = new(metav1.NewTime(resume))
+		measured.ResumeAt = new(metav1.NewTime(resume(q.Under, a)))
 	}
+	result.Metadata = described(m)
 	result.Measurements = append(result.Measurements, measured)
 	if surplus := len(result.Measurements) - retention(r.s.Spec, m.Name); surplus > 0 {
 		r.d.Effects = append(r.d.Effects, Forgotten{Metric: m.Name, Measurements: slices.Clone(result.Measurements[:surplus])})
 		result.Measurements = slices.Delete(result.Measurements, 0, surplus)
+	}
+}
+
+// resume is when a measurement is looked at again: never in the second of the last look, by which the question is named.
+func resume(under *argov1.Measurement, a Answer) time.Time {
+	at := a.Resume
+	if at.IsZero() {
+		at = a.Ended.Add(pause)
+	}
+	if under != nil && under.ResumeAt != nil && !at.Truncate(time.Second).After(under.ResumeAt.Time) {
+		at = under.ResumeAt.Add(time.Second)
+	}
+	return at
+}
+
+// described is what the API promises to tell of a metric: its query, with the values of its arguments.
+func described(m argov1.Metric) map[string]string {
+	switch p := m.Provider; {
+	case p.Prometheus != nil && p.Prometheus.Query != "":
+		return map[string]string{"ResolvedPrometheusQuery": p.Prometheus.Query}
+	case p.NewRelic != nil && p.NewRelic.Query != "":
+		return map[string]string{"ResolvedNewRelicQuery": p.NewRelic.Query}
+	default:
+		return nil
 	}
 }
 
@@ -281,7 +308,7 @@ func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
 	if !phase.Completed() {
 		return
 	}
-	r.tell(fmt.Sprintf("Metric '%s' Completed. Result: %s", m.Name, phase), phase)
+	r.tell("Metric", fmt.Sprintf("Metric '%s' Completed. Result: %s", m.Name, phase), phase)
 	if cause == "" {
 		return
 	}

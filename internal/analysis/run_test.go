@@ -83,12 +83,14 @@ func (p *play) until(end time.Time) {
 				continue
 			}
 			answered = true
-			answer := analysis.Answer{Began: p.s.Now, Ended: p.s.Now, Value: letters[:1], Text: letters[:1]}
+			answer := analysis.Answer{Began: p.s.Now, Ended: p.s.Now, Text: letters[:1]}
 			switch letters[:1] {
 			case "E":
-				answer.Failed = "no connection"
+				answer.Judged, answer.Message = argov1.AnalysisPhaseError, "no connection"
 			case "R":
 				answer.Judged = argov1.AnalysisPhaseRunning
+			default:
+				answer.Judged, _ = analysis.Judge(answer.Text, question.Metric.SuccessCondition, question.Metric.FailureCondition)
 			}
 			p.letters[question.Metric.Name] = letters[1:]
 			p.s.Answers[probe.ID] = answer

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -24,6 +25,8 @@ type Config struct {
 	Region string
 	// SkipVerify asks without verifying certificates.
 	SkipVerify bool
+	// Timeout of one call, for providers that read it; zero: their own.
+	Timeout time.Duration
 	// Credentials are the keys of the Secret. Nil: the template names none, which is not the same as an empty one.
 	Credentials map[string]outbound.Secret
 }

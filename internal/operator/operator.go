@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -47,6 +48,7 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -66,7 +68,7 @@ const (
 // Scheme knows every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a mistake in the program
 		}
@@ -327,7 +329,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		Metrics: MetricsServices(named, own, clk), Trusted: metric.NewRegistry(trusted, prometheus.Factory()),
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
-	queue := &controller.Queue{}
+	queue := &shell.Queue{}
 	asking := prober.New(clk, inFlight, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
 	outbox := telemetry.NewOutbox(clk, logger)
 	notifier, err := f.notifier(trusted)

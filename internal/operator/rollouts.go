@@ -3,9 +3,11 @@ package operator
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +20,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/analysis/measure"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/rollout/controller"
@@ -75,18 +78,26 @@ func (p process) serveRollouts(ctx context.Context) error {
 		return fmt.Errorf("make the client of events: %w", err)
 	}
 	outbox := telemetry.NewOutbox(clk, p.logger)
-	reconciler := controller.New(controller.Parts{
-		Observer: controller.Observer{
-			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
-			Runs:       &launch.Launcher{Client: seeing, Cluster: templates, Live: own.GetAPIReader(), InstanceID: f.Argo.InstanceID},
-			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers,
-		},
-		Clock: clk, Recorder: telemetry.NewRecorder(events, outbox, clk, controller.Component), Standing: &telemetry.Standing{}, Metrics: p.shown,
-		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
-	})
 	if err := mgr.Add(everywhere{outbox.Run}); err != nil {
 		return fmt.Errorf("add the events of Rollouts: %w", err)
 	}
+	told := func() *telemetry.Recorder { return telemetry.NewRecorder(events, outbox, clk, controller.Component) }
+	if err := p.serveAnalyses(ctx, own, told); err != nil || len(f.Argo.Controllers) > 0 {
+		return err
+	}
+	runs := &launch.Launcher{Client: seeing, Cluster: templates, Live: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
+	if err := p.serveExperiments(own, runs, told); err != nil {
+		return err
+	}
+	reconciler := controller.New(controller.Parts{
+		Observer: controller.Observer{
+			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
+			Runs:       runs,
+			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers,
+		},
+		Clock: clk, Recorder: told(), Standing: &telemetry.Standing{}, Metrics: p.shown,
+		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
+	})
 	p.together.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
@@ -119,13 +130,14 @@ func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watchi
 // rolloutCache holds what is watched for Rollouts: of their kinds, what carries the instance id.
 func (f *Flags) rolloutCache() cache.Options {
 	options := f.cache()
-	exists, err := labels.NewRequirement(argov1.PodTemplateHashLabel, selection.Exists, nil)
-	if err != nil {
-		panic(err) // a label that is none: a mistake in the program
+	jobs := cache.ByObject{Label: having(measure.RunUIDLabel)}
+	if namespace := os.Getenv(jobNamespaceVariable); namespace != "" && f.Namespace != "" {
+		jobs.Namespaces = map[string]cache.Config{f.Namespace: {}, namespace: {}}
 	}
 	options.ByObject = map[client.Object]cache.ByObject{
 		&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", peer.ArgoLease(f.Argo.InstanceID))},
-		&appsv1.ReplicaSet{}:    {Label: labels.NewSelector().Add(*exists)},
+		&appsv1.ReplicaSet{}:    {Label: having(argov1.PodTemplateHashLabel)},
+		&batchv1.Job{}:          jobs,
 	}
 	for _, object := range []client.Object{
 		&argov1.Rollout{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, &argov1.ClusterAnalysisTemplate{},
@@ -133,6 +145,15 @@ func (f *Flags) rolloutCache() cache.Options {
 		options.ByObject[object] = cache.ByObject{Label: f.instance()}
 	}
 	return options
+}
+
+// having selects what carries a label.
+func having(label string) labels.Selector {
+	exists, err := labels.NewRequirement(label, selection.Exists, nil)
+	if err != nil {
+		panic(err) // a label that is none: a mistake in the program
+	}
+	return labels.NewSelector().Add(*exists)
 }
 
 // instance selects what carries the instance id.

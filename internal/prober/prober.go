@@ -46,19 +46,20 @@ type Key struct {
 // in a goroutine that it starts is not caught.
 type AskFunc func(ctx context.Context, key Key, probe release.Probe) release.Answer
 
-// Prober asks for releases of one kind. Of one release at most one question is out at a time, in the order in which
-// the decision gave them, so that a slow receiver costs nobody but its own release. All methods may be called at any
-// time from anywhere, and none of them waits for an answer.
+// Prober asks for releases of one kind. Of one release at most one question is out at a time, or as many as NewAbreast
+// allows, in the order in which the decision gave them, so that a slow receiver costs nobody but its own release. All
+// methods may be called at any time from anywhere, and none of them waits for an answer.
 type Prober struct {
 	clock    clock.PassiveClock
 	limit    int
+	each     int
 	ask      AskFunc
 	answered func(types.NamespacedName)
 	wake     chan struct{} // holds one token: something may have become ready to start
 
 	mu       sync.Mutex
 	releases map[types.NamespacedName]*asking
-	ready    []*asking // those with a question waiting and none out, longest waiting first
+	ready    []*asking // those with a question waiting and room for it, longest waiting first
 	out      int
 	ended    bool
 }
@@ -68,17 +69,22 @@ type asking struct {
 	key     Key
 	answers release.Answers
 	queue   []release.Probe
-	out     string // the ID that is out, empty when none is
-	cancel  context.CancelCauseFunc
-	ready   bool // is in Prober.ready
+	out     map[string]context.CancelCauseFunc // by the IDs that are out
+	ready   bool                               // is in Prober.ready
 }
 
-// New makes a prober with at most limit questions out in all (at least one). Each answer that is kept is announced
-// with answered, which must not block: it puts the release back on the queue.
+// New makes a prober with at most limit questions out in all (at least one), and one of each release. Each answer that
+// is kept is announced with answered, which must not block: it puts the release back on the queue.
 func New(clk clock.PassiveClock, limit int, ask AskFunc, answered func(types.NamespacedName)) *Prober {
+	return NewAbreast(clk, limit, 1, ask, answered)
+}
+
+// NewAbreast is New for a kind whose questions do not depend on each other: of one release up to each may be out.
+func NewAbreast(clk clock.PassiveClock, limit, each int, ask AskFunc, answered func(types.NamespacedName)) *Prober {
 	return &Prober{
 		clock:    clk,
 		limit:    max(limit, 1),
+		each:     max(each, 1),
 		ask:      ask,
 		answered: answered,
 		wake:     make(chan struct{}, 1),
@@ -106,7 +112,7 @@ func (p *Prober) Ask(key Key, probes []release.Probe) {
 		if len(probes) == 0 {
 			return
 		}
-		a = &asking{key: key, answers: release.Answers{}}
+		a = &asking{key: key, answers: release.Answers{}, out: map[string]context.CancelCauseFunc{}}
 		p.releases[key.NamespacedName] = a
 	}
 
@@ -114,7 +120,7 @@ func (p *Prober) Ask(key Key, probes []release.Probe) {
 	for _, probe := range probes {
 		_, known := a.answers.To(probe)
 		queued := slices.ContainsFunc(a.queue, func(q release.Probe) bool { return q.ID == probe.ID })
-		if !known && !queued && probe.ID != a.out {
+		if !known && !queued && a.out[probe.ID] == nil {
 			a.queue = append(a.queue, probe)
 		}
 	}
@@ -198,9 +204,10 @@ func (p *Prober) Take(ctx context.Context) (Asked, bool) {
 		a.queue = a.queue[1:]
 		began := p.clock.Now()
 		calling, cancel := context.WithCancelCause(ctx)
-		a.out, a.cancel = probe.ID, cancel
+		a.out[probe.ID] = cancel
 		a.answers[probe.ID] = release.Answer{ID: probe.ID, Since: probe.Since, Began: began}
 		p.out++
+		p.enlist(a)
 		return Asked{Key: a.key, Probe: probe, of: a, began: began, ctx: calling, over: cancel}, true
 	}
 	return Asked{}, false
@@ -246,19 +253,19 @@ func (p *Prober) keep(a *asking, answer release.Answer) bool {
 	if p.ended || p.releases[a.key.NamespacedName] != a {
 		return false
 	}
-	a.out, a.cancel = "", nil
+	delete(a.out, answer.ID)
 	answer.Ended = p.clock.Now()
 	a.answers[answer.ID] = answer
-	for len(a.answers) > kept {
+	for len(a.answers) > max(kept, 2*p.each) {
 		delete(a.answers, oldest(a.answers))
 	}
 	p.enlist(a)
 	return true
 }
 
-// enlist lines a release up when it has a question to ask and none out.
+// enlist lines a release up when it has a question to ask and room for it.
 func (p *Prober) enlist(a *asking) {
-	if len(a.queue) == 0 || a.out != "" || a.ready {
+	if len(a.queue) == 0 || len(a.out) >= p.each || a.ready {
 		return
 	}
 	a.ready = true
@@ -272,8 +279,8 @@ func (p *Prober) forget(name types.NamespacedName) {
 		return
 	}
 	a.queue = nil
-	if a.cancel != nil {
-		a.cancel(errForgotten)
+	for _, cancel := range a.out {
+		cancel(errForgotten)
 	}
 	delete(p.releases, name)
 }

@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,6 +151,43 @@ func TestOneQuestionOfAReleaseIsOutAtATimeInTheOrderGiven(t *testing.T) {
 		o.say("cart/b", release.No)
 		expect(t, "asked", o.list(&o.asked), []string{"cart/a", "cart/b", "cart/c"})
 	})
+}
+
+func TestSomeQuestionsOfAReleaseAreOutAbreast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p := NewAbreast(clock.RealClock{}, 10, 2, o.ask, o.heard)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		key := Key{NamespacedName: types.NamespacedName{Name: "cart"}, UID: "1"}
+		p.Ask(key, []release.Probe{{ID: "a"}, {ID: "b"}, {ID: "c"}})
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"cart/a", "cart/b"}, sorted(o.list(&o.asked))); diff != "" {
+			t.Error(diff)
+		}
+		o.say("cart/b", release.Yes)
+		if diff := cmp.Diff([]string{"cart/a", "cart/b", "cart/c"}, sorted(o.list(&o.asked))); diff != "" {
+			t.Error(diff)
+		}
+		if a := p.Answers(key); a["b"].Outcome != release.Yes || !a["a"].Ended.IsZero() || !a["c"].Ended.IsZero() {
+			t.Errorf("got %v", a)
+		}
+		p.Forget(key.NamespacedName)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"cart/a", "cart/c"}, sorted(o.list(&o.cancelled))); diff != "" {
+			t.Error(diff)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }
 
 func TestTheNewestAskReplacesWhatWaits(t *testing.T) {

@@ -41,6 +41,8 @@ type Answer struct {
 	Text string
 	// Query is the resolved query, for metrics.
 	Query string
+	// Detail is what else was answered; its type belongs to the kind of release.
+	Detail any
 }
 
 // Answers are what is known of the probes of one release, by ID.

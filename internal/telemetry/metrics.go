@@ -51,6 +51,10 @@ type Metrics struct {
 	panics      *prometheus.CounterVec
 	rollouts    *rollouts
 
+	registerer prometheus.Registerer
+	argoproj   map[string]passes // by kind
+	analyses   *analyses
+
 	mu       sync.Mutex
 	canaries map[types.NamespacedName]Canary // as last shown
 	gates    map[gated]string                // the gate whose series stands
@@ -70,6 +74,7 @@ type Family struct {
 // Collectors of the Go runtime and the process are the caller's.
 func New(registerer prometheus.Registerer) *Metrics {
 	m := &Metrics{
+		registerer: registerer, argoproj: map[string]passes{},
 		canaries: map[types.NamespacedName]Canary{},
 		gates:    map[gated]string{},
 		inSpaces: map[string]int{},
@@ -109,6 +114,9 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.panics = d.counter("serin_panics_total",
 		"Passes over a release that a fault of Serin ended; the release says so, and the others go on.", "kind")
 	m.rollouts = newRollouts(d)
+	m.argoproj["AnalysisRun"] = d.passes("analysis_run", "an AnalysisRun")
+	m.argoproj["Experiment"] = d.passes("experiment", "an Experiment")
+	m.analyses = newAnalyses(d)
 	return m
 }
 

@@ -9,16 +9,16 @@ import (
 
 // decisions are the packages that decide. They link no client, and so they can run in a simulation, and in the head of
 // a reader.
-var decisions = []string{"internal/release", "internal/canary", "internal/rollout", "internal/analysis"}
+var decisions = []string{"internal/release", "internal/canary", "internal/rollout", "internal/analysis", "internal/experiment"}
 
 // layers lists the rooms of the house, from the bottom. A package links packages of its own line and of the lines above
 // it in this list, never of those below. A folder stands for what is below it, unless that is named itself.
 var layers = [][]string{
 	{"api", "config", "internal/release"},
-	{"internal/canary", "internal/rollout", "internal/analysis", "internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/toolkeys", "internal/watching"},
+	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/shell", "internal/toolkeys", "internal/watching"},
 	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/telemetry"},
-	{"internal/analysis/launch"},
-	{"internal/canary/controller", "internal/rollout/controller"},
+	{"internal/analysis/launch", "internal/analysis/measure"},
+	{"internal/canary/controller", "internal/rollout/controller", "internal/analysis/controller", "internal/experiment/controller"},
 	{"internal/operator", "internal/cli", "internal/dashboard", "internal/loadtester"},
 	{"cmd"},
 }
@@ -26,7 +26,7 @@ var layers = [][]string{
 // apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
 // decided it.
 var apart = []string{
-	"internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/toolkeys", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
+	"internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/shell", "internal/toolkeys", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
 	"internal/telemetry", "internal/loadtester",
 }
 

@@ -36,4 +36,7 @@ const (
 	WorkloadGenerationAnnotation = "rollout.argoproj.io/workload-generation"
 	// EphemeralMetadataAnnotation holds the metadata that was put on the pods of a ReplicaSet for its role, as JSON.
 	EphemeralMetadataAnnotation = "rollout.argoproj.io/ephemeral-metadata"
+	// ExperimentNameAnnotation and ExperimentTemplateAnnotation say whose a ReplicaSet or a Service is.
+	ExperimentNameAnnotation     = "experiment.argoproj.io/name"
+	ExperimentTemplateAnnotation = "experiment.argoproj.io/template-name"
 )

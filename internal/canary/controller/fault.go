@@ -13,6 +13,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -41,7 +42,7 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, caus
 	if err := r.tellFault(ctx, key, fault, now); err != nil {
 		log.FromContext(ctx).Error(err, "Told of a panic")
 	}
-	return reconcile.Result{RequeueAfter: wakeIn(now, next)}
+	return reconcile.Result{RequeueAfter: shell.WakeIn(now, next)}
 }
 
 // tellFault says it in the condition Blocked and in an event. What panicked a moment ago may do so again.

@@ -7,13 +7,11 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -23,10 +21,10 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
-	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
@@ -153,7 +151,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write brings the release back
 	}
-	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
+	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
 }
 
 // later tells errors that go away by themselves, at once, from those that need patience.
@@ -161,7 +159,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: wakeIn(began, r.memory.again(key, lostRace, began))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, lostRace, began))}, nil
 	default:
 		return reconcile.Result{}, err
 	}
@@ -178,14 +176,6 @@ func earliest(moments ...time.Time) time.Time {
 	return first
 }
 
-// wakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
-func wakeIn(now, wake time.Time) time.Duration {
-	if wake.IsZero() {
-		return 0
-	}
-	return max(wake.Sub(now), 1)
-}
-
 // writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
 // brings the release back. The patch names the version that the decision was made on and holds the difference only, so
 // that fields of a newer Serin stay.
@@ -198,7 +188,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		status.Serin = &flaggerv1.SerinStatus{}
 	}
 	status.Serin.Gates = gates
-	patch, err := statusPatch(s.object.ResourceVersion, s.snapshot.Status, *status)
+	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Canary %s with what it was: %w", key, err)
 	}
@@ -217,20 +207,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		r.Reporter.Pruned(ctx, stored)
 	}
 	return written, nil
-}
-
-// statusPatch is the difference between two statuses, under the version that was read.
-func statusPatch(version string, before, after flaggerv1.CanaryStatus) ([]byte, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
-	if err != nil {
-		return nil, err
-	}
-	difference := jsontree.MergePatch(old, wanted)
-	return json.Marshal(jsontree.Pinned(map[string]any{"status": difference}, version))
 }
 
 // show puts what is known into the metrics.

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -23,16 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
-
-// passTimeout bounds one pass: nothing in it waits for anything but the API server.
-const passTimeout = time.Minute
-
-// maxRetry bounds the pause before a pass that ended in an error, mostly of an API server that is away, is tried again.
-// When the server is back, what is due must not be late by more.
-const maxRetry = 30 * time.Second
 
 // Options of the controller.
 type Options struct {
@@ -42,39 +32,15 @@ type Options struct {
 	Routes cluster.Cluster
 }
 
-// Queue lets others bring a release back. It is nobody's until the controller has started, and then takes keys.
-type Queue struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// Add brings a release back at once. Before the start it does nothing: the first pass comes by itself.
-func (q *Queue) Add(key types.NamespacedName) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.queue != nil {
-		q.queue.Add(reconcile.Request{NamespacedName: key})
-	}
-}
-
-// Start takes the controller's queue. It implements source.Source.
-func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.queue = queue
-	return nil
-}
-
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
-func (r *Reconciler) Add(mgr manager.Manager, queue *Queue, o Options) error {
+func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
 		workers = 10
 	}
 	c, err := controller.New("canary", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout,
-		// The default also shares ten retries a second among all, so that those of broken releases would delay the others'.
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRace, maxRetry),
+		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: shell.PassTimeout,
+		RateLimiter: shell.RateLimiter(),
 		// Reconcile recovers itself, and tells of it; this is for what is around it.
 		RecoverPanic: new(true),
 	})

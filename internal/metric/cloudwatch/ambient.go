@@ -15,16 +15,18 @@ const patience = 10 * time.Second
 
 var errNoCredentials = errors.New("no credentials of the controller for Amazon's services: give its service account a role, or the template a secret")
 
-// ambient are the credentials that the process has: of its environment, its service account, or its node. They are
+// Ambient are the credentials that the process has: of its environment, its service account, or its node. They are
 // fetched when they are first needed and kept while they are good. They are fetched with the library's own client,
 // because they come from addresses that nobody else may call.
-type ambient struct {
-	mu    sync.Mutex
-	cache *aws.CredentialsCache
+type Ambient struct {
+	mu     sync.Mutex
+	cache  *aws.CredentialsCache
+	region string
+	others map[role]*aws.CredentialsCache
 }
 
 // in are the credentials for calls in a region. They are the same in all regions; one of them has to give them out.
-func (a *ambient) in(region string) aws.CredentialsProvider {
+func (a *Ambient) in(region string) aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -40,7 +42,7 @@ func (a *ambient) in(region string) aws.CredentialsProvider {
 	})
 }
 
-func (a *ambient) load(ctx context.Context, region string) (*aws.CredentialsCache, error) {
+func (a *Ambient) load(ctx context.Context, region string) (*aws.CredentialsCache, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.cache != nil {

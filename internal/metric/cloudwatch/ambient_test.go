@@ -34,7 +34,7 @@ func TestTheProcessFetchesItsCredentialsOnce(t *testing.T) {
 	}))
 	t.Cleanup(agent.Close)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.URL+"/v1/credentials")
-	own := &ambient{}
+	own := &Ambient{}
 	for _, region := range []string{"eu-west-1", "us-east-1", "eu-west-1"} {
 		found, err := own.in(region).Retrieve(t.Context())
 		if err != nil || found.AccessKeyID != "AKIDEXAMPLE" {
@@ -48,7 +48,7 @@ func TestTheProcessFetchesItsCredentialsOnce(t *testing.T) {
 
 func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
 	alone(t)
-	_, err := (&ambient{}).in("eu-west-1").Retrieve(t.Context())
+	_, err := (&Ambient{}).in("eu-west-1").Retrieve(t.Context())
 	if outcome := metric.OutcomeOf(readable(err)); outcome != release.Unreachable || !errors.Is(readable(err), errNoCredentials) {
 		t.Errorf("%v is %s", readable(err), outcome)
 	}

@@ -38,18 +38,70 @@ const (
 // process has in the cloud; with one, its aws_access_key_id, aws_secret_access_key and, optionally, aws_session_token.
 // Only these may go to an address that the template names.
 func Factory() metric.Factory {
-	ambient := &ambient{}
+	ambient := &Ambient{}
 	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(client, c, ambient)
 	}}
 }
 
-type provider struct{ api *cloudwatch.Client }
+type provider struct {
+	api *cloudwatch.Client
+	// lookback is how many intervals are asked for, and most how many points of each result.
+	lookback int
+	most     int32
+}
+
+// New asks with the credentials of the process, in its region, for exactly the interval of a query: all values of it count
+// for an analysis.
+func New(client *outbound.Client, ambient *Ambient) (metric.Finder, error) {
+	region, err := ambient.Region()
+	if err != nil {
+		return nil, err
+	}
+	made, err := newAWS(client, metric.Config{Region: region}, ambient)
+	if err != nil {
+		return nil, err
+	}
+	made.lookback, made.most = 1, maxOfAnalysis
+	return made, nil
+}
+
+// DataQuery is one query in the form of the API.
+type DataQuery struct {
+	ID         string      `json:"Id"`
+	Expression *string     `json:"Expression,omitempty"`
+	Label      *string     `json:"Label,omitempty"`
+	MetricStat *MetricStat `json:"MetricStat,omitempty"`
+	Period     *int        `json:"Period,omitempty"`
+	ReturnData *bool       `json:"ReturnData,omitempty"`
+}
+
+// MetricStat is a statistic of a metric.
+type MetricStat struct {
+	Metric struct {
+		Namespace  *string     `json:"Namespace,omitempty"`
+		MetricName string      `json:"MetricName"`
+		Dimensions []Dimension `json:"Dimensions,omitempty"`
+	} `json:"Metric"`
+	Period int    `json:"Period"`
+	Stat   string `json:"Stat"`
+	Unit   string `json:"Unit,omitempty"`
+}
+
+// Dimension tells metrics of one name apart.
+type Dimension struct {
+	Name  string `json:"Name"`
+	Value string `json:"Value"`
+}
 
 // regions are names such as eu-west-1: they become a part of a host name.
 var regions = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}$`)
 
-func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (metric.Provider, error) {
+func newProvider(client *outbound.Client, c metric.Config, ambient *Ambient) (metric.Provider, error) {
+	return newAWS(client, c, ambient)
+}
+
+func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provider, error) {
 	if !regions.MatchString(c.Region) {
 		return nil, errors.New("provider.region is not the name of a region such as eu-west-1: set it")
 	}
@@ -67,7 +119,7 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (me
 		options.Credentials = credentials.NewStaticCredentialsProvider(id.Reveal(), secret.Reveal(), c.Credentials[keySession].Reveal())
 	}
 	if c.Address == "" {
-		return &provider{api: cloudwatch.New(options)}, nil
+		return &provider{api: cloudwatch.New(options), lookback: lookback, most: maxPoints}, nil
 	}
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
@@ -77,7 +129,7 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (me
 		return nil, errors.New("an address needs credentials of its own: the controller's go to Amazon only. Give a secret, or remove the address")
 	}
 	options.BaseEndpoint = new((&url.URL{Scheme: address.Scheme, Host: address.Host, Path: address.Path}).String())
-	return &provider{api: cloudwatch.New(options)}, nil
+	return &provider{api: cloudwatch.New(options), lookback: lookback, most: maxPoints}, nil
 }
 
 // lookback is how many intervals are asked for: metrics of the cloud come late, and at their own pace.
@@ -85,6 +137,9 @@ const lookback = 10
 
 // maxPoints bounds the answer, of which the newest point counts.
 const maxPoints = 20
+
+// maxOfAnalysis bounds the answer where all points count.
+const maxOfAnalysis = 1000
 
 // Measure is the newest value of the first result.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
@@ -128,12 +183,12 @@ func (p *provider) ask(ctx context.Context, q metric.Query) ([]types.MetricDataR
 	if json.Unmarshal([]byte(q.Text), &queries) != nil || len(queries) == 0 {
 		return nil, errors.New("the query is not a list of metric data queries in JSON: correct it")
 	}
-	return p.get(ctx, queries, q.Now.Add(-lookback*q.Interval), q.Now)
+	return p.get(ctx, queries, q.Now.Add(-time.Duration(p.lookback)*q.Interval), q.Now)
 }
 
 func (p *provider) get(ctx context.Context, queries []types.MetricDataQuery, from, to time.Time) ([]types.MetricDataResult, error) {
 	answer, err := p.api.GetMetricData(ctx, &cloudwatch.GetMetricDataInput{
-		MetricDataQueries: queries, StartTime: &from, EndTime: &to, MaxDatapoints: aws.Int32(maxPoints),
+		MetricDataQueries: queries, StartTime: &from, EndTime: &to, MaxDatapoints: aws.Int32(p.most),
 		ScanBy: types.ScanByTimestampDescending,
 	})
 	if err != nil {

@@ -77,29 +77,39 @@ func (p *provider) Online(ctx context.Context) error {
 	return err
 }
 
-func parse(body []byte, after, until time.Time) (float64, error) {
-	var answer struct {
-		Status string `json:"status"`
-		Series []struct {
-			// Interval is the seconds that one point stands for.
-			Interval float64 `json:"interval"`
-			// Points are pairs of the begin in milliseconds and the value, oldest first.
-			Points [][]*float64 `json:"pointlist"`
-		} `json:"series"`
-	}
+// series are the answer of version 1 of the API.
+type series struct {
+	Status string `json:"status"`
+	Series []struct {
+		// Interval is the seconds that one point stands for.
+		Interval float64 `json:"interval"`
+		// Points are pairs of the begin in milliseconds and the value, oldest first.
+		Points [][]*float64 `json:"pointlist"`
+	} `json:"series"`
+}
+
+func readSeries(body []byte) (series, error) {
+	var answer series
 	if json.Unmarshal(body, &answer) != nil || answer.Status == "error" {
-		return 0, metric.Unexpected("Datadog")
+		return series{}, metric.Unexpected("Datadog")
+	}
+	return answer, nil
+}
+
+func parse(body []byte, after, until time.Time) (float64, error) {
+	answer, err := readSeries(body)
+	if err != nil {
+		return 0, err
 	}
 	if len(answer.Series) == 0 {
 		return 0, metric.ErrNoData
 	}
-	series := answer.Series[0]
-	for _, point := range slices.Backward(series.Points) {
-
+	first := answer.Series[0]
+	for _, point := range slices.Backward(first.Points) {
 		if len(point) != 2 || point[0] == nil {
 			return 0, metric.Unexpected("Datadog")
 		}
-		end := time.UnixMilli(int64(*point[0] + 1000*series.Interval))
+		end := time.UnixMilli(int64(*point[0] + 1000*first.Interval))
 		if point[1] == nil || end.After(until) { // unknown, or still being filled
 			continue
 		}

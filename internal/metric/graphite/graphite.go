@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -27,6 +28,7 @@ type provider struct {
 	endpoint   *url.URL
 	header     http.Header
 	skipVerify bool
+	timeout    time.Duration
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -34,7 +36,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{client: client, endpoint: address.JoinPath("render"), header: http.Header{}, skipVerify: c.SkipVerify}
+	p := &provider{client: client, endpoint: address.JoinPath("render"), header: http.Header{}, skipVerify: c.SkipVerify, timeout: c.Timeout}
 	if c.Credentials == nil {
 		return p, nil
 	}
@@ -56,6 +58,15 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
+// Find is the list of the known datapoints of the first target.
+func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+	body, err := p.render(ctx, q.Text)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseAll(body)
+}
+
 // Online asks for a target that need not exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.render(ctx, "target=test")
@@ -70,14 +81,39 @@ func (p *provider) render(ctx context.Context, query string) ([]byte, error) {
 	parameters.Set("format", "json")
 	address := *p.endpoint
 	address.RawQuery = parameters.Encode()
-	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify}, nil)
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header, SkipVerify: p.skipVerify, Timeout: p.timeout}, nil)
+}
+
+// target is one series.
+type target struct {
+	// Datapoints are pairs of value and time, oldest first; a value that is not known is null.
+	Datapoints [][]*float64 `json:"datapoints"`
+}
+
+func parseAll(body []byte) (metric.Result, error) {
+	var targets []target
+	if json.Unmarshal(body, &targets) != nil {
+		return metric.Result{}, metric.Unexpected("Graphite")
+	}
+	var values []float64
+	if len(targets) > 0 {
+		for _, point := range targets[0].Datapoints {
+			if len(point) == 0 {
+				return metric.Result{}, metric.Unexpected("Graphite")
+			}
+			if point[0] != nil {
+				values = append(values, *point[0])
+			}
+		}
+	}
+	if len(values) == 0 {
+		return metric.Result{}, metric.ErrNoData
+	}
+	return metric.Result{Value: values}, nil
 }
 
 func parse(body []byte) (float64, error) {
-	var targets []struct {
-		// Datapoints are pairs of value and time, oldest first; a value that is not known is null.
-		Datapoints [][]*float64 `json:"datapoints"`
-	}
+	var targets []target
 	if json.Unmarshal(body, &targets) != nil {
 		return 0, metric.Unexpected("Graphite")
 	}

@@ -5,6 +5,7 @@ package influxdb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -34,6 +35,7 @@ type provider struct {
 	client   *outbound.Client
 	endpoint *url.URL
 	header   http.Header
+	timeout  time.Duration
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
@@ -51,7 +53,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 		header.Set("Authorization", "Token "+token.Reveal())
 		endpoint.RawQuery = url.Values{"org": {org.Reveal()}}.Encode()
 	}
-	return &provider{client: client, endpoint: endpoint, header: header}, nil
+	return &provider{client: client, endpoint: endpoint, header: header, timeout: cmp.Or(c.Timeout, timeout)}, nil
 }
 
 // Measure is the _value of the first record.
@@ -61,6 +63,15 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 		return 0, err
 	}
 	return parse(body)
+}
+
+// Find is the list of the values of all records: numbers, texts and truths.
+func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+	body, err := p.ask(ctx, q.Text)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseAll(body)
 }
 
 // Online asks for the name of a bucket: any token may see those it can read, and none need exist.
@@ -82,7 +93,7 @@ func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := outbound.Request{Method: http.MethodPost, URL: p.endpoint.String(), Header: p.header, Body: body, Timeout: timeout}
+	request := outbound.Request{Method: http.MethodPost, URL: p.endpoint.String(), Header: p.header, Body: body, Timeout: p.timeout}
 	return metric.Fetch(ctx, p.client, request, classify)
 }
 
@@ -99,47 +110,23 @@ func classify(body []byte) string {
 	return answer.Code
 }
 
-// parse reads annotated CSV: a row that begins with #datatype, one with the names of columns, then records.
+// parse is the value of the first record.
 func parse(body []byte) (float64, error) {
-	rows := csv.NewReader(bytes.NewReader(body))
-	rows.FieldsPerRecord = -1 // tables follow each other, each with its own columns
-	var types, names []string
-	for {
-		row, err := rows.Read()
-		switch {
-		case errors.Is(err, io.EOF) && (names != nil || len(body) == 0 || len(bytes.TrimSpace(body)) == 0):
-			return 0, metric.ErrNoData
-		case err != nil:
-			return 0, metric.Unexpected("InfluxDB")
-		case row[0] == "#datatype":
-			types, names = row, nil
-		case types == nil:
-			return 0, metric.Unexpected("InfluxDB")
-		case names == nil:
-			if names = row; slices.Contains(names, "error") {
-				return 0, errors.New("InfluxDB could not run the query to its end: correct the query")
-			}
-		case body[rows.InputOffset()-1] != '\n': // the end of the record may be missing, and with it digits
-			return 0, metric.Unexpected("InfluxDB")
-		default:
-			return value(types, names, row)
-		}
+	rows := reader(body)
+	row, err := rows.next()
+	if err != nil {
+		return 0, err
 	}
-}
-
-func value(types, names, row []string) (float64, error) {
-	column := slices.Index(names, "_value")
+	column, err := row.column()
 	switch {
-	case column < 0:
-		return 0, errors.New("the records have no _value: end the query with one, for example with map or rename")
-	case column >= len(row) || column >= len(types):
-		return 0, metric.Unexpected("InfluxDB")
-	case row[column] == "":
+	case err != nil:
+		return 0, err
+	case row.fields[column] == "":
 		return 0, metric.ErrNoData
-	case !slices.Contains([]string{"double", "long", "unsignedLong"}, types[column]):
+	case !slices.Contains(numeric, row.types[column]):
 		return 0, errors.New("_value is not a number: make it one in the query, for example with float(v: r._value)")
 	}
-	v, err := strconv.ParseFloat(row[column], 64)
+	v, err := strconv.ParseFloat(row.fields[column], 64)
 	switch {
 	case err != nil:
 		return 0, metric.Unexpected("InfluxDB")
@@ -147,5 +134,105 @@ func value(types, names, row []string) (float64, error) {
 		return 0, metric.ErrNoData
 	default:
 		return v, nil
+	}
+}
+
+// parseAll are the values of all records.
+func parseAll(body []byte) (metric.Result, error) {
+	rows := reader(body)
+	var values []any
+	for {
+		row, err := rows.next()
+		switch {
+		case errors.Is(err, metric.ErrNoData) && len(values) > 0:
+			return metric.Result{Value: values}, nil
+		case err != nil:
+			return metric.Result{}, err
+		}
+		v, err := row.value()
+		if err != nil {
+			return metric.Result{}, err
+		}
+		values = append(values, v)
+	}
+}
+
+// numeric are the types of columns that hold numbers.
+var numeric = []string{"double", "long", "unsignedLong"}
+
+// records reads annotated CSV: a row that begins with #datatype, one with the names of columns, then records.
+type records struct {
+	body         []byte
+	rows         *csv.Reader
+	types, names []string
+}
+
+// record is one of them, with what its table says of its columns.
+type record struct{ types, names, fields []string }
+
+func reader(body []byte) *records {
+	rows := csv.NewReader(bytes.NewReader(body))
+	rows.FieldsPerRecord = -1 // tables follow each other, each with its own columns
+	return &records{body: body, rows: rows}
+}
+
+// next is the next record; ErrNoData after the last.
+func (r *records) next() (record, error) {
+	for {
+		row, err := r.rows.Read()
+		switch {
+		case errors.Is(err, io.EOF) && (r.names != nil || len(bytes.TrimSpace(r.body)) == 0):
+			return record{}, metric.ErrNoData
+		case err != nil:
+			return record{}, metric.Unexpected("InfluxDB")
+		case row[0] == "#datatype":
+			r.types, r.names = row, nil
+		case r.types == nil:
+			return record{}, metric.Unexpected("InfluxDB")
+		case r.names == nil:
+			if r.names = row; slices.Contains(r.names, "error") {
+				return record{}, errors.New("InfluxDB could not run the query to its end: correct the query")
+			}
+		case r.body[r.rows.InputOffset()-1] != '\n': // the end of the record may be missing, and with it digits
+			return record{}, metric.Unexpected("InfluxDB")
+		default:
+			return record{types: r.types, names: r.names, fields: row}, nil
+		}
+	}
+}
+
+// column is the one with the value.
+func (r record) column() (int, error) {
+	column := slices.Index(r.names, "_value")
+	switch {
+	case column < 0:
+		return 0, errors.New("the records have no _value: end the query with one, for example with map or rename")
+	case column >= len(r.fields) || column >= len(r.types):
+		return 0, metric.Unexpected("InfluxDB")
+	default:
+		return column, nil
+	}
+}
+
+// value is that of a record by its type; a column that is empty has none.
+func (r record) value() (any, error) {
+	column, err := r.column()
+	if err != nil {
+		return nil, err
+	}
+	field := r.fields[column]
+	switch {
+	case field == "":
+		return nil, nil
+	case slices.Contains(numeric, r.types[column]):
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return nil, metric.Unexpected("InfluxDB")
+		}
+		return v, nil
+	case r.types[column] == "boolean":
+		return field == "true", nil
+	default:
+		return field, nil
 	}
 }

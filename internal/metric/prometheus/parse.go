@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/serin-dev/serin/internal/metric"
 )
@@ -13,6 +14,8 @@ import (
 type data struct {
 	Type   string          `json:"resultType"`
 	Result json.RawMessage `json:"result"`
+
+	warnings []string
 }
 
 // element is one series of a vector, or, with Values, of a range.
@@ -26,12 +29,14 @@ var errMultiple = errors.New("query returned multiple values: ask for an instant
 // read takes an answer apart; a vector has elements, a scalar has none.
 func read(body []byte) (data, []element, error) {
 	var answer struct {
-		Status string `json:"status"`
-		Data   data   `json:"data"`
+		Status   string   `json:"status"`
+		Data     data     `json:"data"`
+		Warnings []string `json:"warnings"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Status != "success" {
 		return data{}, nil, metric.Unexpected("Prometheus")
 	}
+	answer.Data.warnings = answer.Warnings
 	if answer.Data.Type == "scalar" {
 		return answer.Data, nil, nil
 	}
@@ -73,9 +78,10 @@ func parseAll(body []byte) (metric.Result, error) {
 	if err != nil {
 		return metric.Result{}, err
 	}
+	told := warned(d.warnings)
 	if d.Type == "scalar" {
 		v, err := value(d.Result)
-		return metric.Result{Value: v}, err
+		return metric.Result{Value: v, Metadata: told}, err
 	}
 	var list []float64
 	for _, e := range elements {
@@ -95,9 +101,21 @@ func parseAll(body []byte) (metric.Result, error) {
 		}
 	}
 	if len(list) == 0 {
-		return metric.Result{}, metric.ErrNoData
+		return metric.Result{Metadata: told}, metric.ErrNoData
 	}
-	return metric.Result{Value: list}, nil
+	return metric.Result{Value: list, Metadata: told}, nil
+}
+
+// warned are the warnings of an answer, in quotation marks; nil without any.
+func warned(warnings []string) map[string]string {
+	if len(warnings) == 0 {
+		return nil
+	}
+	quoted := make([]string, len(warnings))
+	for i, text := range warnings {
+		quoted[i] = `"` + text + `"`
+	}
+	return map[string]string{"warnings": strings.Join(quoted, ", ")}
 }
 
 // value reads a sample: a pair of time and number, the number as text.

@@ -38,16 +38,35 @@ type provider struct {
 	api        *url.URL
 	header     http.Header
 	skipVerify bool
-	// grant is nil unless a token has to be fetched first.
+	timeout    time.Duration
+	// grant is nil unless a token has to be fetched first, sign unless requests are signed.
 	grant *metric.Grant
+	sign  Sign
+}
+
+// Sign puts a signature into the header of a request without a body.
+type Sign func(ctx context.Context, r *http.Request, now time.Time) error
+
+// Signed is the provider for a server that wants signed requests.
+func Signed(client *outbound.Client, c metric.Config, sign Sign) (metric.Finder, error) {
+	made, err := newPrometheus(client, c)
+	if err != nil {
+		return nil, err
+	}
+	made.sign = sign
+	return made, nil
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return newPrometheus(client, c)
+}
+
+func newPrometheus(client *outbound.Client, c metric.Config) (*provider, error) {
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{client: client, api: address.JoinPath("api/v1"), header: c.Header.Clone(), skipVerify: c.SkipVerify}
+	p := &provider{client: client, api: address.JoinPath("api/v1"), header: c.Header.Clone(), skipVerify: c.SkipVerify, timeout: c.Timeout}
 	if p.header == nil {
 		p.header = http.Header{}
 	}
@@ -84,12 +103,12 @@ func newGrant(credentials map[string]outbound.Secret) (*metric.Grant, error) {
 
 // Measure is the value of the last element of the vector that the query gives.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	return p.instant(ctx, strings.TrimSpace(q.Text))
+	return p.instant(ctx, strings.TrimSpace(q.Text), q.Now)
 }
 
 // Online asks for a constant.
 func (p *provider) Online(ctx context.Context) error {
-	one, err := p.instant(ctx, "vector(1)")
+	one, err := p.instant(ctx, "vector(1)", time.Time{})
 	if err == nil && one != 1 {
 		return metric.Unexpected("Prometheus")
 	}
@@ -111,7 +130,7 @@ func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, err
 		parameters.Set("end", unix(r.End))
 		parameters.Set("step", strconv.FormatFloat(r.Step.Seconds(), 'f', -1, 64))
 	}
-	body, err := p.ask(ctx, path, parameters)
+	body, err := p.ask(ctx, path, parameters, q.Now)
 	if err != nil {
 		return metric.Result{}, err
 	}
@@ -122,15 +141,15 @@ func unix(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64)
 }
 
-func (p *provider) instant(ctx context.Context, query string) (float64, error) {
-	body, err := p.ask(ctx, "query", url.Values{"query": {query}})
+func (p *provider) instant(ctx context.Context, query string, now time.Time) (float64, error) {
+	body, err := p.ask(ctx, "query", url.Values{"query": {query}}, now)
 	if err != nil {
 		return 0, err
 	}
 	return parse(body)
 }
 
-func (p *provider) ask(ctx context.Context, path string, parameters url.Values) ([]byte, error) {
+func (p *provider) ask(ctx context.Context, path string, parameters url.Values, now time.Time) ([]byte, error) {
 	address := p.api.JoinPath(path)
 	all := p.api.Query() // a tenant may be named in the address
 	maps.Copy(all, parameters)
@@ -144,7 +163,14 @@ func (p *provider) ask(ctx context.Context, path string, parameters url.Values) 
 		header = header.Clone()
 		header.Set("Authorization", "Bearer "+token.Reveal())
 	}
-	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: header, SkipVerify: p.skipVerify}, classify)
+	if p.sign != nil {
+		request := &http.Request{Method: http.MethodGet, URL: address, Host: address.Host, Header: header.Clone()}
+		if err := p.sign(ctx, request, now); err != nil {
+			return nil, err
+		}
+		header = request.Header
+	}
+	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: header, SkipVerify: p.skipVerify, Timeout: p.timeout}, classify)
 }
 
 // errorTypes are the words of the API for what went wrong. Only they are repeated: the sentence beside them may quote

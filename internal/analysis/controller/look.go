@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// lookTimeout bounds how long a scrape waits for a cache that is being filled.
+const lookTimeout = time.Second
+
+// Look gives what the series about AnalysisRuns, Experiments and their templates show, from a cache. What cannot be read
+// is left out: definitions may be missing.
+func Look(ctx context.Context, cached client.Reader) func() telemetry.Analyses {
+	return func() telemetry.Analyses {
+		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		var out telemetry.Analyses
+		runs := &argov1.AnalysisRunList{}
+		if cached.List(ctx, runs, client.UnsafeDisableDeepCopy) == nil {
+			for i := range runs.Items {
+				out.Runs = append(out.Runs, shownRun(&runs.Items[i]))
+			}
+		}
+		experiments := &argov1.ExperimentList{}
+		if cached.List(ctx, experiments, client.UnsafeDisableDeepCopy) == nil {
+			for _, e := range experiments.Items {
+				out.Experiments = append(out.Experiments, telemetry.Run{Namespace: e.Namespace, Name: e.Name, Phase: string(e.Status.Phase)})
+			}
+		}
+		templates := &argov1.AnalysisTemplateList{}
+		if cached.List(ctx, templates, client.UnsafeDisableDeepCopy) == nil {
+			for _, t := range templates.Items {
+				out.Templates = append(out.Templates, telemetry.Template{Namespace: t.Namespace, Name: t.Name, Metrics: shownMetrics(t.Spec.Metrics)})
+			}
+		}
+		return out
+	}
+}
+
+func shownRun(run *argov1.AnalysisRun) telemetry.Run {
+	out := telemetry.Run{Namespace: run.Namespace, Name: run.Name, Phase: string(run.Status.Phase), Metrics: shownMetrics(run.Spec.Metrics)}
+	for i, m := range out.Metrics {
+		for _, result := range run.Status.MetricResults {
+			if result.Name == m.Name {
+				out.Metrics[i].Phase, out.Metrics[i].DryRun = string(result.Phase), result.DryRun
+			}
+		}
+	}
+	return out
+}
+
+func shownMetrics(metrics []argov1.Metric) []telemetry.RunMetric {
+	out := make([]telemetry.RunMetric, len(metrics))
+	for i, m := range metrics {
+		out[i] = telemetry.RunMetric{Name: m.Name, Type: typeOf(m.Provider)}
+	}
+	return out
+}
+
+// typeOf is the word of the API for a provider in metrics.
+func typeOf(p argov1.MetricProvider) string {
+	switch {
+	case p.Prometheus != nil:
+		return "Prometheus"
+	case p.Job != nil:
+		return "Job"
+	case p.Kayenta != nil:
+		return "Kayenta"
+	case p.Web != nil:
+		return "Web"
+	case p.Datadog != nil:
+		return "Datadog"
+	case p.Wavefront != nil:
+		return "Wavefront"
+	case p.NewRelic != nil:
+		return "NewRelic"
+	case p.CloudWatch != nil:
+		return "CloudWatch"
+	case p.Graphite != nil:
+		return "Graphite"
+	case p.Influxdb != nil:
+		return "Influxdb"
+	case p.SkyWalking != nil:
+		return "skywalking"
+	case len(p.Plugin) > 0:
+		return "RPCPlugin"
+	default:
+		return "Unknown Provider"
+	}
+}

@@ -1,0 +1,305 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/controller"
+	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+var key = types.NamespacedName{Namespace: "shop", Name: "run"}
+
+// office is one AnalysisRun with its shell and everything behind it; only the API server is a small one in memory.
+type office struct {
+	t          *testing.T
+	client     client.Client
+	reconciler *controller.Reconciler
+	answered   chan struct{}
+	conflicts  atomic.Int32 // status writes that shall fail
+	writes     atomic.Int32 // status writes that were made
+}
+
+func open(t *testing.T, instance string, objects ...client.Object) *office {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, argov1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &office{t: t, answered: make(chan struct{}, 100)}
+	o.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := object.(*argov1.AnalysisRun); ok {
+				if o.conflicts.Add(-1) >= 0 {
+					return apierrors.NewConflict(argov1.Resource("analysisruns"), object.GetName(), errors.New("somebody was faster"))
+				}
+				o.writes.Add(1)
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	}).Build()
+	clk, out := clock.RealClock{}, outbound.New(outbound.Policy{AllowLoopback: true})
+	shown, outbox := telemetry.New(prometheus.NewRegistry()), telemetry.NewOutbox(clk, logr.Discard())
+	jobs := &measure.Jobs{Client: o.client, Live: o.client, Clock: clk}
+	measurer := &measure.Measurer{
+		Client: o.client, Secrets: o.client, Clock: clk, Named: out, Trusted: out, Namespace: "serin-system", Environment: func(string) string { return "" },
+		Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: shown,
+	}
+	asking := prober.NewAbreast(clk, 10, 4, measurer.Ask, func(types.NamespacedName) { o.answered <- struct{}{} })
+	o.reconciler = &controller.Reconciler{Parts: controller.Parts{
+		Client: o.client, Clock: clk, Prober: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
+		Metrics: shown, InstanceID: instance,
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = asking.Run(ctx) })
+	running.Go(func() { _ = outbox.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait(); out.Close() })
+	return o
+}
+
+// pass makes one.
+func (o *office) pass() reconcile.Result {
+	o.t.Helper()
+	result, err := o.reconciler.Reconcile(o.t.Context(), reconcile.Request{NamespacedName: key})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return result
+}
+
+func (o *office) run() *argov1.AnalysisRun {
+	o.t.Helper()
+	run := &argov1.AnalysisRun{}
+	if err := o.client.Get(o.t.Context(), key, run); err != nil {
+		o.t.Fatal(err)
+	}
+	return run
+}
+
+// until makes passes, as answers and wakes ask for them, until the run is in that phase.
+func (o *office) until(phase argov1.AnalysisPhase) argov1.AnalysisRunStatus {
+	o.t.Helper()
+	for {
+		result := o.pass()
+		status := o.run().Status
+		if status.Phase == phase {
+			return status
+		}
+		wake := make(<-chan time.Time)
+		if result.RequeueAfter > 0 {
+			timer := time.NewTimer(result.RequeueAfter)
+			defer timer.Stop()
+			wake = timer.C
+		}
+		select {
+		case <-o.answered:
+		case <-wake:
+		case <-o.t.Context().Done():
+			o.t.Fatalf("never %s; last: %+v", phase, status)
+		}
+	}
+}
+
+func analysisRun(metrics ...argov1.Metric) *argov1.AnalysisRun {
+	return &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "u"}, Spec: argov1.AnalysisRunSpec{Metrics: metrics}}
+}
+
+func web(t *testing.T, name string, answer http.HandlerFunc) argov1.Metric {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	return argov1.Metric{Name: name, SuccessCondition: "result == 1", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: server.URL}}}
+}
+
+func TestARunIsMeasuredWithoutHoldingItsWorker(t *testing.T) {
+	release, calls := make(chan struct{}), atomic.Int32{}
+	o := open(t, "", analysisRun(
+		web(t, "slow", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); <-release; fmt.Fprint(w, "1") }),
+		web(t, "quick", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") }),
+	))
+	for range 5 { // while the slow one is out, passes come and go
+		o.pass()
+	}
+	<-o.answered
+	o.pass()
+	if results := o.run().Status.MetricResults; len(results) != 2 || results[1].Phase != argov1.AnalysisPhaseSuccessful || results[0].Phase.Completed() {
+		t.Errorf("got %+v", results)
+	}
+	close(release)
+	status := o.until(argov1.AnalysisPhaseSuccessful)
+	if status.RunSummary.Successful != 2 || calls.Load() != 1 {
+		t.Errorf("got %+v after %d calls", status.RunSummary, calls.Load())
+	}
+}
+
+// TestAMeasurementOutlivesAStatusConflict: what was answered is written by a later pass, and not asked again.
+func TestAMeasurementOutlivesAStatusConflict(t *testing.T) {
+	calls := atomic.Int32{}
+	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { calls.Add(1); fmt.Fprint(w, "1") })))
+	o.pass()
+	<-o.answered
+	o.conflicts.Store(2)
+	for range 2 {
+		if result := o.pass(); result.RequeueAfter == 0 {
+			t.Error("nothing brings the run back after a conflict")
+		}
+		if o.run().Status.Phase == argov1.AnalysisPhaseSuccessful {
+			t.Fatal("the test has no conflict")
+		}
+	}
+	o.until(argov1.AnalysisPhaseSuccessful)
+	if calls.Load() != 1 {
+		t.Errorf("asked %d times", calls.Load())
+	}
+}
+
+func TestARunAtRestIsNotWritten(t *testing.T) {
+	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "2") })))
+	o.until(argov1.AnalysisPhaseFailed)
+	before := o.writes.Load()
+	for range 3 {
+		o.pass()
+	}
+	if o.writes.Load() != before {
+		t.Errorf("%d writes at rest", o.writes.Load()-before)
+	}
+}
+
+func TestARunOfAnotherInstanceIsLeftAlone(t *testing.T) {
+	for instance, label := range map[string]string{"": "blue", "blue": ""} {
+		run := analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") }))
+		if label != "" {
+			run.Labels = map[string]string{argov1.InstanceIDLabel: label}
+		}
+		o := open(t, instance, run)
+		o.pass()
+		if o.writes.Load() != 0 {
+			t.Errorf("instance %q wrote to a run of %q", instance, label)
+		}
+	}
+}
+
+func TestARunThatWasKeptForLongEnoughIsDeleted(t *testing.T) {
+	run := analysisRun(web(t, "m", nil))
+	run.Spec.TTLStrategy = &argov1.TTLStrategy{SecondsAfterCompletion: new(int32(60))}
+	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, CompletedAt: new(metav1.NewTime(time.Now().Add(-time.Hour)))}
+	o := open(t, "", run)
+	o.pass()
+	if err := o.client.Get(t.Context(), key, &argov1.AnalysisRun{}); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAJobIsLookedAtWhenItEnds: its end is acted on at once, whenever the next look was due, and what is left of others is
+// swept up.
+func TestAJobIsLookedAtWhenItEnds(t *testing.T) {
+	stray := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "u.job.9", Labels: map[string]string{measure.RunUIDLabel: "u"}}}
+	o := open(t, "", stray, analysisRun(argov1.Metric{Name: "job", Provider: argov1.MetricProvider{Job: &argov1.JobMetric{}}}))
+	o.pass()
+	<-o.answered // the Job is made
+	o.pass()     // and looked at
+	<-o.answered
+	o.pass()
+	job := &batchv1.Job{}
+	if err := o.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "u.job.1"}, job); err != nil {
+		t.Fatal(err)
+	}
+	run := o.run()
+	run.Status.MetricResults[0].Measurements[0].ResumeAt = new(metav1.NewTime(time.Now().Add(time.Hour)))
+	if err := o.client.Update(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	o.pass()
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := o.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	o.until(argov1.AnalysisPhaseSuccessful)
+	if err := o.client.Get(t.Context(), client.ObjectKeyFromObject(stray), &batchv1.Job{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a Job whose creation nobody heard of goes on: %v", err)
+	}
+}
+
+func TestEventsHaveTheReasonsOfTheAPI(t *testing.T) {
+	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "2") })))
+	o.until(argov1.AnalysisPhaseFailed)
+	wanted := map[string]string{"MetricFailed": "Metric 'm' Completed. Result: Failed", "AnalysisRunFailed": "Analysis Completed. Result: Failed"}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for len(wanted) > 0 {
+		events := &corev1.EventList{}
+		if err := o.client.List(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events.Items {
+			if wanted[e.Reason] == e.Message && e.Type == corev1.EventTypeWarning && e.Source.Component == "rollouts-controller" {
+				delete(wanted, e.Reason)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatalf("not told: %v", wanted)
+		}
+	}
+}
+
+func TestSeriesShowWhatIsThere(t *testing.T) {
+	run := analysisRun(argov1.Metric{Name: "m", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://x"}}})
+	run.Status = argov1.AnalysisRunStatus{Phase: argov1.AnalysisPhaseFailed, MetricResults: []argov1.MetricResult{{Name: "m", Phase: argov1.AnalysisPhaseFailed, DryRun: true}}}
+	twice := []argov1.Metric{{Name: "a"}, {Name: "a"}}
+	o := open(t, "", run,
+		&argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{Metrics: twice}},
+		&argov1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"}, Status: argov1.ExperimentStatus{Phase: argov1.AnalysisPhaseRunning}})
+	registry := prometheus.NewRegistry()
+	telemetry.New(registry).ShowAnalyses(controller.Look(t.Context(), o.client))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			fmt.Fprintln(&all, family.GetName(), m.String())
+		}
+	}
+	for _, want := range []string{
+		`analysis_run_info label:{name:"name"  value:"run"}  label:{name:"namespace"  value:"shop"}  label:{name:"phase"  value:"Failed"}  gauge:{value:1}`,
+		`analysis_run_metric_type label:{name:"metric"  value:"m"}`, `value:"Web"`, `label:{name:"dry_run"  value:"true"}`,
+		`analysis_template_metric_info label:{name:"metric"  value:"a"}`, `experiment_info label:{name:"name"  value:"e"}`,
+	} {
+		if !strings.Contains(strings.ReplaceAll(all.String(), " ", ""), strings.ReplaceAll(want, " ", "")) {
+			t.Errorf("%s is not in\n%s", want, all.String())
+		}
+	}
+}

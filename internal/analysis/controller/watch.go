@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+// Options of the controller.
+type Options struct {
+	// Workers is how many passes may run at once.
+	Workers int
+	// Cache has the runs, and Jobs, of the cluster in which they run, the Jobs.
+	Cache, Jobs cache.Cache
+}
+
+// Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
+func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
+	c, err := controller.New("analysisrun", mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: shell.PassTimeout, RateLimiter: shell.RateLimiter(),
+		RecoverPanic: new(true),
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller of AnalysisRuns: %w", err)
+	}
+	for _, from := range []source.Source{
+		queue,
+		source.Kind(o.Cache, &argov1.AnalysisRun{}, &handler.TypedEnqueueRequestForObject[*argov1.AnalysisRun]{}),
+		source.Kind(o.Jobs, &batchv1.Job{}, handler.TypedEnqueueRequestsFromMapFunc(ofJob)),
+	} {
+		if err := c.Watch(from); err != nil {
+			return fmt.Errorf("watch for AnalysisRuns: %w", err)
+		}
+	}
+	return nil
+}
+
+func ofJob(_ context.Context, job *batchv1.Job) []reconcile.Request {
+	key, ok := runOf(job)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}

@@ -1,0 +1,129 @@
+// Package measure makes the measurements of AnalysisRuns: it reads secrets, asks the services that metrics name, and runs
+// Jobs.
+//
+// It knows what the API says about providers: fields, credentials, how a value is shown, the texts of errors. It must not
+// know when something is measured, or what follows from it.
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// maxText bounds a value, a message and what a service tells beside its answer, each, in bytes: ten of them are kept of
+// each metric, in one object.
+const maxText = 4 << 10
+
+// deadline bounds one measurement; each call to a service has a shorter one of its own.
+const deadline = 2 * time.Minute
+
+// Measurer makes measurements. It runs beside the reconcile workers.
+type Measurer struct {
+	// Client reads runs from caches.
+	Client client.Reader
+	// Secrets reads Secrets live.
+	Secrets client.Reader
+	Clock   clock.PassiveClock
+	// Named calls addresses that namespaced objects name, Trusted those that whoever runs Serin names.
+	Named, Trusted *outbound.Client
+	// Namespace of the controller, which holds the Secrets of the services.
+	Namespace string
+	// Environment is that of the process; some services may be configured in it.
+	Environment func(string) string
+	// Jobs runs those of the provider job.
+	Jobs *Jobs
+	// Amazon has the credentials of the process in the cloud.
+	Amazon    *cloudwatch.Ambient
+	Telemetry *telemetry.Metrics
+}
+
+// Ask makes the measurement that a question asks for. The detail of its answer is an analysis.Answer.
+func (m *Measurer) Ask(ctx context.Context, key prober.Key, p release.Probe) release.Answer {
+	began := m.Clock.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("no measurement within %s", deadline))
+	defer cancel()
+	question, ok := p.Question.(analysis.Question)
+	if !ok {
+		return release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", p.Question)}
+	}
+	run := &argov1.AnalysisRun{}
+	answer := release.Answer{Outcome: release.Measured}
+	var detail analysis.Answer
+	hidden := &secrets{}
+	err := m.Client.Get(ctx, key.NamespacedName, run)
+	if err == nil {
+		detail, err = m.measure(ctx, run, question, hidden)
+	}
+	if err != nil {
+		answer.Outcome = metric.OutcomeOf(err)
+		detail.Judged, detail.Message = argov1.AnalysisPhaseError, err.Error()
+	}
+	answer.Detail = shown(detail, hidden)
+	m.Telemetry.Probed(telemetry.MetricProbe, answer.Outcome, m.Clock.Since(began))
+	return answer
+}
+
+// shown is an answer as everybody may see it.
+func shown(a analysis.Answer, hidden *secrets) analysis.Answer {
+	a.Message, a.Text = release.Clip(hidden.out(a.Message), maxText), release.Clip(hidden.out(a.Text), maxText)
+	for key, value := range a.Metadata {
+		a.Metadata[key] = release.Clip(hidden.out(value), maxText)
+	}
+	return a
+}
+
+// measure makes one measurement. What it read of Secrets is in hidden, also when it fails.
+func (m *Measurer) measure(ctx context.Context, run *argov1.AnalysisRun, q analysis.Question, hidden *secrets) (analysis.Answer, error) {
+	i := indexOf(run, q.Metric.Name)
+	if i < 0 {
+		return analysis.Answer{}, fmt.Errorf("the run has no metric %s any more", q.Metric.Name)
+	}
+	resolved, err := analysis.Resolved(run.Spec.Metrics[i], run.Spec.Args, func(ref argov1.SecretKeyRef) (string, error) {
+		value, err := m.secret(ctx, run.Namespace, ref)
+		hidden.add(value)
+		return value, err
+	})
+	if err != nil {
+		return analysis.Answer{}, err
+	}
+	if resolved.Provider.Job != nil {
+		return m.Jobs.measure(ctx, run, resolved, q)
+	}
+	service, err := m.service(ctx, run, resolved, hidden)
+	if err != nil {
+		return analysis.Answer{}, err
+	}
+	if service.slow != nil {
+		return service.await(ctx, q)
+	}
+	if q.Under != nil { // one that somebody wrote by hand: all others end with the call that makes them
+		if q.Terminate {
+			return analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}, nil
+		}
+		return analysis.Answer{}, errors.New("a measurement of this provider cannot be resumed")
+	}
+	return service.ask(ctx, resolved)
+}
+
+func indexOf(run *argov1.AnalysisRun, name string) int {
+	for i, m := range run.Spec.Metrics {
+		if m.Name == name {
+			return i
+		}
+	}
+	return -1
+}

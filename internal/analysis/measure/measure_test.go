@@ -1,0 +1,494 @@
+package measure_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const runUID = "95973e2b-e743-44cc-9066-46a8543edd2b"
+
+// bench is a measurer with a service that a test plays.
+type bench struct {
+	t           *testing.T
+	client      client.Client
+	measurer    *measure.Measurer
+	environment map[string]string
+	// URL of the service.
+	URL string
+}
+
+// newBench has answer play the service.
+func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *bench {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, argov1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bench{t: t, environment: map[string]string{}, URL: server.URL}
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).Build()
+	named := outbound.New(outbound.Policy{AllowLoopback: true})
+	t.Cleanup(named.Close)
+	clk := clocktesting.NewFakePassiveClock(noon)
+	b.measurer = &measure.Measurer{
+		Client: b.client, Secrets: b.client, Clock: clk, Named: named, Trusted: named, Namespace: "serin-system",
+		Environment: func(name string) string { return b.environment[name] },
+		Jobs:        &measure.Jobs{Client: b.client, Live: b.client, Clock: clk},
+		Amazon:      &cloudwatch.Ambient{}, Telemetry: telemetry.New(prometheus.NewRegistry()),
+	}
+	return b
+}
+
+// ask has one metric of a run measured.
+func (b *bench) ask(m argov1.Metric, q analysis.Question, args ...argov1.Argument) analysis.Answer {
+	b.t.Helper()
+	m.Name = "m"
+	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}, Spec: argov1.AnalysisRunSpec{Metrics: []argov1.Metric{m}, Args: args}}
+	if err := b.client.Create(b.t.Context(), run); client.IgnoreAlreadyExists(err) != nil {
+		b.t.Fatal(err)
+	}
+	q.Metric = m
+	if q.Number == 0 {
+		q.Number = 1
+	}
+	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
+	answer := b.measurer.Ask(b.t.Context(), key, release.Probe{ID: "x", Question: q})
+	detail, ok := answer.Detail.(analysis.Answer)
+	if !ok {
+		b.t.Fatalf("the answer has no detail: %+v", answer)
+	}
+	return detail
+}
+
+func secret(namespace, name string, data map[string]string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{}}
+	for key, value := range data {
+		s.Data[key] = []byte(value)
+	}
+	return s
+}
+
+// TestProviders asks every provider once, by a service that answers in its wire format and refuses whoever does not ask
+// as its API wants it.
+func TestProviders(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// metric at the address of the service; success is its condition.
+		metric  func(address string) argov1.MetricProvider
+		success string
+		secret  func(address string) *corev1.Secret
+		wants   func(r *http.Request, body string) bool
+		answer  string
+		text    string
+		phase   argov1.AnalysisPhase
+		message string
+		told    map[string]string
+	}{
+		{
+			name: "prometheus, a vector", success: "result[0] == 1.5 && len(result) == 2",
+			metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{
+					Address: a, Query: "up", Authentication: argov1.Authentication{BasicAuth: argov1.BasicAuth{Username: "me", Password: "pw"}},
+					Headers: []argov1.WebMetricHeader{{Key: "X-Scope-OrgID", Value: "tenant"}},
+				}}
+			},
+			wants: func(r *http.Request, _ string) bool {
+				user, password, _ := r.BasicAuth()
+				return r.URL.Path == "/api/v1/query" && user == "me" && password == "pw" && r.Header.Get("X-Scope-OrgID") == "tenant"
+			},
+			answer: `{"status":"success","data":{"resultType":"vector","result":[{"value":[1,"1.5"]},{"value":[1,"2"]}]},"warnings":["slow"]}`,
+			text:   "[1.5,2]", phase: argov1.AnalysisPhaseSuccessful, told: map[string]string{"warnings": `"slow"`},
+		},
+		{
+			name: "prometheus, a range", success: "all(result, # < 3)",
+			metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{
+					Address: a, Query: "up", RangeQuery: &argov1.PrometheusRangeQueryArgs{Start: `now() - duration("1h")`, End: "now()", Step: "5m"},
+				}}
+			},
+			wants: func(r *http.Request, _ string) bool {
+				q := r.URL.Query()
+				return r.URL.Path == "/api/v1/query_range" && q.Get("start") == "1767265200.000" && q.Get("end") == "1767268800.000" && q.Get("step") == "300"
+			},
+			answer: `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"1"],[2,"2"]]}]}}`,
+			text:   "[1,2]", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "prometheus, nothing", success: "len(result) == 0",
+			metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up"}}
+			},
+			answer: `{"status":"success","data":{"resultType":"vector","result":[]}}`, text: "[]", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "prometheus, the first of nothing", success: "result[0] == 0",
+			metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Address: a, Query: "up"}}
+			},
+			answer: `{"status":"success","data":{"resultType":"vector","result":[]}}`, text: "[]", phase: argov1.AnalysisPhaseError,
+			message: `could not evaluate successCondition "result[0] == 0": metric result is nil or empty: no data returned from the metric provider`,
+		},
+		{
+			name: "web", success: "result.ok && result.count == 2",
+			metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a + "/x", Method: "POST", JSONBody: []byte(`{"a":1}`), JSONPath: "{$.data}"}}
+			},
+			wants: func(r *http.Request, body string) bool {
+				return r.Method == "POST" && body == `{"a":1}` && r.Header.Get("Content-Type") == "application/json"
+			},
+			answer: `{"data":{"ok":true,"count":2}}`, text: `{"count":2,"ok":true}`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "web that refuses", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Web: &argov1.WebMetric{URL: a}}
+			},
+			wants: func(*http.Request, string) bool { return false },
+			phase: argov1.AnalysisPhaseError, message: "received non 2xx response code: 418",
+		},
+		{
+			name: "datadog v1", success: "result < 3",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{Query: "avg:errors{*}", Interval: "5m"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "datadog", map[string]string{"address": a, "api-key": "k1", "app-key": "k2"})
+			},
+			wants: func(r *http.Request, _ string) bool {
+				q := r.URL.Query()
+				return r.URL.Path == "/api/v1/query" && q.Get("from") == "1767268500" && q.Get("to") == "1767268800" &&
+					r.Header.Get("DD-API-KEY") == "k1" && r.Header.Get("DD-APPLICATION-KEY") == "k2"
+			},
+			answer: `{"status":"ok","series":[{"interval":60,"pointlist":[[1,9],[2,2.5]]}]}`, text: "2.5", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "datadog v1, nothing", success: "default(result, 0) < 3",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{Query: "avg:errors{*}"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "datadog", map[string]string{"address": a, "api-key": "k1", "app-key": "k2"})
+			},
+			answer: `{"status":"ok","series":[]}`, text: "[]", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "datadog v2, groups of a Secret beside the run", success: "max(result) < 3",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{
+					APIVersion: "v2", Queries: map[string]string{"a": "x", "b": "y"}, Formula: "a/b", SecretRef: argov1.SecretRef{Name: "dd", Namespaced: true},
+				}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("shop", "dd", map[string]string{"address": a, "api-key": "k1", "app-key": "k2"})
+			},
+			wants: func(r *http.Request, body string) bool {
+				return r.URL.Path == "/api/v2/query/scalar" && strings.Contains(body, `"formulas":[{"formula":"a/b"}]`) &&
+					strings.Contains(body, `"from":1767268500000`) && strings.Contains(body, `"aggregator":"last"`)
+			},
+			answer: `{"data":{"attributes":{"columns":[{"type":"group","name":"pod","values":[["p1"],["p2"]]},{"type":"number","name":"a/b","values":[1,2.5]}]}}}`,
+			text:   "[1,2.5]", phase: argov1.AnalysisPhaseSuccessful, told: map[string]string{"groups": `[{"name":"p1","value":1},{"name":"p2","value":2.5}]`},
+		},
+		{
+			name: "datadog without keys",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Datadog: &argov1.DatadogMetric{Query: "x"}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "API or App token not found",
+		},
+		{
+			name: "newRelic", success: "result.errors < 3",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{NewRelic: &argov1.NewRelicMetric{Query: "SELECT 1"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "newrelic", map[string]string{"base-url-nerdgraph": a, "personal-api-key": "k1", "account-id": "42"})
+			},
+			wants: func(r *http.Request, body string) bool {
+				return r.Header.Get("Api-Key") == "k1" && strings.Contains(body, `"account":42`) && strings.Contains(body, "SELECT 1")
+			},
+			answer: `{"data":{"actor":{"account":{"nrql":{"results":[{"errors":2}]}}}}}`, text: `{"errors":2}`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "newRelic, nothing",
+			metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{NewRelic: &argov1.NewRelicMetric{Query: "SELECT 1"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "newrelic", map[string]string{"base-url-nerdgraph": a, "personal-api-key": "k1", "account-id": "42"})
+			},
+			answer: `{"data":{"actor":{"account":{"nrql":{"results":[]}}}}}`, phase: argov1.AnalysisPhaseError, message: "no results returned from NRQL query",
+		},
+		{
+			name: "graphite", success: "result[0] == 1.5", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Graphite: &argov1.GraphiteMetric{Address: a, Query: "target=errors\n  &from=-1m"}}
+			},
+			wants: func(r *http.Request, _ string) bool {
+				return r.URL.Path == "/render" && r.URL.Query().Get("format") == "json" && strings.TrimSpace(r.URL.Query().Get("target")) == "errors"
+			},
+			answer: `[{"datapoints":[[1.5,1],[null,2],[3,3]]}]`, text: "[1.5,3]", phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "influxdb", success: `result[1] == "b"`, metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Influxdb: &argov1.InfluxdbMetric{Profile: "flux", Query: "from(x)"}}
+			},
+			secret: func(a string) *corev1.Secret {
+				return secret("serin-system", "flux", map[string]string{"address": a, "authToken": "k1", "org": "shop"})
+			},
+			wants: func(r *http.Request, _ string) bool {
+				return r.Header.Get("Authorization") == "Token k1" && r.URL.Query().Get("org") == "shop"
+			},
+			answer: "#datatype,string,long,double\n,result,table,_value\n,,0,1.5\n\n#datatype,string,long,string\n,result,table,_value\n,,1,b\n",
+			text:   `[1.5,"b"]`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "skywalking", success: "result.readMetricsValue < 3", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{SkyWalking: &argov1.SkyWalkingMetric{Address: a, Query: "query q", Interval: "3m"}}
+			},
+			wants: func(r *http.Request, body string) bool {
+				return r.URL.Path == "/graphql" && strings.Contains(body, `"start":"2026-01-01 1157"`) && strings.Contains(body, `"step":"MINUTE"`)
+			},
+			answer: `{"data":{"readMetricsValue":2}}`, text: `{"readMetricsValue":2}`, phase: argov1.AnalysisPhaseSuccessful,
+		},
+		{
+			name: "wavefront without a token", metric: func(a string) argov1.MetricProvider {
+				return argov1.MetricProvider{Wavefront: &argov1.WavefrontMetric{Address: a, Query: "ts(x)"}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "API token not found",
+		},
+		{
+			name: "prometheus at no address", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "up"}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "prometheus address is not configured",
+		},
+		{
+			name: "a plugin", metric: func(string) argov1.MetricProvider {
+				return argov1.MetricProvider{Plugin: map[string]json.RawMessage{"shop/plugin": []byte(`{}`)}}
+			},
+			phase: argov1.AnalysisPhaseError, message: "this version of Serin runs no plugins of others: use one of the providers that it has",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if c.wants != nil && !c.wants(r, string(body)) {
+					w.WriteHeader(http.StatusTeapot)
+					return
+				}
+				_, _ = io.WriteString(w, c.answer)
+			})
+			if c.secret != nil {
+				if err := b.client.Create(t.Context(), c.secret(b.URL)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := b.ask(argov1.Metric{SuccessCondition: c.success, Provider: c.metric(b.URL)}, analysis.Question{})
+			if got.Judged != c.phase || got.Text != c.text || got.Message != c.message {
+				t.Errorf("got %s %q %q, want %s %q %q", got.Judged, got.Text, got.Message, c.phase, c.text, c.message)
+			}
+			for key, value := range c.told {
+				if got.Metadata[key] != value {
+					t.Errorf("tells %q, want %s=%s", got.Metadata, key, value)
+				}
+			}
+		})
+	}
+}
+
+func TestTheEnvironmentNamesADefaultPrometheus(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"scalar","result":[1,"0.25"]}}`)
+	})
+	b.environment["ARGO_ROLLOUTS_PROMETHEUS_ADDRESS"] = b.URL
+	got := b.ask(argov1.Metric{SuccessCondition: "result == 0.25", Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{Query: "x"}}}, analysis.Question{})
+	if got.Judged != argov1.AnalysisPhaseSuccessful || got.Text != "0.25" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestSecretsAreSentAndNeverShown: conditions, queries and headers use a Secret, and the service answers with all it was
+// sent.
+func TestSecretsAreSentAndNeverShown(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"said":%q}`, r.Header.Get("Authorization"))
+	}, secret("shop", "web", map[string]string{"token": "hunter2"}))
+	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
+	provider := argov1.MetricProvider{Web: &argov1.WebMetric{
+		URL: b.URL, JSONPath: "{$.said}", Headers: []argov1.WebMetricHeader{{Key: "Authorization", Value: "Bearer {{args.token}}"}},
+	}}
+	got := b.ask(argov1.Metric{SuccessCondition: `result == "Bearer {{args.token}}"`, Provider: provider}, analysis.Question{}, arg)
+	if got.Judged != argov1.AnalysisPhaseSuccessful || got.Text != `"Bearer *****"` {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAConditionThatCannotBeEvaluatedShowsNoSecret(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `1`) },
+		secret("shop", "web", map[string]string{"token": "hunter2"}))
+	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
+	got := b.ask(argov1.Metric{SuccessCondition: "result == {{args.token}}.x", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.Question{}, arg)
+	if got.Judged != argov1.AnalysisPhaseError || strings.Contains(got.Message, "hunter2") || !strings.Contains(got.Message, "*****") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestASecretThatIsMissingIsNamed(t *testing.T) {
+	b := newBench(t, nil, secret("shop", "web", nil))
+	arg := argov1.Argument{Name: "token", ValueFrom: &argov1.ValueFrom{SecretKeyRef: &argov1.SecretKeyRef{Name: "web", Key: "token"}}}
+	got := b.ask(argov1.Metric{Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.token}}"}}}, analysis.Question{}, arg)
+	if want := "key 'token' does not exist in secret 'web'"; got.Message != want {
+		t.Errorf("got %q, want %q", got.Message, want)
+	}
+}
+
+func jobMetric() argov1.Metric {
+	return argov1.Metric{Provider: argov1.MetricProvider{Job: &argov1.JobMetric{
+		Metadata: argov1.JobMetadata{Labels: map[string]string{"team": "shop"}},
+		Spec:     batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}},
+	}}}
+}
+
+func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
+	for condition, want := range map[batchv1.JobConditionType]argov1.AnalysisPhase{
+		batchv1.JobComplete: argov1.AnalysisPhaseSuccessful, batchv1.JobFailed: argov1.AnalysisPhaseFailed,
+	} {
+		b := newBench(t, nil)
+		first := b.ask(jobMetric(), analysis.Question{})
+		again := b.ask(jobMetric(), analysis.Question{}) // as after a crash
+		name := runUID + ".m.1"
+		if first.Judged != argov1.AnalysisPhaseRunning || first.Metadata["job-name"] != name || first.Metadata["job-namespace"] != "shop" || !first.Resume.Equal(noon) || again.Metadata["job-name"] != name {
+			t.Fatalf("got %+v, then %+v", first, again)
+		}
+		job := &batchv1.Job{}
+		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, job); err != nil {
+			t.Fatal(err)
+		}
+		if job.Labels["team"] != "shop" || job.Labels[measure.RunUIDLabel] != runUID || job.Spec.Template.Labels[measure.RunUIDLabel] != runUID ||
+			job.Annotations[measure.RunNameAnnotation] != "run" || job.Annotations[measure.MetricNameAnnotation] != "m" || len(job.OwnerReferences) != 1 {
+			t.Errorf("made %+v", job)
+		}
+		began := metav1.NewTime(noon.Add(-50 * time.Second))
+		under := analysis.Question{Under: &argov1.Measurement{StartedAt: &began, Metadata: first.Metadata}}
+		if got := b.ask(jobMetric(), under); got.Judged != argov1.AnalysisPhaseRunning || !got.Resume.Equal(noon.Add(10*time.Second)) {
+			t.Errorf("got %+v, want to look again after ten seconds", got)
+		}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Message: "so it is"}}
+		if err := b.client.Status().Update(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.ask(jobMetric(), under); got.Judged != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+}
+
+func TestAJobWhoseImageIsMissingIsInconclusive(t *testing.T) {
+	b := newBench(t, nil)
+	first := b.ask(jobMetric(), analysis.Question{})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: first.Metadata["job-name"]}}}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}
+	if err := b.client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	got := b.ask(jobMetric(), analysis.Question{Under: &argov1.Measurement{Metadata: first.Metadata}})
+	if want := "Pod p, container init has terminal error (ErrImagePull): no such image"; got.Judged != argov1.AnalysisPhaseInconclusive || got.Message != want {
+		t.Errorf("got %s %q, want %q", got.Judged, got.Message, want)
+	}
+}
+
+func TestATerminatedJobIsDeletedAndNoOther(t *testing.T) {
+	stranger := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "backup"}}
+	b := newBench(t, nil, stranger)
+	first := b.ask(jobMetric(), analysis.Question{})
+	got := b.ask(jobMetric(), analysis.Question{Terminate: true, Under: &argov1.Measurement{Metadata: first.Metadata}})
+	if got.Judged != argov1.AnalysisPhaseInconclusive {
+		t.Errorf("got %+v", got)
+	}
+	// A status may name anything.
+	b.ask(jobMetric(), analysis.Question{Terminate: true, Under: &argov1.Measurement{Metadata: map[string]string{"job-name": "backup", "job-namespace": "shop"}}})
+	jobs := &batchv1.JobList{}
+	if err := b.client.List(t.Context(), jobs); err != nil || len(jobs.Items) != 1 || jobs.Items[0].Name != "backup" {
+		t.Errorf("left %+v, %v", jobs.Items, err)
+	}
+}
+
+func TestNamesOfJobsFitIntoALabel(t *testing.T) {
+	b := newBench(t, nil)
+	metric := jobMetric()
+	run := &argov1.AnalysisRun{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run", UID: runUID}}
+	metric.Name = strings.Repeat("long", 20)
+	run.Spec.Metrics = []argov1.Metric{metric}
+	if err := b.client.Create(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	key := prober.Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "run"}, UID: runUID}
+	answer := b.measurer.Ask(t.Context(), key, release.Probe{Question: analysis.Question{Metric: metric, Number: 123}})
+	name := answer.Detail.(analysis.Answer).Metadata["job-name"]
+	if len(name) != 63 || !strings.HasSuffix(name, ".123") {
+		t.Errorf("%q has %d characters", name, len(name))
+	}
+}
+
+// TestKayentaIsBegunAndResumed: the work is begun once, and its score judged by the thresholds.
+func TestKayentaIsBegunAndResumed(t *testing.T) {
+	for score, want := range map[int]argov1.AnalysisPhase{95: argov1.AnalysisPhaseSuccessful, 80: argov1.AnalysisPhaseInconclusive, 10: argov1.AnalysisPhaseFailed} {
+		complete := false
+		b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/canaryConfig":
+				_, _ = io.WriteString(w, `[{"id":"c1","name":"config"}]`)
+			case r.Method == http.MethodPost:
+				_, _ = io.WriteString(w, `{"canaryExecutionId":"e1"}`)
+			case !complete:
+				_, _ = io.WriteString(w, `{"complete":false}`)
+			default:
+				_, _ = fmt.Fprintf(w, `{"complete":true,"result":{"judgeResult":{"score":{"score":%d}}}}`, score)
+			}
+		})
+		metric := argov1.Metric{Interval: "5m", Provider: argov1.MetricProvider{Kayenta: &argov1.KayentaMetric{
+			Address: b.URL, Application: "a", CanaryConfigName: "config", Threshold: argov1.KayentaThreshold{Pass: 90, Marginal: 75},
+			Scopes: []argov1.KayentaScope{{Name: "default"}},
+		}}}
+		begun := b.ask(metric, analysis.Question{})
+		if begun.Judged != argov1.AnalysisPhaseRunning || begun.Metadata["canaryExecutionId"] != "e1" || !begun.Resume.Equal(noon.Add(15*time.Second)) {
+			t.Fatalf("got %+v", begun)
+		}
+		under := analysis.Question{Under: &argov1.Measurement{Metadata: begun.Metadata}}
+		if got := b.ask(metric, under); got.Judged != argov1.AnalysisPhaseRunning {
+			t.Errorf("got %+v", got)
+		}
+		complete = true
+		if got := b.ask(metric, under); got.Judged != want || got.Text != fmt.Sprint(score) {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// secrets are values that nobody may read.
+type secrets struct{ values []string }
+
+func (s *secrets) add(value string) {
+	for _, part := range []string{value, strings.TrimSpace(value)} {
+		if part != "" {
+			s.values = append(s.values, part)
+		}
+	}
+}
+
+// out is a text without them.
+func (s *secrets) out(text string) string {
+	for _, value := range s.values {
+		text = strings.ReplaceAll(text, value, "*****")
+	}
+	return text
+}
+
+// secret is one key of a Secret beside the run.
+func (m *Measurer) secret(ctx context.Context, namespace string, ref argov1.SecretKeyRef) (string, error) {
+	secret := &corev1.Secret{}
+	if err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret); err != nil {
+		return "", fmt.Errorf("get Secret %s.%s: %w", ref.Name, namespace, err)
+	}
+	value, ok := secret.Data[ref.Key]
+	if !ok {
+		return "", fmt.Errorf("key '%s' does not exist in secret '%s'", ref.Key, ref.Name)
+	}
+	return string(value), nil
+}
+
+// credentials are all keys of a Secret; not found: none.
+func (m *Measurer) credentials(ctx context.Context, namespace, name string) (map[string]outbound.Secret, error) {
+	secret := &corev1.Secret{}
+	err := m.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get Secret %s.%s: %w", name, namespace, err)
+	}
+	out := make(map[string]outbound.Secret, len(secret.Data))
+	for key, value := range secret.Data {
+		out[key] = outbound.Secret(strings.TrimSpace(string(value)))
+	}
+	return out, nil
+}
+
+// hide keeps values out of all texts. Addresses and names of regions in a Secret are not hidden, since they are no
+// secrets and would make texts unreadable.
+func hide(hidden *secrets, values ...outbound.Secret) {
+	for _, value := range values {
+		hidden.add(value.Reveal())
+	}
+}

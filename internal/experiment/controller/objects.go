@@ -1,0 +1,255 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/experiment"
+	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// seen is an Experiment as it was observed, with the objects behind the values.
+type seen struct {
+	object   *argov1.Experiment
+	snapshot experiment.Snapshot
+	sets     map[string]*appsv1.ReplicaSet // as they are or shall be, by template
+	services map[string]*corev1.Service    // those of the Experiment, by name
+}
+
+// observe is all that is known about an Experiment.
+func (r *Reconciler) observe(ctx context.Context, e *argov1.Experiment) (*seen, error) {
+	s := &seen{
+		object: e, sets: map[string]*appsv1.ReplicaSet{}, services: map[string]*corev1.Service{},
+		snapshot: experiment.Snapshot{
+			Now: r.Clock.Now(), Name: e.Name, Spec: e.Spec, Status: e.Status,
+			Sides: map[string]experiment.Side{}, Runs: map[string]experiment.Run{},
+		},
+	}
+	for i := range e.Spec.Templates {
+		t := &e.Spec.Templates[i]
+		side, err := r.side(ctx, s, t)
+		if err != nil {
+			return nil, err
+		}
+		s.snapshot.Sides[t.Name] = side
+	}
+	for _, a := range e.Status.AnalysisRuns {
+		run := &argov1.AnalysisRun{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: a.AnalysisRun}, run)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get AnalysisRun %s.%s: %w", a.AnalysisRun, e.Namespace, err)
+		}
+		if err == nil {
+			s.snapshot.Runs[a.AnalysisRun] = experiment.Run{
+				Found: true, Phase: run.Status.Phase, Message: run.Status.Message, Terminated: run.Spec.Terminate,
+			}
+		}
+	}
+	return s, nil
+}
+
+// side is what there is for a template.
+func (r *Reconciler) side(ctx context.Context, s *seen, t *argov1.TemplateSpec) (experiment.Side, error) {
+	wanted, err := replicaSet(s.object, t)
+	if err != nil {
+		return experiment.Side{}, err
+	}
+	s.sets[t.Name] = wanted
+	side := experiment.Side{ReplicaSet: wanted.Name, Hash: wanted.Labels[argov1.PodTemplateHashLabel]}
+	set := &appsv1.ReplicaSet{}
+	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), set); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return side, fmt.Errorf("get ReplicaSet %s.%s: %w", wanted.Name, wanted.Namespace, err)
+	case !metav1.IsControlledBy(set, s.object):
+		side.Problem = fmt.Sprintf("ReplicaSet %s exists and is not of this Experiment: remove it, or rename template '%s'", set.Name, t.Name)
+	default:
+		s.sets[t.Name] = set
+		side.Found, side.Hash = true, set.Labels[argov1.PodTemplateHashLabel]
+		side.Wanted = 1
+		if set.Spec.Replicas != nil {
+			side.Wanted = *set.Spec.Replicas
+		}
+		side.Total, side.Ready, side.Available = set.Status.Replicas, set.Status.ReadyReplicas, set.Status.AvailableReplicas
+		if set.Status.ObservedGeneration < set.Generation {
+			side.Available = min(side.Available, side.Total) // of before the last change: the next event tells of it
+		}
+		// What stands there may have been written by anybody: what is no moment is none.
+		side.Deadline, _ = time.Parse(time.RFC3339, set.Annotations[argov1.ScaleDownDeadlineAnnotation])
+	}
+	return side, r.serviceOf(ctx, s, t, &side)
+}
+
+// serviceOf finds the Service of a template.
+func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateSpec, side *experiment.Side) error {
+	if t.Service == nil {
+		return nil
+	}
+	name := t.Service.Name
+	if name == "" {
+		name = side.ReplicaSet
+	}
+	service := &corev1.Service{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, service)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Service %s.%s: %w", name, s.object.Namespace, err)
+	case !metav1.IsControlledBy(service, s.object):
+		side.Problem = fmt.Sprintf("Service %s exists and is not of this Experiment: remove it, or name another one in template '%s'", name, t.Name)
+		return nil
+	}
+	s.services[name] = service
+	side.Service = name
+	return nil
+}
+
+// replicaSet is the one of a template, without pods. A hash that the template has from elsewhere is not its own.
+func replicaSet(e *argov1.Experiment, t *argov1.TemplateSpec) (*appsv1.ReplicaSet, error) {
+	template := t.Template.DeepCopy()
+	delete(template.Labels, argov1.PodTemplateHashLabel)
+	var collisions *int32
+	for _, status := range e.Status.TemplateStatuses {
+		if status.Name == t.Name {
+			collisions = status.CollisionCount
+		}
+	}
+	hash, err := rollout.PodHash(*template, collisions)
+	if err != nil {
+		return nil, err
+	}
+	if template.Labels == nil {
+		template.Labels = map[string]string{}
+	}
+	template.Labels[argov1.PodTemplateHashLabel] = hash
+	selector := t.Selector.DeepCopy()
+	if selector == nil {
+		selector = &metav1.LabelSelector{}
+	}
+	if selector.MatchLabels == nil {
+		selector.MatchLabels = map[string]string{}
+	}
+	selector.MatchLabels[argov1.PodTemplateHashLabel] = hash
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, Name: e.Name + "-" + t.Name, Labels: maps.Clone(template.Labels),
+			Annotations: marks(e, t.Name), OwnerReferences: []metav1.OwnerReference{owner(e)},
+		},
+		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(0)), MinReadySeconds: t.MinReadySeconds, Selector: selector, Template: *template},
+	}, nil
+}
+
+func marks(e *argov1.Experiment, template string) map[string]string {
+	return map[string]string{argov1.ExperimentNameAnnotation: e.Name, argov1.ExperimentTemplateAnnotation: template}
+}
+
+func owner(e *argov1.Experiment) metav1.OwnerReference {
+	return *metav1.NewControllerRef(e, argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind))
+}
+
+func (r *Reconciler) createReplicaSet(ctx context.Context, s *seen, template string) error {
+	return r.Client.Create(ctx, s.sets[template].DeepCopy())
+}
+
+func (r *Reconciler) scale(ctx context.Context, s *seen, template string, replicas int32) error {
+	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"spec": map[string]any{"replicas": replicas}})
+}
+
+func (r *Reconciler) goesAt(ctx context.Context, s *seen, template string, at time.Time) error {
+	annotations := map[string]any{argov1.ScaleDownDeadlineAnnotation: at.UTC().Format(time.RFC3339)}
+	return r.patch(ctx, s.sets[template], &appsv1.ReplicaSet{}, map[string]any{"metadata": map[string]any{"annotations": annotations}})
+}
+
+// patch changes an object under the version that was read. into takes the answer.
+func (r *Reconciler) patch(ctx context.Context, read, into client.Object, change map[string]any) error {
+	text, err := json.Marshal(jsontree.Pinned(change, read.GetResourceVersion()))
+	if err != nil {
+		return err
+	}
+	into.SetNamespace(read.GetNamespace())
+	into.SetName(read.GetName())
+	if err := r.Client.Patch(ctx, into, client.RawPatch(types.MergePatchType, text)); err != nil {
+		return err
+	}
+	read.SetResourceVersion(into.GetResourceVersion())
+	return nil
+}
+
+func (r *Reconciler) createService(ctx context.Context, s *seen, template, name string) error {
+	for i := range s.object.Spec.Templates {
+		if t := &s.object.Spec.Templates[i]; t.Name == template {
+			return r.Client.Create(ctx, service(s.object, t, name, s.sets[template].Labels))
+		}
+	}
+	return errors.New("the template is gone")
+}
+
+// service leads to the pods of a template, by all ports that they declare.
+func service(e *argov1.Experiment, t *argov1.TemplateSpec, name string, selector map[string]string) *corev1.Service {
+	out := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Namespace, Name: name, Annotations: marks(e, t.Name), OwnerReferences: []metav1.OwnerReference{owner(e)},
+		},
+		Spec: corev1.ServiceSpec{Selector: maps.Clone(selector)},
+	}
+	for _, c := range t.Template.Spec.Containers {
+		for _, port := range c.Ports {
+			out.Spec.Ports = append(out.Spec.Ports, corev1.ServicePort{
+				Name: port.Name, Protocol: port.Protocol, Port: port.ContainerPort, TargetPort: intstr.FromInt32(port.ContainerPort),
+			})
+		}
+	}
+	return out
+}
+
+func (r *Reconciler) deleteService(ctx context.Context, s *seen, name string) error {
+	service := s.services[name]
+	return client.IgnoreNotFound(r.Client.Delete(ctx, service, client.Preconditions{UID: &service.UID}))
+}
+
+// startRun makes the AnalysisRun of an analysis. What the API server says about itself is tried again; all else is the
+// outcome of that analysis.
+func (r *Reconciler) startRun(ctx context.Context, s *seen, effect experiment.RunStarted, status *argov1.ExperimentStatus) ([]release.Event, error) {
+	order := analysis.Order{
+		Namespace: s.object.Namespace, Name: effect.Name,
+		Templates: []argov1.AnalysisTemplateRef{{TemplateName: effect.Analysis.TemplateName, ClusterScope: effect.Analysis.ClusterScope}},
+		Caller:    analysis.Caller{Args: effect.Args, DryRun: s.object.Spec.DryRun, MeasurementRetention: s.object.Spec.MeasurementRetention},
+		Owner:     owner(s.object),
+	}
+	if m := s.object.Spec.AnalysisRunMetadata; m != nil {
+		order.Labels, order.Annotations = maps.Clone(m.Labels), maps.Clone(m.Annotations)
+	}
+	run, err := r.Launcher.Start(ctx, order)
+	var refused apierrors.APIStatus
+	switch {
+	case err == nil:
+		return experiment.Started(status, effect.Analysis.Name, run.Name), nil
+	case errors.As(err, &refused) && !apierrors.IsInvalid(err), ctx.Err() != nil:
+		return nil, err
+	default:
+		return experiment.Refused(status, effect.Analysis.Name, err.Error()), nil
+	}
+}
+
+func (r *Reconciler) terminateRun(ctx context.Context, s *seen, name string) error {
+	run := &argov1.AnalysisRun{}
+	run.Namespace, run.Name = s.object.Namespace, name
+	return client.IgnoreNotFound(r.Client.Patch(ctx, run, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"terminate":true}}`))))
+}

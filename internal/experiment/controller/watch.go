@@ -1,0 +1,47 @@
+package controller
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+// Options of the controller.
+type Options struct {
+	// Workers is how many passes may run at once.
+	Workers int
+	// Cache has the Experiments and what is theirs.
+	Cache cache.Cache
+}
+
+// Add makes the manager run the reconciler.
+func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
+	c, err := controller.New("experiment", mgr, controller.Options{
+		Reconciler: r, MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: shell.PassTimeout, RateLimiter: shell.RateLimiter(),
+		RecoverPanic: new(true),
+	})
+	if err != nil {
+		return fmt.Errorf("make the controller of Experiments: %w", err)
+	}
+	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &argov1.Experiment{}, handler.OnlyControllerOwner())
+	sources := []source.Source{source.Kind[client.Object](o.Cache, &argov1.Experiment{}, &handler.EnqueueRequestForObject{})}
+	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &corev1.Service{}, &argov1.AnalysisRun{}} {
+		sources = append(sources, source.Kind(o.Cache, object, owned))
+	}
+	for _, from := range sources {
+		if err := c.Watch(from); err != nil {
+			return fmt.Errorf("watch for Experiments: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Next decides what an Experiment needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
+func Next(s Snapshot) Decision {
+	e := &edit{s: s, d: Decision{Status: *s.Status.DeepCopy()}}
+	duration, err := validate(s)
+	if err != nil {
+		return e.invalid(err)
+	}
+	e.valid()
+	e.duration = duration
+	e.ending = ending(s)
+	for _, t := range s.Spec.Templates {
+		e.side(t)
+	}
+	for _, a := range s.Spec.Analyses {
+		e.analyse(a)
+	}
+	e.conclude()
+	e.condition(progress(e.s.Name, e.d.Status))
+	return e.d
+}
+
+// edit is a decision in the making.
+type edit struct {
+	s        Snapshot
+	d        Decision
+	duration time.Duration
+	// ending is true where the pods are not wanted any more.
+	ending bool
+}
+
+// ending is true of an Experiment that is over or about to be: by a person, by its own outcome, or because a part of it
+// came to a bad end.
+func ending(s Snapshot) bool {
+	badSide := func(t argov1.TemplateStatus) bool {
+		return t.Status == argov1.TemplateStatusFailed || t.Status == argov1.TemplateStatusError
+	}
+	badRun := func(r argov1.ExperimentAnalysisRunStatus) bool { return bad(r.Phase) }
+	return s.Spec.Terminate || s.Status.Phase.Completed() ||
+		slices.ContainsFunc(s.Status.TemplateStatuses, badSide) || slices.ContainsFunc(s.Status.AnalysisRuns, badRun)
+}
+
+func bad(phase argov1.AnalysisPhase) bool {
+	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
+}
+
+// passed is true once the Experiment has run for as long as it shall. Without a duration it never is.
+func (e *edit) passed() bool {
+	end, ok := e.end()
+	return ok && !e.s.Now.Before(end)
+}
+
+// end is when the pods have run for long enough; not ok: that is not known, or never.
+func (e *edit) end() (time.Time, bool) {
+	if e.s.Status.AvailableAt == nil || e.s.Spec.Duration == "" {
+		return time.Time{}, false
+	}
+	return e.s.Status.AvailableAt.Add(e.duration), true
+}
+
+func (e *edit) do(effect release.Effect) { e.d.Effects = append(e.d.Effects, effect) }
+
+func (e *edit) tell(kind release.EventType, reason, message string) {
+	e.d.Events = append(e.d.Events, release.Event{Type: kind, Reason: reason, Message: message})
+}
+
+// wake has the Experiment looked at again at a moment, unless it is sooner anyway.
+func (e *edit) wake(at time.Time) {
+	if e.d.Wake.IsZero() || at.Before(e.d.Wake) {
+		e.d.Wake = at
+	}
+}
+
+func (e *edit) gate(g release.Gate) { e.d.Gates = append(e.d.Gates, g) }
+
+// conclude gives the Experiment its phase.
+func (e *edit) conclude() {
+	status := &e.d.Status
+	before := status.Phase
+	if before.Completed() {
+		return
+	}
+	phase, message := e.assess()
+	if phase == argov1.AnalysisPhaseRunning && status.AvailableAt == nil {
+		status.AvailableAt = new(metav1.NewTime(e.s.Now))
+	}
+	if end, ok := e.end(); ok && !phase.Completed() && e.s.Now.Before(end) {
+		e.gate(release.WaitsUntil("duration", end, "running until "+end.UTC().Format(time.RFC3339)))
+		e.wake(end)
+	}
+	status.Phase, status.Message = phase, message
+	if phase == before {
+		return
+	}
+	kind := release.Normal
+	if bad(phase) {
+		kind = release.Warning
+	}
+	text := fmt.Sprintf("Experiment transitioned from %s -> %s", before, phase)
+	if message != "" {
+		text += ": " + message
+	}
+	e.tell(kind, "Experiment"+string(phase), text)
+	e.d.Wake = e.s.Now
+}
+
+// assess is what the Experiment has come to, and why where that is worth a word.
+func (e *edit) assess() (argov1.AnalysisPhase, string) {
+	for _, t := range e.d.Status.TemplateStatuses {
+		switch t.Status {
+		case argov1.TemplateStatusFailed:
+			return argov1.AnalysisPhaseFailed, t.Message
+		case argov1.TemplateStatusError:
+			return argov1.AnalysisPhaseError, t.Message
+		default: // in order, or not yet
+		}
+	}
+	judged, why := e.judged()
+	switch {
+	case bad(judged):
+		return judged, why
+	case e.requiredPassed():
+		return argov1.AnalysisPhaseSuccessful, "Required AnalysisRuns completed"
+	case e.all(argov1.TemplateStatusSuccessful) && (judged.Completed() || !e.anyRequired() || e.s.Spec.Terminate):
+		return argov1.AnalysisPhaseSuccessful, ""
+	case e.d.Status.AvailableAt != nil || e.all(argov1.TemplateStatusRunning) || e.all(argov1.TemplateStatusSuccessful):
+		return argov1.AnalysisPhaseRunning, ""
+	default:
+		return argov1.AnalysisPhasePending, ""
+	}
+}
+
+// all is true when all sides have that status.
+func (e *edit) all(status argov1.TemplateStatusCode) bool {
+	for _, t := range e.s.Spec.Templates {
+		if e.template(t.Name).Status != status {
+			return false
+		}
+	}
+	return true
+}

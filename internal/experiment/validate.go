@@ -1,0 +1,102 @@
+package experiment
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// validate says what is wrong with a spec, in the words of the API, and reads its duration.
+func validate(s Snapshot) (time.Duration, error) {
+	deadline := int32(defaultProgressDeadline / time.Second)
+	if s.Spec.ProgressDeadlineSeconds != nil {
+		deadline = *s.Spec.ProgressDeadlineSeconds
+	}
+	seen := map[string]bool{}
+	for i, t := range s.Spec.Templates {
+		switch {
+		case t.Name == "":
+			return 0, fmt.Errorf("Experiment %s has empty template name at index %d", s.Name, i) //nolint:staticcheck // the text is part of the API
+		case seen[t.Name]:
+			return 0, fmt.Errorf("Experiment %s has repeated template name '%s' in templates", s.Name, t.Name) //nolint:staticcheck // the text is part of the API
+		case t.Selector == nil:
+			return 0, fmt.Errorf("Rollout has missing field '.Spec.Templates[%d].Selector'", i) //nolint:staticcheck // the text is part of the API
+		case len(t.Selector.MatchLabels)+len(t.Selector.MatchExpressions) == 0:
+			return 0, fmt.Errorf("This experiment is selecting all pods at index %d. A non-empty selector is required.", i) //nolint:staticcheck,revive // the text is part of the API
+		case t.MinReadySeconds > deadline:
+			return 0, fmt.Errorf("MinReadySeconds cannot be longer than ProgressDeadlineSeconds. Check template index %d", i) //nolint:staticcheck // the text is part of the API
+		}
+		seen[t.Name] = true
+	}
+	if s.Spec.Duration == "" {
+		return 0, nil
+	}
+	duration, err := time.ParseDuration(string(s.Spec.Duration))
+	if err != nil {
+		return 0, fmt.Errorf("invalid duration string: %w", err)
+	}
+	return duration, nil
+}
+
+// invalid moves nothing, and says why.
+func (e *edit) invalid(cause error) Decision {
+	if e.condition(argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}) {
+		e.tell(release.Warning, "InvalidSpec", cause.Error())
+	}
+	e.gate(release.Fails("valid", release.ByPerson, cause.Error()))
+	return e.d
+}
+
+// valid takes the complaint back.
+func (e *edit) valid() {
+	kept := e.d.Status.Conditions[:0:0]
+	for _, c := range e.d.Status.Conditions {
+		if c.Type != argov1.ExperimentInvalidSpec {
+			kept = append(kept, c)
+		}
+	}
+	e.d.Status.Conditions = kept
+}
+
+// condition puts a condition into the status, unless it says the same already, and is true where that is news.
+func (e *edit) condition(c argov1.ExperimentCondition) bool {
+	now := metav1.NewTime(e.s.Now)
+	c.LastUpdateTime, c.LastTransitionTime = now, now
+	all := e.d.Status.Conditions
+	for i, old := range all {
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+			return false
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		all[i] = c
+		return true
+	}
+	e.d.Status.Conditions = append(all, c)
+	return true
+}
+
+// progress says in a condition how far the Experiment is.
+func progress(name string, status argov1.ExperimentStatus) argov1.ExperimentCondition {
+	c := argov1.ExperimentCondition{Type: argov1.ExperimentProgressing, Status: corev1.ConditionTrue}
+	switch {
+	case status.Phase == argov1.AnalysisPhaseSuccessful:
+		c.Reason, c.Message = "NewReplicaSetAvailable", fmt.Sprintf("Experiment %q has successfully ran and completed.", name)
+	case status.Phase.Completed():
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "Experiment"+string(status.Phase), fmt.Sprintf("Experiment %q has ended: %s", name, status.Message)
+	case status.Phase == argov1.AnalysisPhaseRunning:
+		c.Reason, c.Message = "NewReplicaSetAvailable", fmt.Sprintf("Experiment %q is running.", name)
+	default:
+		c.Reason, c.Message = "ReplicaSetUpdated", fmt.Sprintf("Experiment %q is progressing.", name)
+	}
+	return c
+}

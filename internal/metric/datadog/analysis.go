@@ -1,0 +1,291 @@
+package datadog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// Options are what an analysis says about a question.
+type Options struct {
+	// Address of the service; empty: the public one.
+	Address          string
+	API, Application outbound.Secret
+	// Version of the API: v1 without it, or v2.
+	Version string
+	// Query is one question. Queries are several by name, which Formula puts together; v2 only.
+	Query   string
+	Queries map[string]string
+	Formula string
+	// Aggregator makes one number of many points; v2 only. Empty: last.
+	Aggregator string
+	// Timeout of a call; zero: that of all providers.
+	Timeout time.Duration
+}
+
+const (
+	v1 = "v1"
+	v2 = "v2"
+	// unnamed is the name of a question that has none.
+	unnamed = "query"
+)
+
+// The texts that the API of analyses promises.
+var (
+	errNoKeys        = errors.New("API or App token not found")
+	errNothingAsked  = errors.New("Must have either a query or queries. Please review the Analysis Template.")                         //nolint:staticcheck,revive // promised
+	errTwiceAsked    = errors.New("Cannot have both a query and queries. Please review the Analysis Template.")                        //nolint:staticcheck,revive // promised
+	errNoFormula     = errors.New("When multiple queries are provided you must include a formula.")                                    //nolint:staticcheck,revive // promised
+	errNoQueries     = errors.New("Formula are only valid when queries are set. Please review the Analysis Template.")                 //nolint:staticcheck,revive // promised
+	errNoAggregator  = errors.New("Aggregator is not supported in v1. Please review the Analysis Template.")                           //nolint:staticcheck,revive // promised
+	errNotInVersion1 = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck,revive // promised
+)
+
+// Querier asks one question of an analysis.
+type Querier struct {
+	client  *outbound.Client
+	address *url.URL
+	header  http.Header
+	options Options
+}
+
+// New checks the options; it calls nobody.
+func New(client *outbound.Client, o Options) (*Querier, error) {
+	if o.Address == "" {
+		o.Address = publicAddress
+	}
+	address, err := outbound.ParseURL(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	if o.Version == "" {
+		o.Version = v1
+	}
+	switch {
+	case o.API == "" || o.Application == "":
+		return nil, errNoKeys
+	case o.Query != "" && len(o.Queries) > 0:
+		return nil, errTwiceAsked
+	case o.Version == v1 && o.Query == "":
+		return nil, errNotInVersion1
+	case o.Query == "" && len(o.Queries) == 0:
+		return nil, errNothingAsked
+	case len(o.Queries) > 1 && o.Formula == "":
+		return nil, errNoFormula
+	case o.Formula != "" && len(o.Queries) == 0:
+		return nil, errNoQueries
+	case o.Version == v1 && o.Aggregator != "":
+		return nil, errNoAggregator
+	}
+	return &Querier{
+		client: client, address: address, options: o,
+		header: http.Header{"Dd-Api-Key": {o.API.Reveal()}, "Dd-Application-Key": {o.Application.Reveal()}},
+	}, nil
+}
+
+// Measure is the only number of the answer.
+func (q *Querier) Measure(ctx context.Context, query metric.Query) (float64, error) {
+	found, err := q.Find(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	return metric.Single(found)
+}
+
+// Find is the newest point of the first series, or, where a query of v2 asks for groups, the list of their numbers.
+// ErrNoData without a number. The query's text counts for nothing: all is in the options.
+func (q *Querier) Find(ctx context.Context, query metric.Query) (metric.Result, error) {
+	if q.options.Version == v2 {
+		return q.scalar(ctx, query)
+	}
+	address := q.address.JoinPath("api/v1/query")
+	address.RawQuery = url.Values{
+		"query": {strings.TrimSpace(q.options.Query)},
+		"from":  {strconv.FormatInt(query.Now.Add(-query.Interval).Unix(), 10)},
+		"to":    {strconv.FormatInt(query.Now.Unix(), 10)},
+	}.Encode()
+	body, err := metric.Fetch(ctx, q.client, outbound.Request{URL: address.String(), Header: q.header, Timeout: q.options.Timeout}, nil)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseNewest(body)
+}
+
+// Online has the keys validated.
+func (q *Querier) Online(ctx context.Context) error {
+	_, err := metric.Fetch(ctx, q.client, outbound.Request{URL: q.address.JoinPath("api/v1/validate").String(), Header: q.header}, nil)
+	return err
+}
+
+// parseNewest is the last point of the first series.
+func parseNewest(body []byte) (metric.Result, error) {
+	answer, err := readSeries(body)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	if len(answer.Series) == 0 {
+		return metric.Result{}, metric.ErrNoData
+	}
+	for _, point := range slices.Backward(answer.Series[0].Points) {
+		if len(point) != 2 {
+			return metric.Result{}, metric.Unexpected("Datadog")
+		}
+		if point[1] == nil {
+			break
+		}
+		return metric.Result{Value: *point[1]}, nil
+	}
+	return metric.Result{}, metric.ErrNoData
+}
+
+// scalar asks version 2 of the API.
+func (q *Querier) scalar(ctx context.Context, query metric.Query) (metric.Result, error) {
+	body, err := json.Marshal(q.request(query))
+	if err != nil {
+		return metric.Result{}, err
+	}
+	header := q.header.Clone()
+	header.Set("Content-Type", "application/json")
+	answer, err := metric.Fetch(ctx, q.client, outbound.Request{
+		Method: http.MethodPost, URL: q.address.JoinPath("api/v2/query/scalar").String(), Header: header, Body: body, Timeout: q.options.Timeout,
+	}, nil)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseScalar(answer)
+}
+
+// request is the body of a question to version 2; its moments are milliseconds.
+func (q *Querier) request(query metric.Query) any {
+	type named struct {
+		Aggregator string `json:"aggregator"`
+		Source     string `json:"data_source"`
+		Name       string `json:"name"`
+		Query      string `json:"query"`
+	}
+	aggregator, queries, formula := q.options.Aggregator, q.options.Queries, q.options.Formula
+	if aggregator == "" {
+		aggregator = "last"
+	}
+	if len(queries) == 0 {
+		queries = map[string]string{unnamed: q.options.Query}
+	}
+	var list []named
+	for name, text := range queries {
+		list = append(list, named{Aggregator: aggregator, Source: "metrics", Name: name, Query: text})
+	}
+	slices.SortFunc(list, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
+	if formula == "" {
+		formula = list[0].Name
+	}
+	return map[string]any{"data": map[string]any{"type": "scalar_request", "attributes": map[string]any{
+		"from": query.Now.Add(-query.Interval).UnixMilli(), "to": query.Now.UnixMilli(),
+		"queries": list, "formulas": []map[string]string{{"formula": formula}},
+	}}}
+}
+
+// column of an answer of version 2: a number for each group, or the names of the groups.
+type column struct {
+	Type   string          `json:"type"`
+	Name   string          `json:"name"`
+	Values json.RawMessage `json:"values"`
+}
+
+func parseScalar(body []byte) (metric.Result, error) {
+	var answer struct {
+		Data struct {
+			Attributes struct {
+				Columns []column `json:"columns"`
+			} `json:"attributes"`
+		} `json:"data"`
+		Errors string `json:"errors"`
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Errors != "" {
+		return metric.Result{}, metric.Unexpected("Datadog")
+	}
+	var values []*float64
+	var groups [][][]string
+	for _, c := range answer.Data.Attributes.Columns {
+		into := any(&values)
+		if c.Type == "group" {
+			groups = append(groups, nil)
+			into = &groups[len(groups)-1]
+		}
+		if json.Unmarshal(c.Values, into) != nil {
+			return metric.Result{}, metric.Unexpected("Datadog")
+		}
+	}
+	var numbers []float64
+	var names []string
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		numbers = append(numbers, *v)
+		names = append(names, groupName(groups, i))
+	}
+	switch {
+	case len(numbers) == 0:
+		return metric.Result{}, metric.ErrNoData
+	case len(groups) == 0:
+		return metric.Result{Value: numbers[0]}, nil
+	default:
+		return metric.Result{Value: numbers, Metadata: groupsOf(names, numbers)}, nil
+	}
+}
+
+// groupName is what tells a group apart: its values of all tags.
+func groupName(groups [][][]string, i int) string {
+	var parts []string
+	for _, tag := range groups {
+		if i < len(tag) {
+			parts = append(parts, strings.Join(tag[i], ","))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// maxGroups is how many groups are told of, the smallest and the greatest first.
+const maxGroups = 100
+
+// groupsOf tells which number is whose.
+func groupsOf(names []string, numbers []float64) map[string]string {
+	type group struct {
+		Name  string  `json:"name"`
+		Value float64 `json:"value"`
+	}
+	all := make([]group, len(names))
+	for i := range names {
+		all[i] = group{names[i], numbers[i]}
+	}
+	out := map[string]string{}
+	if len(all) > maxGroups {
+		slices.SortStableFunc(all, func(a, b group) int {
+			switch {
+			case a.Value < b.Value:
+				return -1
+			case a.Value > b.Value:
+				return 1
+			default:
+				return 0
+			}
+		})
+		all = slices.Concat(all[:maxGroups/2], all[len(all)-maxGroups/2:])
+		out["groups_truncated"] = "true"
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return nil
+	}
+	out["groups"] = string(text)
+	return out
+}

@@ -1,0 +1,99 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	analysiscontroller "github.com/serin-dev/serin/internal/analysis/controller"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/analysis/measure"
+	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// abreast is how many measurements of one AnalysisRun may be under way at once.
+const abreast = 16
+
+// The environment of Argo's controller by which Jobs of analyses run elsewhere.
+const (
+	jobNamespaceVariable  = "ARGO_ROLLOUTS_ANALYSIS_JOB_NAMESPACE"
+	jobKubeconfigVariable = "ARGO_ROLLOUTS_ANALYSIS_JOB_KUBECONFIG"
+	inCluster             = "in-cluster"
+)
+
+// serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts. told makes recorders of
+// events.
+func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told func() *telemetry.Recorder) error {
+	clk := clock.RealClock{}
+	jobs, jobCache, err := p.jobs(own)
+	if err != nil {
+		return err
+	}
+	queue := &shell.Queue{}
+	measurer := &measure.Measurer{
+		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk,
+		Named:     outbound.New(outbound.Policy{AllowLoopback: p.flags.AllowLoopbackHooks}),
+		Trusted:   outbound.New(outbound.Policy{AllowLoopback: true}),
+		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: p.shown,
+	}
+	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
+		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
+	}
+	reconciler := &analysiscontroller.Reconciler{Parts: analysiscontroller.Parts{
+		Client: own.GetClient(), Clock: clk, Prober: asking, Recorder: told(), Jobs: jobs, Metrics: p.shown, InstanceID: p.flags.Argo.InstanceID,
+	}}
+	p.shown.ShowAnalyses(analysiscontroller.Look(ctx, own.GetCache()))
+	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
+}
+
+// jobs runs those of analyses in this cluster, or in the one that the environment names.
+func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
+	jobs := &measure.Jobs{Client: own.GetClient(), Live: own.GetAPIReader(), Clock: clock.RealClock{}, Namespace: os.Getenv(jobNamespaceVariable)}
+	path := os.Getenv(jobKubeconfigVariable)
+	if path == "" {
+		return jobs, own.GetCache(), nil
+	}
+	cfg, err := rest.InClusterConfig()
+	if path != inCluster {
+		cfg, err = clientcmd.BuildConfigFromFlags("", path)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read %s: %w", jobKubeconfigVariable, err)
+	}
+	if cfg.Host == p.mgr.GetConfig().Host {
+		return jobs, own.GetCache(), nil
+	}
+	elsewhere, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newReadable, clients()
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the cluster of %s: %w", jobKubeconfigVariable, err)
+	}
+	if err := p.mgr.Add(elsewhere); err != nil {
+		return nil, nil, fmt.Errorf("add the cluster of %s: %w", jobKubeconfigVariable, err)
+	}
+	jobs.Client, jobs.Live, jobs.Elsewhere = elsewhere.GetClient(), elsewhere.GetAPIReader(), true
+	return jobs, elsewhere.GetCache(), nil
+}
+
+// serveExperiments adds the controller of Experiments.
+func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, told func() *telemetry.Recorder) error {
+	reconciler := &experimentcontroller.Reconciler{Parts: experimentcontroller.Parts{
+		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: told(), Rollouts: told(), Metrics: p.shown,
+		InstanceID: p.flags.Argo.InstanceID,
+	}}
+	return reconciler.Add(p.mgr, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})
+}

@@ -1,0 +1,80 @@
+// Package shell is what the shells of all kinds need alike: a way back onto the queue, the patch of a status, and how long
+// to sleep.
+//
+// It must not know any kind of resource.
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/serin-dev/serin/internal/jsontree"
+)
+
+// PassTimeout bounds one pass: nothing in it waits for anything but the API server.
+const PassTimeout = time.Minute
+
+// The pause before a pass that ended in an error, mostly of an API server that is away, is tried again. When the server is
+// back, what is due must not be late by more than the longest.
+const (
+	firstRetry = 20 * time.Millisecond
+	maxRetry   = 30 * time.Second
+)
+
+// RateLimiter is the one of a controller's queue. The library's default also shares ten retries a second among all, so that
+// those of broken releases would delay the others'.
+func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry)
+}
+
+// Queue lets others bring a release back. It is nobody's until the controller has started, and then takes keys.
+type Queue struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// Add brings a release back at once. Before the start it does nothing: the first pass comes by itself.
+func (q *Queue) Add(key types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queue != nil {
+		q.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// Start takes the controller's queue. It implements source.Source.
+func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = queue
+	return nil
+}
+
+// StatusPatch is the difference between two statuses, under the version that was read.
+func StatusPatch[S any](version string, before, after *S) ([]byte, error) {
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	if err != nil {
+		return nil, err
+	}
+	difference := jsontree.MergePatch(old, wanted)
+	return json.Marshal(jsontree.Pinned(map[string]any{"status": difference}, version))
+}
+
+// WakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
+func WakeIn(now, wake time.Time) time.Duration {
+	if wake.IsZero() {
+		return 0
+	}
+	return max(wake.Sub(now), 1)
+}

@@ -1,0 +1,70 @@
+package shell_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/randfill"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+// TestStatusPatchIsTheDifferenceOfTheEncodings: the patch is made without encoding the statuses, and is the one that
+// their encodings would give.
+func TestStatusPatchIsTheDifferenceOfTheEncodings(t *testing.T) {
+	fill := randfill.NewWithSeed(1).NilChance(0.4).NumElements(0, 3)
+	for range 2_000 {
+		var before, after flaggerv1.CanaryStatus
+		fill.Fill(&before)
+		after = *before.DeepCopy()
+		switch {
+		case before.FailedChecks%2 == 0:
+			fill.Fill(&after)
+		case before.Iterations%2 == 0 && after.Serin != nil:
+			fill.Fill(after.Serin)
+		default:
+			after.CanaryWeight++
+			after.Conditions = nil
+		}
+		compare(t, &before, &after)
+	}
+	for range 500 {
+		var before, after argov1.AnalysisRunStatus
+		fill.Fill(&before)
+		fill.Fill(&after)
+		compare(t, &before, &after)
+	}
+	for range 500 {
+		var before, after argov1.ExperimentStatus
+		fill.Fill(&before)
+		fill.Fill(&after)
+		compare(t, &before, &after)
+	}
+}
+
+func compare[S any](t *testing.T, before, after *S) {
+	t.Helper()
+	encoded := func(value any) []byte {
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	difference, err := jsonpatch.CreateMergePatch(encoded(before), encoded(after))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := encoded(map[string]any{"metadata": map[string]any{"resourceVersion": "7"}, "status": json.RawMessage(difference)})
+	got, err := shell.StatusPatch("7", before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b any
+	if json.Unmarshal(got, &a) != nil || json.Unmarshal(want, &b) != nil || string(encoded(a)) != string(encoded(b)) {
+		t.Fatalf("is  %s\nnot %s", got, want)
+	}
+}
