@@ -1,0 +1,207 @@
+package controller_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+var key = types.NamespacedName{Namespace: "shop", Name: "compare"}
+
+// bed is one Experiment with its shell; the API server is a small one in memory, and the test plays the controllers of
+// Kubernetes.
+type bed struct {
+	t          *testing.T
+	client     client.Client
+	reconciler *controller.Reconciler
+	refuse     error // of the creation of ReplicaSets
+}
+
+func lay(t *testing.T, objects ...client.Object) *bed {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, argov1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bed{t: t}
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&appsv1.ReplicaSet{}).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if _, ok := object.(*appsv1.ReplicaSet); ok && b.refuse != nil {
+				return b.refuse
+			}
+			return c.Create(ctx, object, options...)
+		},
+	}).Build()
+	clk := clock.RealClock{}
+	recorder := telemetry.NewRecorder(b.client, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller")
+	b.reconciler = &controller.Reconciler{Parts: controller.Parts{
+		Client: b.client, Clock: clk, Recorder: recorder, Rollouts: recorder, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Launcher: &launch.Launcher{Client: b.client, Cluster: b.client, Live: b.client},
+	}}
+	return b
+}
+
+// passes makes some, with pods that are available at once.
+func (b *bed) passes(n int) argov1.ExperimentStatus {
+	b.t.Helper()
+	for range n {
+		if _, err := b.reconciler.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			b.t.Fatal(err)
+		}
+		sets := &appsv1.ReplicaSetList{}
+		if err := b.client.List(b.t.Context(), sets); err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range sets.Items {
+			set := &sets.Items[i]
+			n := *set.Spec.Replicas
+			set.Status = appsv1.ReplicaSetStatus{Replicas: n, ReadyReplicas: n, AvailableReplicas: n}
+			if err := b.client.Status().Update(b.t.Context(), set); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+	e := &argov1.Experiment{}
+	b.get(key.Name, e)
+	return e.Status
+}
+
+func (b *bed) get(name string, into client.Object) {
+	b.t.Helper()
+	if err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, into); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func compare() *argov1.Experiment {
+	side := func(name string) argov1.TemplateSpec {
+		labels := map[string]string{"side": name}
+		return argov1.TemplateSpec{
+			Name: name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Service: &argov1.TemplateService{},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"side": name, argov1.PodTemplateHashLabel: "of-the-rollout"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:v1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}},
+			},
+		}
+	}
+	return &argov1.Experiment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "e"},
+		Spec: argov1.ExperimentSpec{
+			Templates:           []argov1.TemplateSpec{side("old"), side("new")},
+			Analyses:            []argov1.ExperimentAnalysisTemplateRef{{Name: "errors", TemplateName: "errors", Args: []argov1.Argument{{Name: "hash", Value: new("{{templates.new.podTemplateHash}}")}}}},
+			AnalysisRunMetadata: &argov1.AnalysisRunMetadata{Labels: map[string]string{"team": "shop"}},
+		},
+	}
+}
+
+func errorsTemplate() *argov1.AnalysisTemplate {
+	return &argov1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "errors"}, Spec: argov1.AnalysisTemplateSpec{
+		Args: []argov1.Argument{{Name: "hash"}}, Metrics: []argov1.Metric{{Name: "m", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://{{args.hash}}"}}}},
+	}}
+}
+
+func TestAnExperimentMakesWhatItNeeds(t *testing.T) {
+	b := lay(t, compare(), errorsTemplate())
+	status := b.passes(6)
+	if status.Phase != argov1.AnalysisPhaseRunning || status.AvailableAt == nil || len(status.AnalysisRuns) != 1 {
+		t.Fatalf("got %+v", status)
+	}
+	set, service, run := &appsv1.ReplicaSet{}, &corev1.Service{}, &argov1.AnalysisRun{}
+	b.get("compare-new", set)
+	b.get("compare-new", service)
+	b.get("compare-errors", run)
+	hash := set.Labels[argov1.PodTemplateHashLabel]
+	if hash == "" || hash == "of-the-rollout" || set.Spec.Selector.MatchLabels[argov1.PodTemplateHashLabel] != hash || set.Spec.Template.Labels[argov1.PodTemplateHashLabel] != hash || *set.Spec.Replicas != 1 {
+		t.Errorf("made %+v", set)
+	}
+	if set.Annotations[argov1.ExperimentNameAnnotation] != "compare" || set.Annotations[argov1.ExperimentTemplateAnnotation] != "new" || !metav1.IsControlledBy(set, compare()) {
+		t.Errorf("made %+v", set.ObjectMeta)
+	}
+	if port := service.Spec.Ports[0]; service.Spec.Selector["side"] != "new" || port.Port != 8080 || port.TargetPort.IntValue() != 8080 || port.Name != "http" {
+		t.Errorf("made %+v", service.Spec)
+	}
+	if *run.Spec.Args[0].Value != hash || run.Labels["team"] != "shop" || !metav1.IsControlledBy(run, compare()) {
+		t.Errorf("made %+v", run)
+	}
+	if side := status.TemplateStatuses[1]; side.ServiceName != "compare-new" || side.PodTemplateHash != hash || side.AvailableReplicas != 1 {
+		t.Errorf("says %+v", side)
+	}
+}
+
+func TestAnExperimentThatIsTerminatedLeavesNothingBehind(t *testing.T) {
+	e := compare()
+	e.Spec.ScaleDownDelaySeconds = new(int32(0))
+	b := lay(t, e, errorsTemplate())
+	b.passes(6)
+	b.get(key.Name, e)
+	e.Spec.Terminate = true
+	if err := b.client.Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if status := b.passes(6); status.Phase != argov1.AnalysisPhaseSuccessful {
+		t.Errorf("got %+v", status)
+	}
+	run, set := &argov1.AnalysisRun{}, &appsv1.ReplicaSet{}
+	b.get("compare-errors", run)
+	b.get("compare-new", set)
+	err := b.client.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "compare-new"}, &corev1.Service{})
+	if !run.Spec.Terminate || *set.Spec.Replicas != 0 || !apierrors.IsNotFound(err) {
+		t.Errorf("terminated %v, %d pods, the Service: %v", run.Spec.Terminate, *set.Spec.Replicas, err)
+	}
+}
+
+func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
+	for _, stranger := range []client.Object{
+		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3))}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "compare-new"}},
+	} {
+		b := lay(t, compare(), errorsTemplate(), stranger)
+		status := b.passes(6)
+		if status.Phase != argov1.AnalysisPhaseError || !strings.Contains(status.Message, "exists and is not of this Experiment") {
+			t.Errorf("got %s %q", status.Phase, status.Message)
+		}
+		after := stranger.DeepCopyObject().(client.Object)
+		b.get("compare-new", after)
+		if len(after.GetOwnerReferences()) > 0 || len(after.GetAnnotations()) > 0 {
+			t.Errorf("changed %+v", after)
+		}
+	}
+}
+
+func TestATemplateThatTheServerRefusesEndsTheExperiment(t *testing.T) {
+	b := lay(t, compare(), errorsTemplate())
+	b.refuse = apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("ReplicaSet").GroupKind(), "compare-old", nil)
+	status := b.passes(3)
+	if status.Phase != argov1.AnalysisPhaseError || !strings.HasPrefix(status.Message, "Failed to create ReplicaSet for template 'old': ") {
+		t.Errorf("got %s %q", status.Phase, status.Message)
+	}
+}
+
+func TestAMissingTemplateEndsTheExperiment(t *testing.T) {
+	b := lay(t, compare())
+	status := b.passes(8)
+	if want := "Failed to create AnalysisRun for analysis 'errors': AnalysisTemplate 'errors' not found"; status.Phase != argov1.AnalysisPhaseError || status.Message != want {
+		t.Errorf("got %s %q, want %q", status.Phase, status.Message, want)
+	}
+}
