@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
@@ -31,7 +31,7 @@ func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]strin
 	template.CreationTimestamp.Reset()
 	dated := struct {
 		Metadata datedMeta      `json:"metadata"`
-		Spec     corev1.PodSpec `json:"spec,omitempty"`
+		Spec     corev1.PodSpec `json:"spec"`
 	}{datedMeta{
 		Name: template.Name, GenerateName: template.GenerateName, Namespace: template.Namespace,
 		Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,

@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
@@ -32,6 +34,8 @@ type remembered struct {
 	wake time.Time
 	race time.Duration
 	left string // why it is left to a peer; empty: it is not
+	// unsaid is since when something else is waited for than the status says; zero: it says what is.
+	unsaid time.Time
 }
 
 func newMemory() *memory {
@@ -73,6 +77,36 @@ func (m *memory) late(key types.NamespacedName, now time.Time) (by time.Duration
 	by = now.Sub(e.wake)
 	e.wake = time.Time{}
 	return by, true
+}
+
+// explainAfter is for how long something else may be waited for than the status says, although nothing else is to be
+// written.
+const explainAfter = 30 * time.Second
+
+// explain is when the status shall say what is waited for; zero: it does.
+func (m *memory) explain(key types.NamespacedName, said []argov1.GateStatus, looked release.Gates, now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	if slices.Equal(waiting(said), waiting(gates(looked))) {
+		e.unsaid = time.Time{}
+		return time.Time{}
+	}
+	if e.unsaid.IsZero() || e.unsaid.After(now) {
+		e.unsaid = now
+	}
+	return e.unsaid.Add(explainAfter)
+}
+
+// waiting are the gates that do not pass, without their messages, which may change all the time.
+func waiting(all []argov1.GateStatus) []argov1.GateStatus {
+	var out []argov1.GateStatus
+	for _, gate := range all {
+		if gate.Verdict != string(release.Pass) {
+			out = append(out, argov1.GateStatus{Name: gate.Name, Verdict: gate.Verdict, Opener: gate.Opener})
+		}
+	}
+	return out
 }
 
 // again counts a lost race and is how long to wait.

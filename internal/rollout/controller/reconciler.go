@@ -112,7 +112,8 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 			failed = nil // the next pass takes another name
 		}
 	}
-	written, err := r.writeStatus(ctx, s, &decision)
+	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
+	written, err := r.writeStatus(ctx, s, &decision, !explain.IsZero() && !s.snapshot.Now.Before(explain))
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
@@ -120,10 +121,13 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.tell(ctx, s.object, r.Standing.News(key, decision.Events)...)
 	r.show(s, decision)
 	r.memory.wakes(key, decision.Wake)
-	if written && !decision.Wake.After(s.snapshot.Now) {
-		decision.Wake = time.Time{} // the event of the write brings the release back
+	if written {
+		explain = time.Time{} // the event of the write brings the release back
 	}
-	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, s.again))}, failed
+	if written && !decision.Wake.After(s.snapshot.Now) {
+		decision.Wake = time.Time{}
+	}
+	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, s.again))}, failed
 }
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
@@ -169,11 +173,11 @@ func wakeIn(now, wake time.Time) time.Duration {
 	return max(wake.Sub(now), 1)
 }
 
-// writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
+// writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that made a new version, whose event
 // brings the release back. The patch names the version that the decision was made on and holds the difference only, so
 // that fields of a newer Serin stay.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision) (written bool, err error) {
-	if equality.Semantic.DeepEqual(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explain bool) (written bool, err error) {
+	if !explain && equality.Semantic.DeepEqual(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
@@ -193,6 +197,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
 	return written, nil
+}
+
+// said are the gates of a status.
+func said(status argov1.RolloutStatus) []argov1.GateStatus {
+	if status.Serin == nil {
+		return nil
+	}
+	return status.Serin.Gates
 }
 
 func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {

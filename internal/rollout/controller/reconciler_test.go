@@ -95,6 +95,29 @@ func TestAReleaseCostsFewRequests(t *testing.T) {
 	}
 }
 
+// TestAWaitIsExplainedInTheStatus: with the next write, and once by itself when it has lasted.
+func TestAWaitIsExplainedInTheStatus(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	p.edit(image("cart:2"))
+	p.settle()
+	result, err := p.pass()
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > explainAfter {
+		t.Fatalf("wake in %s, %v", result.RequeueAfter, err)
+	}
+	p.clock.Step(explainAfter)
+	p.settle()
+	waits := waiting(said(p.rollout().Status))
+	if len(waits) != 1 || waits[0].Opener != "person" {
+		t.Errorf("paused, the status says that it waits for %+v", waits)
+	}
+	p.clock.Step(explainAfter)
+	p.writes = nil
+	if result, err := p.pass(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
+		t.Errorf("it is explained, and wrote %v, wakes in %s, %v", p.writes, result.RequeueAfter, err)
+	}
+}
+
 func TestANameThatIsTakenIsLeftToWhoeverHasIt(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()

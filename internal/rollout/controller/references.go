@@ -58,11 +58,10 @@ func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.Error
 	}
 	for _, named := range analysesOf(s.spec.Strategy) {
 		templates, err := analysis.Collect(named.of.Templates, watched)
-		missing, isMissing := errors.AsType[*launch.MissingError](err)
-		switch {
-		case isMissing:
+		if missing, is := errors.AsType[*launch.MissingError](err); is {
 			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
-		case err != nil:
+		}
+		if err != nil {
 			return nil, fmt.Errorf("look for the templates of Rollout %s: %w", s.key(), err)
 		}
 		if problem := named.unfit(templates); problem != nil {

@@ -69,11 +69,12 @@ func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
 	if ref == nil {
 		return nil
 	}
-	kind, err := kindOf(*ref)
-	if err != nil {
-		s.workload = &workloadObject{problem: err.Error()}
+	kind, supported := kindOf(*ref)
+	if !supported {
+		s.workload = &workloadObject{problem: fmt.Sprintf("workload of type %s/%s is not supported", ref.APIVersion, ref.Kind)}
 		return nil
 	}
+	var err error
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: ref.Name}
@@ -105,13 +106,13 @@ var resourceOf = map[schema.GroupVersionKind]string{
 	deploymentKind: "deployments.apps", replicaSetKind: "replicasets.apps", podTemplateKind: "podtemplates",
 }
 
-func kindOf(ref argov1.ObjectRef) (schema.GroupVersionKind, error) {
+func kindOf(ref argov1.ObjectRef) (kind schema.GroupVersionKind, supported bool) {
 	for kind := range resourceOf {
-		if ref.Kind == kind.Kind && (ref.APIVersion == kind.GroupVersion().String()) {
-			return kind, nil
+		if ref.Kind == kind.Kind && ref.APIVersion == kind.GroupVersion().String() {
+			return kind, true
 		}
 	}
-	return schema.GroupVersionKind{}, fmt.Errorf("workload of type %s/%s is not supported", ref.APIVersion, ref.Kind)
+	return schema.GroupVersionKind{}, false
 }
 
 // use takes over what the workload says of its pods.
