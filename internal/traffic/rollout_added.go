@@ -30,7 +30,7 @@ func NoteAdded(obj *unstructured.Unstructured, others []release.Destination) {
 // told to the router last, by whomever.
 func AddedTo(t RolloutTarget, obj *unstructured.Unstructured) []string {
 	names := t.Added()
-	for _, name := range strings.Split(obj.GetAnnotations()[ExperimentsAnnotation], ",") {
+	for name := range strings.SplitSeq(obj.GetAnnotations()[ExperimentsAnnotation], ",") {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

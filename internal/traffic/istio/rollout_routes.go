@@ -168,13 +168,13 @@ func (e editor) hasBoth(route map[string]any) error {
 	rule := ruleOf(e.t)
 	switch {
 	case !canary && rule != nil:
-		return fmt.Errorf(textNoCanarySubset, rule.CanarySubsetName)
+		return traffic.Refuse(traffic.ErrInvalid, textNoCanarySubset, rule.CanarySubsetName)
 	case !canary:
-		return fmt.Errorf(textNoCanaryService, e.t.CanaryService)
+		return traffic.Refuse(traffic.ErrInvalid, textNoCanaryService, e.t.CanaryService)
 	case !stable && rule != nil:
-		return fmt.Errorf(textNoStableSubset, rule.StableSubsetName)
+		return traffic.Refuse(traffic.ErrInvalid, textNoStableSubset, rule.StableSubsetName)
 	case !stable:
-		return fmt.Errorf(textNoStableService, e.t.StableService)
+		return traffic.Refuse(traffic.ErrInvalid, textNoStableService, e.t.StableService)
 	default:
 		return nil
 	}

@@ -94,15 +94,16 @@ func told(seen traffic.Observed) string {
 	if !seen.Found {
 		return "not found\n"
 	}
-	out := "canary=" + strconv.Itoa(seen.Route.Canary)
+	var b strings.Builder
+	b.WriteString("canary=" + strconv.Itoa(seen.Route.Canary))
 	for _, d := range seen.Route.Others {
-		out += fmt.Sprintf(" %s=%d", d.Service, d.Weight)
+		fmt.Fprintf(&b, " %s=%d", d.Service, d.Weight)
 	}
-	out += "\nconfirmed: " + string(seen.Confirmed) + "\n"
+	b.WriteString("\nconfirmed: " + string(seen.Confirmed) + "\n")
 	if seen.Reason != "" {
-		out += seen.Reason + "\n"
+		b.WriteString(seen.Reason + "\n")
 	}
-	return out
+	return b.String()
 }
 
 func (g *goldenRollout) all() traffic.Objects {
