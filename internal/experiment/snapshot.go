@@ -86,10 +86,13 @@ type RunTerminated struct{ Name string }
 
 func (e ReplicaSetExists) String() string { return "replica set of " + e.Template }
 func (e Scaled) String() string           { return fmt.Sprintf("%d pods of %s", e.Replicas, e.Template) }
+
 func (e GoesAt) String() string {
 	return fmt.Sprintf("%s goes at %s", e.Template, e.At.UTC().Format(time.RFC3339))
 }
+
 func (e ServiceExists) String() string { return fmt.Sprintf("service %s of %s", e.Name, e.Template) }
+
 func (e ServiceGone) String() string   { return fmt.Sprintf("no service %s of %s", e.Name, e.Template) }
 func (e RunStarted) String() string    { return "analysis " + e.Analysis.Name }
 func (e RunTerminated) String() string { return "analysis run " + e.Name + " terminated" }

@@ -27,9 +27,9 @@ func validate(s Snapshot) (time.Duration, error) {
 		case t.Selector == nil:
 			return 0, fmt.Errorf("Rollout has missing field '.Spec.Templates[%d].Selector'", i) //nolint:staticcheck // the text is part of the API
 		case len(t.Selector.MatchLabels)+len(t.Selector.MatchExpressions) == 0:
-			return 0, fmt.Errorf("This experiment is selecting all pods at index %d. A non-empty selector is required.", i) //nolint:staticcheck,revive // the text is part of the API
+			return 0, fmt.Errorf("This experiment is selecting all pods at index %d. A non-empty selector is required.", i) //nolint:staticcheck // the text is part of the API
 		case t.MinReadySeconds > deadline:
-			return 0, fmt.Errorf("MinReadySeconds cannot be longer than ProgressDeadlineSeconds. Check template index %d", i) //nolint:staticcheck // the text is part of the API
+			return 0, fmt.Errorf("MinReadySeconds cannot be longer than ProgressDeadlineSeconds. Check template index %d", i)
 		}
 		seen[t.Name] = true
 	}

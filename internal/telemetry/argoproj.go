@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,7 +135,7 @@ func (a *analyses) Collect(out chan<- prometheus.Metric) {
 			if of == phase {
 				value = 1
 			}
-			gauge(desc, value, append(labels[:len(labels):len(labels)], of)...)
+			gauge(desc, value, append(slices.Clip(labels), of)...)
 		}
 	}
 	all := a.look()

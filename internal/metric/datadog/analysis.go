@@ -42,12 +42,12 @@ const (
 // The texts that the API of analyses promises.
 var (
 	errNoKeys        = errors.New("API or App token not found")
-	errNothingAsked  = errors.New("Must have either a query or queries. Please review the Analysis Template.")                         //nolint:staticcheck,revive // promised
-	errTwiceAsked    = errors.New("Cannot have both a query and queries. Please review the Analysis Template.")                        //nolint:staticcheck,revive // promised
-	errNoFormula     = errors.New("When multiple queries are provided you must include a formula.")                                    //nolint:staticcheck,revive // promised
-	errNoQueries     = errors.New("Formula are only valid when queries are set. Please review the Analysis Template.")                 //nolint:staticcheck,revive // promised
-	errNoAggregator  = errors.New("Aggregator is not supported in v1. Please review the Analysis Template.")                           //nolint:staticcheck,revive // promised
-	errNotInVersion1 = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck,revive // promised
+	errNothingAsked  = errors.New("Must have either a query or queries. Please review the Analysis Template.")                         //nolint:staticcheck // promised
+	errTwiceAsked    = errors.New("Cannot have both a query and queries. Please review the Analysis Template.")                        //nolint:staticcheck // promised
+	errNoFormula     = errors.New("When multiple queries are provided you must include a formula.")                                    //nolint:staticcheck // promised
+	errNoQueries     = errors.New("Formula are only valid when queries are set. Please review the Analysis Template.")                 //nolint:staticcheck // promised
+	errNoAggregator  = errors.New("Aggregator is not supported in v1. Please review the Analysis Template.")                           //nolint:staticcheck // promised
+	errNotInVersion1 = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck // promised
 )
 
 // Querier asks one question of an analysis.
