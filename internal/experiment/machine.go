@@ -100,6 +100,9 @@ func (e *edit) conclude() {
 		e.gate(release.WaitsUntil("duration", end, "running until "+end.UTC().Format(time.RFC3339)))
 		e.wake(end)
 	}
+	if e.s.Spec.Duration == "" && phase == argov1.AnalysisPhaseRunning && !e.anyRequired() {
+		e.gate(release.WaitsFor("terminated", release.ByPerson, "without a duration it runs until spec.terminate is set, or an analysis ends badly"))
+	}
 	status.Phase, status.Message = phase, message
 	if phase == before {
 		return
