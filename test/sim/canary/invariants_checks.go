@@ -44,9 +44,10 @@ func (l *ledger) stepIn(happening any) (step, bool) {
 	return step{}, false
 }
 
-// unwritten is true of a window that a pruned status cannot tell of: in it requests are copied, and the weight is 0.
+// unwritten is true of a window that a pruned status cannot tell of: in it requests are copied, and the weight is 0 but for
+// what somebody else made of it.
 func (l *ledger) unwritten(r *record) bool {
-	return l.pruning && r.run.window == nil && r.route.mirrored && r.route.canary == 0
+	return l.pruning && r.run.window == nil && r.route.mirrored && (r.route.canary == 0 || r.route.foreign.After(r.run.began))
 }
 
 func analysing(phase flaggerv1.CanaryPhase) bool {
@@ -373,11 +374,11 @@ func (c *askedOnce) see(happening any) {
 	if q.hook == nil {
 		return
 	}
-	// Somebody who writes another phase into the status makes another question of it.
+	// Somebody who writes another phase into the status, or wants it tried again, makes another question of it.
 	known, seen := c.keys[key]
 	if !seen {
 		c.keys[key] = firstAsked{q.hook.Key, c.now()}
-	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) {
+	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
 		c.violate("I11", q.of, "%s was asked with another key than before the crash", q.probe.ID)
 	}
 	before := life.polled[q.of.uid][q.probe.ID]
