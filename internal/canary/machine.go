@@ -540,6 +540,10 @@ func start(s Snapshot, gates release.Gates) Decision {
 // run begins a new attempt with the target's revision; nothing that was asked or counted for another one stays.
 func (e *edit) run() {
 	old := *e.serin
+	if left := old.LastTraffic; left != nil && (Moves(e.s.Status.Phase) || e.s.Now.Before(left.Add(e.s.Plan.Drain))) {
+		// It may have gone on for half a drain, if what took it off could not say so; see unnoticed.
+		old.LastTraffic = new(metav1.NewMicroTime(e.s.past(left.Add(e.s.Plan.Drain / 2))))
+	}
 	*e.serin = flaggerv1.SerinStatus{
 		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.s.Plan.shape(),
 	}

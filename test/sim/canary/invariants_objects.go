@@ -33,6 +33,8 @@ func (c *analysedTemplate) see(happening any) {
 	r := h.of
 	var allowed []string
 	switch {
+	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.late(h.Actor):
+		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves nobody before it is like it
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
 		allowed = r.target.ran(c.then())
 	case h.Type == store.Added:
@@ -348,8 +350,8 @@ func (c *noFight) caused(r *record, last time.Time) bool {
 }
 
 // late is true of a process that has just begun, and whose first lists may have been old.
-func (c *noFight) late(by string) bool {
-	return c.relists && c.life(by).began.After(c.then())
+func (l *ledger) late(by string) bool {
+	return l.relists && l.life(by).began.After(l.then())
 }
 
 // boundedWork is I21.
