@@ -324,7 +324,7 @@ func (l *ledger) begins(m moved, name string) bool {
 	default:
 		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content) && after.LastAppliedSpec == after.LastPromotedSpec
 		now := m.of.target.content
-		back = back || now == m.of.primary.content || now == m.of.stable // whatever somebody made of what the status says of it
+		back = back || now == m.of.primary.content || now == m.of.stable                             // whatever somebody made of what the status says of it
 		counts := after.FailedChecks == before.FailedChecks && after.Iterations == before.Iterations // a new attempt begins without any
 		return !l.pruning || !m.ours || m.of.run == nil || !back || !counts
 	}

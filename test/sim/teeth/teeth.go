@@ -156,7 +156,7 @@ var Teeth = []Tooth{
 	{
 		"status patched without a precondition",
 		"I12",
-		"internal/canary/controller/reconciler.go",
+		"internal/shell/shell.go",
 		"json.Marshal(jsontree.Pinned(map[string]any{\"status\": difference}, version))",
 		"json.Marshal(map[string]any{\"status\": difference})", 1,
 	},
@@ -228,12 +228,12 @@ var Teeth = []Tooth{
 		"two questions of one release",
 		"I20",
 		"internal/prober/prober.go",
-		"if len(a.queue) == 0 || a.out != \"\" || a.ready {", "if len(a.queue) == 0 || a.ready {", 32,
+		"if len(a.queue) == 0 || len(a.out) >= p.each || a.ready {", "if len(a.queue) == 0 || a.ready {", 32,
 	},
 	{
 		"queued at once, for ever",
 		"I21",
-		"internal/canary/controller/reconciler.go",
+		"internal/shell/shell.go",
 		"return max(wake.Sub(now), 1)", "return 1", 1,
 	},
 	{
