@@ -33,10 +33,6 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 		return nil, refuse(ErrNotInstalled, "%s %s.%s cannot be read, because this cluster does not know its kind: install the definition of %s",
 			kind.Kind, name, c.Namespace, kind.GroupVersion())
 	}
-	if apierrors.IsForbidden(err) { // nothing tells when it may be, as of a kind that is not known
-		return nil, refuse(ErrNotInstalled, "%s %s.%s may not be read: grant Serin get, list and watch on the resources of %s",
-			kind.Kind, name, c.Namespace, kind.GroupVersion())
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s.%s: %w", kind.Kind, name, c.Namespace, err)
 	}
