@@ -41,11 +41,16 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	if err != nil {
 		return err
 	}
+	server, err := ownCluster(p.mgr.GetConfig(), p.flags.NoCrossNamespaceRefs)
+	if err != nil {
+		return err
+	}
 	queue := &shell.Queue{}
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk,
 		Named:     outbound.New(outbound.Policy{AllowLoopback: p.flags.AllowLoopbackHooks}),
 		Trusted:   outbound.New(outbound.Policy{AllowLoopback: true}),
+		Cluster:   server,
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: p.shown,
 	}
 	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, func(key types.NamespacedName) { queue.Add(key) })

@@ -79,9 +79,9 @@ func TestRolloutsOfAnotherControllerAreTakenUpWhereTheyAre(t *testing.T) {
 			if diff := cmp.Diff(uids, s.uidsOf("cart", "shop")); diff != "" {
 				t.Errorf("pods were replaced: %s", diff)
 			}
-			s.scale("cart", 4) // and what follows from a spec that has changed elsewhere
+			s.scale(4) // and what follows from a spec that has changed elsewhere
 			s.phase("cart", argov1.RolloutPhaseHealthy, "")
-			s.scale("cart", 3)
+			s.scale(3)
 			s.phase("cart", argov1.RolloutPhaseHealthy, "")
 			s.act("shop", `{"pauseConditions":null}`)
 			s.phase("shop", argov1.RolloutPhaseHealthy, "")
@@ -125,4 +125,3 @@ func (s *stage) setsOf(names ...string) []string {
 	}
 	return all
 }
-

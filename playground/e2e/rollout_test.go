@@ -39,9 +39,9 @@ func aRollout(t *testing.T, name string, replicas int, strategy string) string {
 }
 
 // release ships another version by a Rollout, as kubectl argo rollouts set image does.
-func (s *stage) release(name, version string, env ...string) {
+func (s *stage) release(name, version string) {
 	s.t.Helper()
-	c := container(version, env)
+	c := container(version, nil)
 	s.patch(rollouts, name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(s.t, c)))
 }
 
@@ -126,9 +126,9 @@ func TestARolloutGoesThroughItsSteps(t *testing.T) {
 	s.release("cart", "v2")
 	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	s.pods("cart", "v1=3 v2=1")
-	s.scale("cart", 8)
+	s.scale(8)
 	s.pods("cart", "v1=6 v2=2")
-	s.scale("cart", 4)
+	s.scale(4)
 	s.pods("cart", "v1=3 v2=1")
 	s.act("cart", `{"pauseConditions":null}`)
 	promoted := s.phase("cart", argov1.RolloutPhaseHealthy, "")
@@ -166,9 +166,9 @@ func TestARolloutGoesThroughItsSteps(t *testing.T) {
 	s.pods("cart", "v3=4")
 }
 
-func (s *stage) scale(name string, replicas int) {
+func (s *stage) scale(replicas int) {
 	s.t.Helper()
-	s.patch(rollouts, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 }
 
 // TestPeopleAreToldWhatARolloutDoes: the reasons of the events, one for each time that a watch tells of one.

@@ -40,6 +40,8 @@ type Measurer struct {
 	Clock   clock.PassiveClock
 	// Named calls addresses that namespaced objects name, Trusted those that whoever runs Serin names.
 	Named, Trusted *outbound.Client
+	// Cluster is the API server, which may be asked without credentials wherever it is.
+	Cluster metric.Cluster
 	// Namespace of the controller, which holds the Secrets of the services.
 	Namespace string
 	// Environment is that of the process; some services may be configured in it.

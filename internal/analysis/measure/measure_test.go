@@ -23,6 +23,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
@@ -490,5 +491,34 @@ func TestKayentaIsBegunAndResumed(t *testing.T) {
 		if got := b.ask(metric, under); got.Judged != want || got.Text != fmt.Sprint(score) {
 			t.Errorf("got %+v, want %s", got, want)
 		}
+	}
+}
+
+// TestTheAPIServerMayBeAskedWhereverItIs: a controller beside its API server reaches that by a loopback address, which is
+// closed to metrics otherwise.
+func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			http.Error(w, "credentials", http.StatusForbidden)
+			return
+		}
+		_, _ = w.Write([]byte(`{"major":"1"}`))
+	})
+	b.measurer.Named = outbound.New(outbound.Policy{})
+	t.Cleanup(b.measurer.Named.Close)
+	version := argov1.Metric{
+		SuccessCondition: `result == "1"`,
+		Provider:         argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL + "/version", JSONPath: "{$.major}"}},
+	}
+	if answer := b.ask(version, analysis.Question{}); !strings.Contains(answer.Message, "loopback") {
+		t.Errorf("got %+v for a server on this host, want a refusal", answer)
+	}
+	anonymous, err := outbound.NewFor(b.URL, http.DefaultTransport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.measurer.Cluster = metric.Cluster{Address: b.URL, Anonymous: anonymous}
+	if answer := b.ask(version, analysis.Question{}); answer.Judged != argov1.AnalysisPhaseSuccessful {
+		t.Errorf("got %+v of the API server, want success", answer)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -181,8 +182,22 @@ func (m *Measurer) web(p argov1.WebMetric, hidden *secrets) (service, error) {
 		}
 		hide(hidden, options.Grant.Secret)
 	}
-	finder, err := web.New(m.Named, options)
+	caller := m.Named
+	if m.Cluster.Anonymous != nil && sameServer(p.URL, m.Cluster.Address) {
+		caller = m.Cluster.Anonymous
+	}
+	finder, err := web.New(caller, options)
 	return service{finder: finder, text: text, broken: refusedByWeb, noneErr: errors.New("result of web metric produced no value")}, err
+}
+
+// sameServer is true of two addresses with the same scheme and host.
+func sameServer(a, b string) bool {
+	first, err := url.Parse(a)
+	if err != nil {
+		return false
+	}
+	second, err := url.Parse(b)
+	return err == nil && first.Scheme == second.Scheme && first.Host == second.Host
 }
 
 func refusedByWeb(err error) error {

@@ -78,16 +78,15 @@ func play(o options) error {
 	if err != nil {
 		return err
 	}
-	defer c.Stop()
-	if err := control(ctx, c, in.Builder, o); err != nil {
-		return err
+	err = control(ctx, c, in.Builder, o)
+	if err == nil {
+		err = suite(ctx, c, o)
 	}
-	failed := suite(ctx, c, o)
 	if o.keep {
 		fmt.Fprintf(os.Stderr, "kept: KUBECONFIG=%s\n", c.OutsideKubeconfig)
 		<-ctx.Done()
 	}
-	return failed
+	return errors.Join(err, c.Stop())
 }
 
 func standIn(ctx context.Context, b *build.Builder) (string, error) {
@@ -111,7 +110,7 @@ func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o option
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance, "-allow-loopback-hooks"}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
@@ -133,8 +132,7 @@ func suite(ctx context.Context, c *cluster.Cluster, o options) error {
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"), "E2E_INSTANCE_ID="+instance)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	err = command.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		return errors.New("tests of the suite failed")
 	}
 	return err

@@ -53,7 +53,7 @@ func run(ctx context.Context, words []string) int {
 
 // script runs commands that are joined by && or ;.
 func script(ctx context.Context, text string) int {
-	for _, command := range strings.Split(strings.ReplaceAll(text, ";", "&&"), "&&") {
+	for command := range strings.SplitSeq(strings.ReplaceAll(text, ";", "&&"), "&&") {
 		words := strings.Fields(command)
 		if len(words) == 0 {
 			continue
