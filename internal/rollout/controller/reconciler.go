@@ -7,14 +7,12 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -23,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -82,7 +80,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	if sign.Text != "" {
 		r.tell(ctx, object, r.Standing.News(key, []release.Event{left(sign)})...)
-		return reconcile.Result{RequeueAfter: wakeIn(began, sign.Until)}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, nil
 	}
 	if r.memory.meets(key, object.UID) {
 		r.tell(ctx, object, added(object))
@@ -127,7 +125,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{}
 	}
-	return reconcile.Result{RequeueAfter: wakeIn(r.Clock.Now(), earliest(decision.Wake, explain, s.again))}, failed
+	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), earliest(decision.Wake, explain, s.again))}, failed
 }
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
@@ -147,7 +145,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), apierrors.IsAlreadyExists(err), errors.Is(err, errChanged):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: wakeIn(began, began.Add(r.memory.again(key)))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, began.Add(r.memory.again(key)))}, nil
 	default:
 		r.Metrics.RolloutFailed(key.Namespace, key.Name)
 		return reconcile.Result{}, err
@@ -165,17 +163,9 @@ func earliest(moments ...time.Time) time.Time {
 	return first
 }
 
-// wakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
-func wakeIn(now, wake time.Time) time.Duration {
-	if wake.IsZero() {
-		return 0
-	}
-	return max(wake.Sub(now), 1)
-}
-
-// writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that made a new version, whose event
-// brings the release back. The patch names the version that the decision was made on and holds the difference only, so
-// that fields of a newer Serin stay.
+// writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that
+// made a new version, whose event brings the release back. The patch names the version that the decision was made on and
+// holds the difference only, so that fields of a newer Serin stay.
 func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explain bool) (written bool, err error) {
 	if !explain && equality.Semantic.DeepEqual(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
@@ -185,7 +175,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	if len(status.Serin.Gates) == 0 {
 		status.Serin = nil
 	}
-	patch, err := statusPatch(s.object.ResourceVersion, s.snapshot.Status, status)
+	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, &status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
 	}
@@ -226,19 +216,6 @@ func gates(looked release.Gates) []argov1.GateStatus {
 		})
 	}
 	return out
-}
-
-// statusPatch is the difference between two statuses, under the version that was read.
-func statusPatch(version string, before, after argov1.RolloutStatus) ([]byte, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
-	if err != nil {
-		return nil, err
-	}
-	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(jsontree.Pinned(map[string]any{"status": jsontree.MergePatch(old, wanted)}, version))
 }
 
 // gone gives back what a Rollout had that was deleted: Services select the pods of all revisions again, and routes are as

@@ -23,11 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 )
-
-// passTimeout bounds one pass: nothing in it waits for anything but the API server.
-const passTimeout = time.Minute
 
 // Bounds of the pause before a pass that ended in an error is tried again.
 const (
@@ -54,7 +52,7 @@ func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
 		workers = 10
 	}
 	c, err := controller.New("rollout", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: passTimeout,
+		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: shell.PassTimeout,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
 		// Reconcile recovers itself, and tells of it; this is for what is around it.
 		RecoverPanic: new(true),

@@ -1,0 +1,217 @@
+package canary_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// draw makes a spec, possible or not.
+func draw(t *rapid.T, w *world) {
+	rare := func(label string) bool { return rapid.IntRange(0, 7).Draw(t, label) == 0 }
+	a := &flaggerv1.CanaryAnalysis{
+		Interval:            rapid.SampledFrom([]string{"10s", "1m", "2m", "nonsense"}).Draw(t, "interval"),
+		Threshold:           rapid.IntRange(-1, 4).Draw(t, "threshold"),
+		StepWeight:          rapid.SampledFrom([]int{50, 30, 50, 100, 100, 20, 1, 1 << 62}).Draw(t, "step"),
+		MaxWeight:           rapid.SampledFrom([]int{0, 0, 0, 50, 50, 100}).Draw(t, "max"),
+		StepWeightPromotion: rapid.SampledFrom([]int{0, 0, 40, 1 << 62, -4}).Draw(t, "promotion-step"),
+		Mirror:              rare("mirror"),
+	}
+	if rare("impossible") {
+		a.StepWeight = rapid.SampledFrom([]int{0, -3}).Draw(t, "no-step")
+		a.MaxWeight = rapid.SampledFrom([]int{0, 130, -1}).Draw(t, "no-max")
+		a.StepWeights = rapid.SliceOfN(rapid.IntRange(-5, 120), 0, 4).Draw(t, "weights")
+	}
+	if rapid.IntRange(0, 2).Draw(t, "iterates") == 0 {
+		a.Iterations = rapid.SampledFrom([]int{1, 2, 3, 1 << 62}).Draw(t, "iterations")
+		if rapid.IntRange(0, 2).Draw(t, "matches") == 0 {
+			a.Match = match()
+		}
+	}
+	if rare("sticky") {
+		a.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "ship", PrimaryCookieName: "home"}
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "hooks") {
+		a.Webhooks = append(a.Webhooks, flaggerv1.CanaryWebhook{
+			Type: rapid.SampledFrom(hookTypes).Draw(t, "type"), Name: fmt.Sprint("hook", i/2), URL: fmt.Sprint("http://hook", i),
+		})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "checks") {
+		a.Metrics = append(a.Metrics, flaggerv1.CanaryMetric{
+			Name:      rapid.SampledFrom([]string{canary.SuccessRate, canary.Duration, "custom", "istio_requests_total"}).Draw(t, "metric"),
+			Threshold: rapid.Float64Range(1, 99).Draw(t, "bound"), Query: rapid.SampledFrom([]string{"", "sum(x)"}).Draw(t, "query"),
+		})
+	}
+	w.spec = flaggerv1.CanarySpec{
+		TargetRef: flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}, Analysis: a,
+		Provider:     rapid.SampledFrom([]string{"istio", "istio", "gatewayapi:v1", "kubernetes"}).Draw(t, "provider"),
+		SkipAnalysis: rare("skip"), Suspend: rare("suspend"), RevertOnDeletion: rare("revert"),
+	}
+	w.generation++
+}
+
+// worlds are states of the world, reachable or not.
+func worlds() *rapid.Generator[*world] {
+	return rapid.Custom(func(t *rapid.T) *world {
+		w := newWorld()
+		rare := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) == 0 }
+		draw(t, w)
+		w.pruned, w.instant = rare("pruned"), rapid.Bool().Draw(t, "instant")
+		w.target, w.primary = somePods(t, "target"), somePods(t, "primary")
+		if !w.target.found {
+			w.targetProblem = "deployment cart.shop get query error: not found"
+		}
+		w.history = []content{{template: "v1"}}
+		w.newest = somewhen(t, "newest")
+		w.late, w.unread = rapid.Bool().Draw(t, "late"), rare("unread")
+		w.status = someStatus(t)
+		if w.pruned {
+			w.status.Serin = nil
+		}
+		w.status = stored(w.status)
+		w.deleting, w.finalizer = rare("deleting"), rare("finalizer")
+		if rare("obstacle") {
+			w.obstacle = "another Canary was first"
+		}
+		if rare("missing") {
+			w.missing = []string{"no template"}
+		}
+		if rare("limited") {
+			w.turn = &release.Turn{Open: rapid.Bool().Draw(t, "its turn"), Position: 1, Waiting: 2, Moving: 3, Limit: 3}
+		}
+		if rapid.Bool().Draw(t, "routed") {
+			w.routes[w.plan().Provider] = &canary.Route{
+				Found: true, Canary: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "live"), Mirrored: rare("mirrored"),
+				Confirmation: rapid.SampledFrom([]canary.Confirmation{canary.Confirmed, canary.Unconfirmed, canary.CannotTell}).Draw(t, "confirmed"),
+			}
+		}
+		if rare("unreadable") {
+			w.routeError = "cannot be read"
+		}
+		if rare("commanded") {
+			w.command = rapid.SampledFrom([]string{"abort@", "promote@", "retry@"}).Draw(t, "verb") + canary.Run("uid", w.status)
+		}
+		w.standing["all"] = rapid.SampledFrom([]string{"good", "bad", "unreachable:away", "no-data:none", "broken:bad query"}).Draw(t, "answers")
+		if rapid.Bool().Draw(t, "silent") {
+			delete(w.standing, "all")
+		}
+		return w
+	})
+}
+
+func somePods(t *rapid.T, label string) pods {
+	p := pods{
+		content: content{template: rapid.SampledFrom(templates).Draw(t, label)}, id: rapid.SampledFrom([]string{"", "id"}).Draw(t, "id"),
+		found: rapid.IntRange(0, 9).Draw(t, "found") > 0, replicas: rapid.Int32Range(0, 3).Draw(t, "replicas"),
+		exceeded: rapid.IntRange(0, 9).Draw(t, "exceeded") == 0, paused: rapid.Bool().Draw(t, "paused"),
+	}
+	p.total = p.replicas
+	p.available = rapid.Int32Range(0, p.replicas).Draw(t, "available")
+	p.published = rapid.Int32Range(0, p.replicas).Draw(t, "published")
+	if !p.found {
+		return pods{}
+	}
+	return p
+}
+
+// somewhen is around the beginning of every story, or never.
+func somewhen(t *rapid.T, label string) time.Time {
+	seconds := rapid.SampledFrom([]int{-1 << 20, -300, -60, -30, -5, 0, 5, 30, 3600}).Draw(t, label)
+	if seconds == -1<<20 {
+		return time.Time{}
+	}
+	return midnight.Add(time.Duration(seconds) * time.Second)
+}
+
+func somewhenMicro(t *rapid.T, label string) *metav1.MicroTime {
+	at := somewhen(t, label)
+	if at.IsZero() {
+		return nil
+	}
+	micro := metav1.NewMicroTime(at)
+	return &micro
+}
+
+func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
+	hashes := []string{"", "hash-v1", "hash-v2", "5fcc94f9fb"}
+	status := flaggerv1.CanaryStatus{
+		Phase:        rapid.SampledFrom(phases).Draw(t, "phase"),
+		CanaryWeight: rapid.SampledFrom([]int{0, 0, 20, 50, 100}).Draw(t, "weight"), Iterations: rapid.IntRange(-1, 4).Draw(t, "iterations"),
+		FailedChecks:    rapid.IntRange(0, 3).Draw(t, "failed"),
+		LastAppliedSpec: rapid.SampledFrom(hashes).Draw(t, "applied"), LastPromotedSpec: rapid.SampledFrom(hashes).Draw(t, "promoted"),
+		LastTransitionTime: metav1.NewTime(somewhen(t, "transition")),
+	}
+	if rapid.Bool().Draw(t, "conditions") {
+		status.Conditions = []flaggerv1.CanaryCondition{{Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, LastUpdateTime: metav1.NewTime(midnight)}}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "blocked") == 0 {
+		status.Conditions = append(status.Conditions, flaggerv1.CanaryCondition{Type: flaggerv1.ConditionBlocked, Status: corev1.ConditionTrue, Reason: "Plan"})
+	}
+	if rapid.IntRange(0, 4).Draw(t, "unanswered") == 0 {
+		status.Conditions = append(status.Conditions, flaggerv1.CanaryCondition{
+			Type: flaggerv1.ConditionUnanswered, Status: corev1.ConditionTrue,
+			Reason: rapid.SampledFrom([]string{"ProviderUnreachable", "PreRolloutHook0", "RolloutHook0", "ConfirmPromotionHook0"}).Draw(t, "silent"),
+		})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "foreign") == 0 {
+		return status
+	}
+	status.Serin = &flaggerv1.SerinStatus{
+		Run:         rapid.SampledFrom([]string{"", "run"}).Draw(t, "run"),
+		Revision:    rapid.SampledFrom([]string{"v1", "v2", "v3", "peer-x", ""}).Draw(t, "revision"),
+		Promoted:    rapid.SampledFrom([]string{"v1", "v2", "none", "peer-x", ""}).Draw(t, "promoted"),
+		Shape:       rapid.SampledFrom([]string{"", "canary/istio/Deployment/cart", "blue-green/kubernetes/Deployment/cart"}).Draw(t, "shape"),
+		Started:     rapid.Bool().Draw(t, "started"),
+		Since:       somewhenMicro(t, "since"),
+		DrainUntil:  somewhenMicro(t, "drain"),
+		Asked:       somewhenMicro(t, "asked"),
+		Unreachable: somewhenMicro(t, "unreachable"),
+		LastTraffic: somewhenMicro(t, "last-traffic"),
+		Intent:      rapid.SampledFrom([]string{"", "", "", "rollback", "cancel", "skip", "completed", "skipped", "failed", "unheard-of"}).Draw(t, "intent"),
+		Held:        rapid.SampledFrom([]string{"", "confirm-rollout/hook0"}).Draw(t, "held"),
+	}
+	if since := somewhenMicro(t, "queued"); since != nil && rapid.IntRange(0, 3).Draw(t, "queue") == 0 {
+		status.Serin.Queue = &flaggerv1.QueuePlace{Since: *since, Aside: rapid.Bool().Draw(t, "aside")}
+	}
+	if start := somewhenMicro(t, "window"); start != nil {
+		status.Serin.Window = &flaggerv1.AnalysisWindow{Start: *start, Unconfirmed: rapid.IntRange(0, 9).Draw(t, "unconfirmed") == 0}
+	}
+	return status
+}
+
+// snapshots are what may be seen of a world, with answers to some of what is asked.
+func snapshots() *rapid.Generator[canary.Snapshot] {
+	return rapid.Custom(func(t *rapid.T) canary.Snapshot {
+		w := worlds().Draw(t, "world")
+		for range rapid.IntRange(0, 6).Draw(t, "answered") {
+			s := w.snapshot()
+			w.ask(canary.Next(s).Probes)
+			if len(w.out) == 0 {
+				break
+			}
+			w.answer(rapid.SampledFrom([]string{"good", "bad", "yes", "no:no", "unreachable:away", "no-data:none", "broken:bad"}).Draw(t, "answer"))
+			w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 60, 90}).Draw(t, "later")) * time.Second)
+		}
+		return w.snapshot()
+	})
+}
+
+// clone is a snapshot that shares nothing with the given one.
+func clone(s canary.Snapshot) canary.Snapshot {
+	s.Status = *s.Status.DeepCopy()
+	s.Answers = maps.Clone(s.Answers)
+	s.Missing = slices.Clone(s.Missing)
+	s.Workload.Configs, s.Workload.PeerConfigs = maps.Clone(s.Workload.Configs), maps.Clone(s.Workload.PeerConfigs)
+	s.Plan.Steps, s.Plan.Hooks, s.Plan.Checks = slices.Clone(s.Plan.Steps), slices.Clone(s.Plan.Hooks), slices.Clone(s.Plan.Checks)
+	s.Plan.Blocks, s.Plan.Notes = slices.Clone(s.Plan.Blocks), slices.Clone(s.Plan.Notes)
+	return s
+}
