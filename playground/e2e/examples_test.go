@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/cluster"
 )
 
 // yamlBlock is a manifest in a page of the documentation.
@@ -111,28 +112,53 @@ func readme(t *testing.T, all *stage, first *release, page string) {
 }
 
 // applies applies a manifest and wants no objection to its Canaries but that their targets do not exist, because most
-// examples show no Deployment. A plan that could not work would be named first.
+// examples show no Deployment, and none to its Rollouts but that something is not found. A plan that could not work would
+// be named first.
 func applies(t *testing.T, all *stage, manifest string) {
 	s := all.in(t)
 	s.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	for _, object := range objects(t, manifest) {
-		if object.GetKind() == "Rollout" {
-			s.phase(object.GetName(), argov1.RolloutPhaseHealthy, "")
+		switch object.GetKind() {
+		case "Canary":
+			s.looksAtCanary(object.GetName())
+		case "Rollout":
+			s.looksAtRollout(object.GetName())
 		}
-		if object.GetKind() != "Canary" {
-			continue
-		}
-		s.await("Serin has looked at Canary "+object.GetName(), canaries, object.GetName(), func(live *unstructured.Unstructured) error {
-			if live == nil {
-				return fmt.Errorf("it is gone")
-			}
-			c := read[canary](t, live)
-			if blocked := c.condition("Blocked"); blocked.Status == "True" && blocked.Reason != "Target" {
-				t.Errorf("Serin objects to Canary %s: %s", object.GetName(), blocked.Message)
-			} else if c.Status.Phase == "" && blocked.Status != "True" {
-				return fmt.Errorf("it has not: %s", c)
-			}
-			return nil
-		})
 	}
+}
+
+func (s *stage) looksAtCanary(name string) {
+	s.t.Helper()
+	s.await("Serin has looked at Canary "+name, canaries, name, func(live *unstructured.Unstructured) error {
+		if live == nil {
+			return fmt.Errorf("it is gone")
+		}
+		c := read[canary](s.t, live)
+		if blocked := c.condition("Blocked"); blocked.Status == "True" && blocked.Reason != "Target" {
+			s.t.Errorf("Serin objects to Canary %s: %s", name, blocked.Message)
+		} else if c.Status.Phase == "" && blocked.Status != "True" {
+			return fmt.Errorf("it has not: %s", c)
+		}
+		return nil
+	})
+}
+
+// looksAtRollout wants one whose pods can run here to serve.
+func (s *stage) looksAtRollout(name string) {
+	s.t.Helper()
+	s.await("Serin has looked at Rollout "+name, rollouts, name, func(live *unstructured.Unstructured) error {
+		if live == nil {
+			return fmt.Errorf("it is gone")
+		}
+		r := read[argov1.Rollout](s.t, live)
+		runs := strings.HasPrefix(r.Spec.Template.Spec.Containers[0].Image, cluster.DemoImage)
+		invalid := strings.HasPrefix(r.Status.Message, string(argov1.RolloutInvalidSpec))
+		switch {
+		case r.Status.ObservedGeneration != fmt.Sprint(r.Generation), runs && r.Status.Phase != argov1.RolloutPhaseHealthy:
+			return fmt.Errorf("it has not: %s %s", r.Status.Phase, r.Status.Message)
+		case invalid && !strings.HasSuffix(r.Status.Message, "not found"):
+			s.t.Errorf("Serin objects to Rollout %s: %s", name, r.Status.Message)
+		}
+		return nil
+	})
 }
