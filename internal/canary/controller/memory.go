@@ -33,8 +33,6 @@ type memory struct {
 	// prunes is true since a status write came back without our part. It belongs to the stored definition, not to one
 	// release.
 	prunes bool
-	// left counts the releases that are left to a peer, by the reason.
-	left map[string]int
 }
 
 type remembered struct {
@@ -47,7 +45,6 @@ type remembered struct {
 	retries map[trouble]retry
 	stood   map[string]stood // by name of the state effect
 	known   version          // the newest that the API server gave; see takeOver
-	left    string           // why it is left to a peer; empty: it is not
 }
 
 type held struct {
@@ -89,7 +86,7 @@ type stuckPods struct {
 const mostLooks = 3
 
 func newMemory() *memory {
-	return &memory{of: map[types.NamespacedName]*remembered{}, left: map[string]int{}}
+	return &memory{of: map[types.NamespacedName]*remembered{}}
 }
 
 func (m *memory) entry(key types.NamespacedName) *remembered {

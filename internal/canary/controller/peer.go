@@ -2,8 +2,6 @@ package controller
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,56 +47,14 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 	if p.Acts() {
 		r.memory.knows(key, version{}) // what is read of it now is old when the peer is gone
 	}
-	began, ended := r.memory.leave(key, p)
-	logger := log.FromContext(ctx)
-	if began != "" {
-		logger.Info("Stood back from releases that another controller acts on", "why", began)
-	}
-	if ended != "" {
-		logger.Info("Went on, because the other controller is gone", "was", ended)
-	}
-	if r.Health != nil && (began != "" || ended != "") {
-		r.Health("peer", r.memory.someLeft())
-	}
-	return p, nil
-}
-
-// leave remembers to whom a release is left. began is the reason where no release was left for it before, ended where none
-// is any more.
-func (m *memory) leave(key types.NamespacedName, p canary.Peer) (began, ended string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	message := ""
 	if p.Acts() {
 		message = p.Message()
 	}
-	e := m.entry(key)
-	old := e.left
-	if old == message {
-		return "", ""
-	}
-	e.left = message
-	if message != "" {
-		if m.left[message]++; m.left[message] == 1 {
-			began = message
+	r.left.Note(ctx, key, message, func(sentence string) {
+		if r.Health != nil {
+			r.Health("peer", sentence)
 		}
-	}
-	if old != "" {
-		if m.left[old]--; m.left[old] == 0 {
-			delete(m.left, old)
-			ended = old
-		}
-	}
-	return began, ended
-}
-
-// someLeft is a reason for which releases are left to a peer; empty: none is.
-func (m *memory) someLeft() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	reasons := slices.Sorted(maps.Keys(m.left))
-	if len(reasons) == 0 {
-		return ""
-	}
-	return reasons[0]
+	})
+	return p, nil
 }

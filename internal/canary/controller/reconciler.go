@@ -55,6 +55,7 @@ type Reconciler struct {
 	Parts
 
 	dependents *watching.Dependents
+	left       watching.Left
 	memory     *memory
 }
 
@@ -285,7 +286,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.memory.leave(key, canary.Peer{})
+	r.left.Forget(key)
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)

@@ -25,21 +25,18 @@ type memory struct {
 	ended map[types.NamespacedName]*argov1.Rollout
 	// former are Rollouts as they were when routers were taken out of them, until these are given back.
 	former map[types.NamespacedName][]*argov1.Rollout
-	// left counts the releases that are left to a peer, by the reason.
-	left map[string]int
 }
 
 type remembered struct {
 	uid  types.UID
 	wake time.Time
 	race time.Duration
-	left string // why it is left to a peer; empty: it is not
 	// unsaid is since when something else is waited for than the status says; zero: it says what is.
 	unsaid time.Time
 }
 
 func newMemory() *memory {
-	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}, former: map[types.NamespacedName][]*argov1.Rollout{}, left: map[string]int{}}
+	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}, former: map[types.NamespacedName][]*argov1.Rollout{}}
 }
 
 func (m *memory) entry(key types.NamespacedName) *remembered {

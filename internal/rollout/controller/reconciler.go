@@ -51,6 +51,7 @@ type Reconciler struct {
 	Parts
 
 	dependents *watching.Dependents
+	left       watching.Left
 	memory     *memory
 }
 
@@ -274,7 +275,7 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.memory.leave(key, "")
+	r.left.Forget(key)
 	r.memory.forget(key)
 	r.dependents.Forget(key)
 	r.Recorder.Forget(key)
