@@ -56,7 +56,9 @@ func (l *Left) note(key types.NamespacedName, why string) (began, ended, some st
 	return began, ended, some
 }
 
-func (l *Left) holds(why string) bool { return slices.Contains(slices.Collect(maps.Values(l.why)), why) }
+func (l *Left) holds(why string) bool {
+	return slices.Contains(slices.Collect(maps.Values(l.why)), why)
+}
 
 func (l *Left) set(key types.NamespacedName, why string) {
 	if why == "" {

@@ -59,13 +59,13 @@ func (r *Reconciler) validateAnalyses(ctx context.Context, s *seen) (field.Error
 	for _, named := range analysesOf(s.spec.Strategy) {
 		templates, err := analysis.Collect(named.of.Templates, watched)
 		if missing, is := errors.AsType[*launch.MissingError](err); is {
-			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil //nolint:nilerr // part of what is known
+			return field.ErrorList{field.Invalid(named.path, missing.Name, missing.Error())}, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("look for the templates of Rollout %s: %w", s.key(), err)
 		}
 		if problem := named.unfit(templates); problem != nil {
-			return field.ErrorList{problem}, nil
+			return field.ErrorList{problem}, nil //nolint:nilerr // part of what is known
 		}
 	}
 	return nil, nil
