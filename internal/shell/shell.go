@@ -78,3 +78,14 @@ func WakeIn(now, wake time.Time) time.Duration {
 	}
 	return max(wake.Sub(now), 1)
 }
+
+// Earliest of moments; zero moments do not count.
+func Earliest(moments ...time.Time) time.Time {
+	var first time.Time
+	for _, at := range moments {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}

@@ -123,7 +123,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
 	}
 	if byServer(failed) {
-		look = earliest(look, r.memory.again(key, afterRefusal, began))
+		look = shell.Earliest(look, r.memory.again(key, afterRefusal, began))
 	} else {
 		r.memory.succeeded(key, afterRefusal)
 	}
@@ -145,14 +145,14 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 
 	r.memory.wakes(key, decision.Wake)
 	if s.again {
-		look = earliest(look, r.memory.again(key, notInstalled, began))
+		look = shell.Earliest(look, r.memory.again(key, notInstalled, began))
 	} else {
 		r.memory.succeeded(key, notInstalled)
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write brings the release back
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), earliest(decision.Wake, explain, look))}, nil
+	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, look))}, nil
 }
 
 // later tells errors that go away by themselves, at once, from those that need patience.
@@ -164,17 +164,6 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	default:
 		return reconcile.Result{}, err
 	}
-}
-
-// earliest of moments; zero moments do not count.
-func earliest(moments ...time.Time) time.Time {
-	var first time.Time
-	for _, at := range moments {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	return first
 }
 
 // writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
@@ -280,7 +269,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 			at, _ = r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
 		}
 		of.copy.PodProblem = problem
-		next = earliest(next, at)
+		next = shell.Earliest(next, at)
 	}
 	return next, nil
 }

@@ -126,7 +126,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{}
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), earliest(decision.Wake, explain, s.again))}, failed
+	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}, failed
 }
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
@@ -151,17 +151,6 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 		r.Metrics.RolloutFailed(key.Namespace, key.Name)
 		return reconcile.Result{}, err
 	}
-}
-
-// earliest of moments; zero moments do not count.
-func earliest(moments ...time.Time) time.Time {
-	var first time.Time
-	for _, at := range moments {
-		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	return first
 }
 
 // writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that
