@@ -42,9 +42,9 @@ argo-suite: ## Run a suite written for Argo Rollouts (ARGS='--suite e2e.test --f
 	@bin/argosuite $(ARGS)
 
 .PHONY: sim
-sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 ARGS=-tell)
+sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 APIS=rollout ARGS=-tell)
 	@go build -o bin/sim ./test/sim/run
-	@bin/sim $(if $(HISTORIES),-histories $(HISTORIES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+	@bin/sim $(if $(APIS),-apis $(APIS)) $(if $(HISTORIES),-histories $(HISTORIES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: teeth
 teeth: ## Make mistakes in copies of Serin, and see whether the simulator finds them (ARGS='-only I5')

@@ -13,11 +13,13 @@ import (
 
 // Campaign plays many histories.
 type Campaign struct {
-	// Seed is that of the first history; each that follows has the next number.
+	// Of are what there are histories of: they take turns, and each seed is played of all of them before the next one.
+	Of []string
+	// Seed is that of the first history; those that follow have the next numbers.
 	Seed      uint64
 	Histories int
 	// Play plays one history: all of it, or (only is not nil) with nothing but these troubles and actions.
-	Play func(seed uint64, only []string, tell bool) Result
+	Play func(of string, seed uint64, only []string, tell bool) Result
 	// Most is how many violations end the campaign; zero: one.
 	Most int
 	// Out is where violations are shown, each with the smallest history that has it.
@@ -58,7 +60,9 @@ func (c Campaign) Run() Summary {
 				if n >= int64(c.Histories) {
 					return
 				}
-				result := c.Play(c.Seed+uint64(n), nil, false)
+				turns := int64(len(c.Of))
+				result := c.Play(c.Of[n%turns], c.Seed+uint64(n/turns), nil, false)
+				result.Of = c.Of[n%turns]
 				mu.Lock()
 				summary.Histories++
 				summary.Passes += result.Passes
@@ -101,12 +105,12 @@ func (c Campaign) tell(found Result) {
 
 // show tells a violation with the smallest history that was found for it, and how to see it again.
 func (c Campaign) show(found Result) {
-	smallest := Shrink(found, func(only []string) Result { return c.Play(found.Seed, only, false) })
-	whole := c.Play(found.Seed, append([]string{}, smallest.Happened...), true)
+	smallest := Shrink(found, func(only []string) Result { return c.Play(found.Of, found.Seed, only, false) })
+	whole := c.Play(found.Of, found.Seed, append([]string{}, smallest.Happened...), true)
 	v := smallest.Violations[0]
 	fmt.Fprintf(c.Out, "\nseed %d breaks %s after %s: %s\n", found.Seed, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
 	for _, line := range whole.History[max(0, len(whole.History)-lastLines):] {
 		fmt.Fprintln(c.Out, "  "+line)
 	}
-	fmt.Fprintf(c.Out, "again: make sim HISTORIES=1 SEED=%d ARGS='-tell -only=%s'\n", found.Seed, strings.Join(smallest.Happened, ","))
+	fmt.Fprintf(c.Out, "again: make sim APIS=%s HISTORIES=1 SEED=%d ARGS='-tell -only=%s'\n", found.Of, found.Seed, strings.Join(smallest.Happened, ","))
 }

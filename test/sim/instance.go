@@ -104,6 +104,8 @@ func (w *World) Start(name string) *Instance {
 		i.Enqueue = r.add
 		r.of = kind.Controller(i)
 		i.controllers = append(i.controllers, r)
+	}
+	for _, r := range i.controllers { // once all are there: the first list of a kind is for each of them
 		for _, watched := range r.of.Watches() {
 			i.Watch(watched)
 		}
@@ -124,6 +126,12 @@ func (i *Instance) behind() int {
 // sleeps then.
 func (i *Instance) After(d time.Duration, run func()) *due {
 	return i.world.agenda.plan(i.world.now.Add(d), func() { i.do(run) })
+}
+
+// Go runs something beside the passes of the process: it may wait in the middle, and dies with the process.
+func (i *Instance) Go(name string, run func()) {
+	i.world.lives++
+	i.world.spawn(i, fmt.Sprintf("%s/%09d", name, i.world.lives), run)
 }
 
 func (i *Instance) do(run func()) {

@@ -123,6 +123,8 @@ type Violation struct {
 
 // Result is what a history came to.
 type Result struct {
+	// Of is what a campaign calls it a history of.
+	Of         string
 	Seed       uint64
 	Violations []Violation
 	History    []string

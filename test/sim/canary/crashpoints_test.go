@@ -17,10 +17,10 @@ import (
 // come to the same end, and break nothing on the way (I30).
 func TestEveryCallMayGoWrong(t *testing.T) {
 	t.Parallel()
-	for _, story := range play.Stories() {
+	for _, story := range play.Stories(play.Canary) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
-			smooth := play.Story(story)
+			smooth := play.Story(play.Canary, story)
 			noViolation(t, smooth)
 			if smooth.Calls < 5 {
 				t.Fatalf("want a story, got %d requests", smooth.Calls)
@@ -46,7 +46,7 @@ func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways
 // struck plays a story in which something goes wrong, and holds it against the one in which nothing does.
 func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.Strike) {
 	t.Helper()
-	got := play.Story(story, strikes...)
+	got := play.Story(play.Canary, story, strikes...)
 	noViolation(t, got)
 	if slices.ContainsFunc(strikes, func(s sim.Strike) bool { return s.How == sim.LoseAnswer }) {
 		return // an answer that was lost may well have been the one that the release needed
@@ -64,7 +64,7 @@ func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.Strike
 func TestTwoCrashesAreNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	const story, each = "steps", 7 // of the pairs; a prime, so that all requests come first and second
-	smooth := play.Story(story)
+	smooth := play.Story(play.Canary, story)
 	pair := 0
 	for first := 1; first <= smooth.Calls; first++ {
 		for second := first + 1; second <= smooth.Calls+10; second++ { // a start costs requests

@@ -15,18 +15,7 @@ func Definitions(ctx context.Context) (*store.Definitions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	var streams [][]byte
-	for _, file := range []struct{ module, name string }{
-		{"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
-		{"istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
-	} {
-		stream, err := store.ModuleFile(ctx, file.module, file.name)
-		if err != nil {
-			return nil, err
-		}
-		streams = append(streams, stream)
-	}
-	routes, err := store.Compile(streams, httpRoute, virtualService, schema.GroupKind{Group: virtualService.Group, Kind: "DestinationRule"})
+	routes, err := store.Routes(ctx, httpRoute, virtualService, schema.GroupKind{Group: virtualService.Group, Kind: "DestinationRule"})
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 	for _, story := range canary.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
 			t.Parallel()
-			r := play.Story(story.Name)
+			r := play.Story(play.Canary, story.Name)
 			noViolation(t, r)
 			want := `"phase":"` + string(story.End) + `"`
 			if story.End == "" {

@@ -52,6 +52,8 @@ type Options struct {
 	// Behaviour says how the pods of a template fare; nil: they are ready within seconds and stay so. It is asked once
 	// for each ReplicaSet.
 	Behaviour func(template map[string]any) Pods
+	// Scaled are the kinds, beside Deployments, that autoscalers scale.
+	Scaled []schema.GroupKind
 	// Version names what a template runs; nil: its label version.
 	Version func(template map[string]any) string
 }
@@ -75,6 +77,9 @@ var (
 	sliceKind      = schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}
 	scalerKind     = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 )
+
+// deploymentController is the name under which ReplicaSets are made and reported.
+const deploymentController = "deployment-controller"
 
 // Cluster is the controllers of one history.
 type Cluster struct {
@@ -105,7 +110,7 @@ type Cluster struct {
 func New(w *sim.World, o Options) *Cluster {
 	c := &Cluster{
 		world: w, o: o, pods: map[string]*pod{}, died: map[types.NamespacedName]time.Time{}, alive: map[types.UID]bool{},
-		workloads: w.Server.Client("deployment-controller"), endpoints: w.Server.Client("endpointslice-controller"),
+		workloads: w.Server.Client(deploymentController), endpoints: w.Server.Client("endpointslice-controller"),
 		scaling: w.Server.Client("hpa"), garbage: w.Draws.Stream("cluster/garbage"),
 	}
 	w.Watch(c.see)
@@ -239,10 +244,16 @@ func (c *Cluster) see(happening any) {
 		c.deploymentWritten(e)
 	case replicaSetKind:
 		c.setWritten(e)
+	case podKind:
+		c.podWritten(e)
 	case serviceKind:
 		c.serviceWritten(e)
 	case scalerKind:
 		c.scalerWritten(e)
+	default:
+		if slices.Contains(c.o.Scaled, e.Kind) && e.Type != store.Deleted {
+			c.scaleTargetWritten(e)
+		}
 	}
 	c.collectAfter(e)
 }
@@ -252,6 +263,7 @@ func (c *Cluster) podsChanged(set *replicaSet) {
 	if d := c.ownerOf(set); d != nil {
 		d.wake()
 	}
+	set.wake()
 	c.publishFor(set, (*service).wake)
 	c.lookedAt(set.namespace)
 }

@@ -23,6 +23,7 @@ type pod struct {
 	readySince     time.Time // zero: it never was
 	deaths         int
 	trouble        string // why it waits, in the words of Kubernetes
+	stored         string // what its object says, where all pods of the ReplicaSet have one; empty: it has none
 }
 
 // nodes of the cluster. Pods are spread over them in turn.
@@ -44,6 +45,7 @@ func (r *replicaSet) start() {
 	}
 	r.pods = append(r.pods, p)
 	c.pods[p.name] = p
+	p.mirror()
 	wait, slow := r.behaviour.Start(), r.draws.Skewed(30*time.Second, 5*time.Minute)
 	if c.world.Trouble.Strikes(SlowStarts) {
 		wait += slow
@@ -91,6 +93,7 @@ func (p *pod) becomeReady() {
 	if d := c.ownerOf(p.set); d != nil {
 		d.awaitAvailable()
 	}
+	p.set.awaitAvailable()
 	life := p.set.draws.Between(time.Second, 5*time.Minute)
 	switch b := p.set.behaviour; {
 	case c.calm:
@@ -174,6 +177,7 @@ func (p *pod) vanish() {
 	if d := c.ownerOf(p.set); d != nil {
 		d.wake()
 	}
+	p.set.wake()
 	c.publishFor(p.set, (*service).tidy)
 	c.lookedAt(p.set.namespace)
 }
@@ -219,6 +223,7 @@ func (c *Cluster) loseNode(node int, noticed, replaced time.Duration) {
 func (p *pod) unreachable() {
 	if !p.leaving {
 		p.ready = false
+		p.mirror()
 		p.set.cluster.podsChanged(p.set)
 	}
 }
@@ -234,6 +239,12 @@ func (p *pod) replace() {
 // show lets one pod that is in trouble, the oldest, be an object: its reason can be read there. The others would say
 // the same.
 func (r *replicaSet) show() {
+	if r.free {
+		for _, p := range r.pods {
+			p.mirror()
+		}
+		return
+	}
 	if r.showing {
 		return
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// replicaSet is an object of that kind with its pods. How many there shall be is kept here only: nobody reads it from
-// the object.
+// replicaSet is an object of that kind with its pods. How many there shall be of a Deployment's is kept here only: nobody
+// reads it from the object. Of one that somebody else made, the object says it; see free.go.
 type replicaSet struct {
 	cluster         *Cluster
 	namespace, name string
@@ -33,6 +33,8 @@ type replicaSet struct {
 	shown           *pod   // the one that is an object, being in trouble
 	shownTrouble    string // its trouble then
 	showing         bool
+	free            bool // no Deployment made it
+	waking          bool
 }
 
 // newSet makes the ReplicaSet of a template.
@@ -63,15 +65,20 @@ func (c *Cluster) newSet(of *store.Version, w wish, hash string, revision int) *
 		hash: hash, version: c.versionOf(w.template), revision: revision, labels: labels,
 		draws: c.stream("pods", types.NamespacedName{Namespace: key.Namespace, Name: obj.GetName()}),
 	}
-	if c.o.Behaviour != nil {
-		set.behaviour = c.o.Behaviour(w.template)
-	}
-	if set.behaviour.Start == nil {
-		usual := set.draws.Between(time.Second, 12*time.Second) // pods of one version need about the same time
-		set.behaviour.Start = func() time.Duration { return usual + set.draws.Skewed(0, 3*time.Second) }
-	}
+	set.behave(w.template)
 	c.sets = append(c.sets, set)
 	return set
+}
+
+// behave draws how the pods of a template fare.
+func (r *replicaSet) behave(template map[string]any) {
+	if r.cluster.o.Behaviour != nil {
+		r.behaviour = r.cluster.o.Behaviour(template)
+	}
+	if r.behaviour.Start == nil {
+		usual := r.draws.Between(time.Second, 12*time.Second) // pods of one version need about the same time
+		r.behaviour.Start = func() time.Duration { return usual + r.draws.Skewed(0, 3*time.Second) }
+	}
 }
 
 func controlledBy(v *store.Version) map[string]any {
@@ -104,6 +111,7 @@ func (c *Cluster) ownerOf(set *replicaSet) *deployment {
 func (c *Cluster) setWritten(e *store.Event) {
 	at := slices.IndexFunc(c.sets, func(set *replicaSet) bool { return set.uid == e.New.UID() })
 	if at < 0 {
+		c.freeSet(e)
 		return
 	}
 	set := c.sets[at]
@@ -112,6 +120,7 @@ func (c *Cluster) setWritten(e *store.Event) {
 		if owner := metav1.GetControllerOfNoCopy(e.New.Meta()); owner != nil {
 			set.owner = owner.UID
 		}
+		set.wake()
 		return
 	}
 	d := c.ownerOf(set)
@@ -126,7 +135,7 @@ func (c *Cluster) setWritten(e *store.Event) {
 // adopt gives ReplicaSets that were left behind to the Deployment that selects them.
 func (c *Cluster) adopt(v *store.Version, w wish) {
 	for _, set := range c.sets {
-		if set.owner != "" || set.namespace != v.Key().Namespace || !matches(w.selector, set.labels) {
+		if set.free || set.owner != "" || set.namespace != v.Key().Namespace || !matches(w.selector, set.labels) {
 			continue
 		}
 		stored := set.stored()

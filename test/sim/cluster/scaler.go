@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/internal/jsontree"
@@ -43,7 +44,7 @@ func (c *Cluster) scaleTargetWritten(e *store.Event) {
 		return
 	}
 	for _, s := range c.scalers.ordered {
-		if s.target() == e.Key {
+		if kind, key := s.target(); kind == e.Kind && key == e.Key {
 			s.wake()
 		}
 	}
@@ -73,22 +74,25 @@ func (s *scaler) changeLoad() {
 	})
 }
 
-// target is the Deployment that is scaled; empty when it is something else, or the autoscaler is gone.
-func (s *scaler) target() types.NamespacedName {
+// target is what is scaled, a Deployment or one of the other kinds; empty when it is something else, or the autoscaler is
+// gone.
+func (s *scaler) target() (schema.GroupKind, types.NamespacedName) {
 	v := s.cluster.world.Server.Peek(scalerKind, s.key)
 	if v == nil {
-		return types.NamespacedName{}
+		return schema.GroupKind{}, types.NamespacedName{}
 	}
 	ref := object(v.Content(), "spec", "scaleTargetRef")
-	if text(ref, "kind") != "Deployment" {
-		return types.NamespacedName{}
+	for _, kind := range append([]schema.GroupKind{deploymentKind}, s.cluster.o.Scaled...) {
+		if text(ref, "kind") == kind.Kind {
+			return kind, types.NamespacedName{Namespace: s.key.Namespace, Name: text(ref, "name")}
+		}
 	}
-	return types.NamespacedName{Namespace: s.key.Namespace, Name: text(ref, "name")}
+	return schema.GroupKind{}, types.NamespacedName{}
 }
 
 // wake plans a decision. It is made later, on what was counted now.
 func (s *scaler) wake() {
-	v := s.cluster.world.Server.Peek(deploymentKind, s.target())
+	v := s.cluster.world.Server.Peek(s.target())
 	if s.waking || v == nil {
 		return
 	}
@@ -104,7 +108,7 @@ func (s *scaler) wake() {
 // changed meanwhile, the result is wrong, and the next decision mends it.
 func (s *scaler) scale(seen int) {
 	c := s.cluster
-	of, target := c.world.Server.Peek(scalerKind, s.key), c.world.Server.Peek(deploymentKind, s.target())
+	of, target := c.world.Server.Peek(scalerKind, s.key), c.world.Server.Peek(s.target())
 	if of == nil || of.Deleting() || target == nil || target.Deleting() {
 		return
 	}
@@ -124,7 +128,7 @@ func (s *scaler) scale(seen int) {
 	}
 	obj := written(target)
 	obj.Object["spec"] = with(object(obj.Object, "spec"), "replicas", int64(wanted))
-	if !c.wrote("the replicas of Deployment "+target.Key().Name, c.scaling.Update(background(), obj)) {
+	if !c.wrote("the replicas of "+target.Kind().Kind+" "+target.Key().Name, c.scaling.Update(background(), obj)) {
 		return
 	}
 	c.world.Say("hpa %s scales %s from %d to %d", s.key.Name, target.Key().Name, now[0], wanted)

@@ -20,6 +20,8 @@ var files embed.FS
 type History struct {
 	// Name is that of its file, without the ending.
 	Name string
+	// API of its releases; empty: that of Canaries.
+	API  string
 	Seed uint64
 	// Only are the troubles and actions that take place; nil: all that are drawn.
 	Only []string
@@ -50,7 +52,8 @@ func All() ([]History, error) {
 	return histories, nil
 }
 
-// read reads one file: the first line is `seed=… only=a#1,b#2 lasts=20m`, and sentences follow. Without only, all that is
+// read reads one file: the first line is `api=rollout seed=… only=a#1,b#2 lasts=20m`, and sentences follow. Without api
+// it is a history of Canaries. Without only, all that is
 // drawn takes place.
 func read(name, text string) (History, error) {
 	first, why, _ := strings.Cut(text, "\n")
@@ -58,6 +61,8 @@ func read(name, text string) (History, error) {
 	for field := range strings.FieldsSeq(first) {
 		key, value, _ := strings.Cut(field, "=")
 		switch key {
+		case "api":
+			h.API = value
 		case "seed":
 			seed, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {

@@ -21,7 +21,7 @@ func TestWhatWasFoundStaysMended(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.Name, func(t *testing.T) {
 			t.Parallel()
-			result := play.History(play.Draw{Seed: h.Seed, Only: h.Only, Lasts: h.Lasts})
+			result := play.History(play.Draw{API: h.API, Seed: h.Seed, Only: h.Only, Lasts: h.Lasts})
 			for _, v := range result.Violations {
 				t.Errorf("%s after %s: %s\nonce: %s\nhistory:\n%s", v.Number, v.At, v.Sentence, h.Why, strings.Join(result.History, "\n"))
 			}

@@ -25,6 +25,7 @@ const garbage = 800
 
 func main() {
 	histories := flag.Int("histories", 20_000, "how many histories to play")
+	of := flag.String("apis", strings.Join(play.APIs, ","), "the APIs of which histories are played, in turns, comma separated")
 	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's, after all histories that are kept)")
 	only := flag.String("only", "", "the only troubles and actions that take place, as an earlier run named them, comma separated (-: none)")
 	lasts := flag.Duration("lasts", 0, "how long troubles last (0: as drawn)")
@@ -35,18 +36,24 @@ func main() {
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	debug.SetGCPercent(garbage)
+	for of := range strings.SplitSeq(*of, ",") {
+		if !slices.Contains(play.APIs, of) {
+			fmt.Printf("-apis names %q: give some of %v\n", of, play.APIs)
+			os.Exit(1)
+		}
+	}
 	if *seed == 0 {
 		if !playKept() {
 			os.Exit(1)
 		}
 		*seed = uint64(time.Now().UnixMicro())
 	}
-	campaign := sim.Campaign{Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout, Quick: *quick}
-	campaign.Play = func(seed uint64, names []string, keep bool) sim.Result {
+	campaign := sim.Campaign{Of: strings.Split(*of, ","), Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout, Quick: *quick}
+	campaign.Play = func(of string, seed uint64, names []string, keep bool) sim.Result {
 		if names == nil && *only != "" {
 			names = strings.Split(*only, ",")
 		}
-		result := play.History(play.Draw{Seed: seed, Only: names, Lasts: *lasts, Tell: keep || *tell})
+		result := play.History(play.Draw{API: of, Seed: seed, Only: names, Lasts: *lasts, Tell: keep || *tell})
 		if *tell {
 			for _, line := range result.History {
 				fmt.Println(line)
@@ -80,7 +87,7 @@ func playKept() bool {
 	}
 	sound := true
 	for _, h := range histories {
-		for _, v := range play.History(play.Draw{Seed: h.Seed, Only: h.Only, Lasts: h.Lasts}).Violations {
+		for _, v := range play.History(play.Draw{API: h.API, Seed: h.Seed, Only: h.Only, Lasts: h.Lasts}).Violations {
 			fmt.Printf("%s (kept) breaks %s after %s: %s\nonce: %s\n", h.Name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence, h.Why)
 			sound = false
 		}

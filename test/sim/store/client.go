@@ -470,9 +470,23 @@ func scaleOfVersion(v *Version) autoscalingv1.Scale {
 	return scale
 }
 
-// Create implements client.SubResourceWriter.
-func (r *subresource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	return fmt.Errorf("creating %s is not simulated", r.name)
+const evictionOf = "eviction"
+
+// Create implements client.SubResourceWriter: a pod is evicted, with what the eviction names as its basis.
+func (r *subresource) Create(_ context.Context, obj, _ client.Object, _ ...client.SubResourceCreateOption) error {
+	if r.name != evictionOf {
+		return fmt.Errorf("creating %s is not simulated", r.name)
+	}
+	_, k, err := r.client.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	key := k.keyOf(client.ObjectKeyFromObject(obj))
+	w := writer{actor: r.client.actor, verb: Delete, subresource: evictionOf}
+	return r.client.do(r.client.call(Create, k, key, evictionOf), func(Fault) error {
+		_, _, err := r.client.server.delete(w, k, key, deletion{})
+		return err
+	})
 }
 
 // Update implements client.SubResourceWriter.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 )
@@ -130,6 +131,31 @@ var Serin = sync.OnceValues(func() (*Definitions, error) {
 	}
 	return Compile([][]byte{stream})
 })
+
+// Argo are the definitions that Serin comes with of the kinds of Argo Rollouts.
+var Argo = sync.OnceValues(func() (*Definitions, error) {
+	stream, err := crd.YAML(argov1.GroupName)
+	if err != nil {
+		return nil, err
+	}
+	return Compile([][]byte{stream})
+})
+
+// Routes are definitions of others by which routers are told, of these kinds.
+func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error) {
+	var streams [][]byte
+	for _, file := range []struct{ module, name string }{
+		{"sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
+		{"istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml"},
+	} {
+		stream, err := ModuleFile(ctx, file.module, file.name)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, stream)
+	}
+	return Compile(streams, kinds...)
+}
 
 // ModuleFile is a file of a Go module on which this one depends: others publish their definitions that way.
 func ModuleFile(ctx context.Context, module, name string) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -98,6 +99,7 @@ func builtins() []*kind {
 			k.generations = []string{"addressType", "endpoints", "ports"}
 		}),
 		builtin[coordinationv1.Lease]("coordination.k8s.io", "v1", "Lease", "leases", madeByUpdate, func(k *kind) { k.unconditional = false }),
+		builtin[batchv1.Job]("batch", "v1", "Job", "jobs", generations()),
 		builtin[networkingv1.Ingress]("networking.k8s.io", "v1", "Ingress", "ingresses", generations()),
 	}
 }

@@ -112,6 +112,16 @@ func (j *Jaw) overlay(folder string, t Tooth) (string, error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
+// api is whose histories find the mistake.
+func (t Tooth) api() string {
+	for _, folder := range []string{"internal/rollout/", "internal/analysis/", "internal/experiment/"} {
+		if strings.HasPrefix(t.File, folder) {
+			return "rollout"
+		}
+	}
+	return "canary"
+}
+
 // mutate makes the mistake in a text.
 func (t Tooth) mutate(text string) (string, error) {
 	if n := strings.Count(text, t.Old); n != 1 {
@@ -124,8 +134,8 @@ func (t Tooth) mutate(text string) (string, error) {
 func (j *Jaw) play(ctx context.Context, program string, t Tooth, seed uint64, histories int) (Bite, error) {
 	var bite Bite
 	bite.Histories = histories
-	err := j.run(ctx, program, seed, histories, func(at uint64, number, sentence string) bool {
-		if number == t.Breaks && !j.breaksAnyway(ctx, at) {
+	err := j.run(ctx, program, t.api(), seed, histories, func(at uint64, number, sentence string) bool {
+		if number == t.Breaks && !j.breaksAnyway(ctx, t.api(), at) {
 			bite.Found, bite.Sentence, bite.Seed, bite.Histories = true, sentence, at, int(at-seed)+1
 			return false
 		}
@@ -138,9 +148,9 @@ func (j *Jaw) play(ctx context.Context, program string, t Tooth, seed uint64, hi
 }
 
 // breaksAnyway is true of a history that breaks something without any mistake: it proves nothing.
-func (j *Jaw) breaksAnyway(ctx context.Context, seed uint64) bool {
+func (j *Jaw) breaksAnyway(ctx context.Context, api string, seed uint64) bool {
 	breaks := false
-	err := j.run(ctx, j.sound, seed, 1, func(uint64, string, string) bool {
+	err := j.run(ctx, j.sound, api, seed, 1, func(uint64, string, string) bool {
 		breaks = true
 		return false
 	})
@@ -148,11 +158,11 @@ func (j *Jaw) breaksAnyway(ctx context.Context, seed uint64) bool {
 }
 
 // run plays histories one after the other, and tells each violation until nobody wants to hear more.
-func (j *Jaw) run(ctx context.Context, program string, seed uint64, histories int, tell func(seed uint64, number, sentence string) bool) error {
+func (j *Jaw) run(ctx context.Context, program, api string, seed uint64, histories int, tell func(seed uint64, number, sentence string) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	many := strconv.Itoa(histories)
-	run := exec.CommandContext(ctx, program, "-quick", "-seed", strconv.FormatUint(seed, 10), "-histories", many, "-most", many)
+	run := exec.CommandContext(ctx, program, "-quick", "-apis", api, "-seed", strconv.FormatUint(seed, 10), "-histories", many, "-most", many)
 	run.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := run.StdoutPipe()
 	if err != nil {

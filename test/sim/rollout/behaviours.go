@@ -1,0 +1,31 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+)
+
+// How pods run.
+var (
+	healthy = cluster.Pods{}
+	stuck   = cluster.Pods{Never: true}
+)
+
+// drawPods draws how the pods of a version run.
+func drawPods(s *sim.Stream) cluster.Pods {
+	long, crash := s.Between(10*time.Second, 90*time.Second), s.Between(10*time.Second, 5*time.Minute)
+	switch s.Int(0, 11) {
+	case 0:
+		return stuck
+	case 1:
+		return cluster.Pods{Start: func() time.Duration { return long }}
+	case 2:
+		return cluster.Pods{Crash: crash}
+	case 3:
+		return cluster.Pods{Crash: crash, Flaps: true}
+	default:
+		return healthy
+	}
+}

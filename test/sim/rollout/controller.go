@@ -1,0 +1,217 @@
+package rollout
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	analysiscontroller "github.com/serin-dev/serin/internal/analysis/controller"
+	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/analysis/measure"
+	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// process is what one process of Serin has for Rollouts. What leaves it (measurements, messages) goes to the actors of the
+// world instead of the network; all else is what runs in production.
+type process struct {
+	rollouts *Rollouts
+	instance *sim.Instance
+	outbox   *telemetry.Outbox
+	runs_    *launch.Launcher
+	metrics  *telemetry.Metrics
+	prober   *prober.Prober
+	measurer *measure.Measurer
+	jobs     *measure.Jobs
+}
+
+// The bounds of measurements that are out at once, in all and of one run.
+const (
+	inFlight = 32
+	abreast  = 16
+)
+
+// process is the one of an instance.
+func (k *Rollouts) process(i *sim.Instance) *process {
+	if k.lives[i] != nil {
+		return k.lives[i]
+	}
+	for _, index := range []func(context.Context, client.FieldIndexer) error{controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads} {
+		if err := index(context.Background(), i.Cache); err != nil {
+			panic(err) // a mistake in the program
+		}
+	}
+	p := &process{rollouts: k, instance: i, metrics: telemetry.New(prometheus.NewRegistry())}
+	p.outbox = telemetry.NewOutbox(clocktesting.NewFakeClock(sim.Beginning), logr.Discard()) // it waits for nothing here
+	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
+	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics}
+	k.lives[i] = p
+	return p
+}
+
+func (p *process) recorder() *telemetry.Recorder {
+	return telemetry.NewRecorder(p, p.outbox, p.instance.Clock, controller.Component)
+}
+
+// launcher makes AnalysisRuns.
+func (p *process) launcher(seeing client.Client) *launch.Launcher {
+	return &launch.Launcher{Client: seeing, Cluster: p.instance.Client, Live: p.instance.Reader}
+}
+
+// Controller implements sim.Kind.
+func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
+	p := k.process(i)
+	seeing := ownwrites.New(i.Client, i.Reader, i.Clock)
+	real := controller.New(controller.Parts{
+		Observer: controller.Observer{
+			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
+		},
+		Clock: i.Clock, Recorder: p.recorder(), Standing: &telemetry.Standing{}, Metrics: p.metrics,
+		Watch: func(kinds []schema.GroupVersionKind) error {
+			for _, kind := range kinds {
+				i.Watch(kind.GroupKind())
+			}
+			return nil
+		},
+	})
+	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{
+		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind,
+	}, concerned: func(change store.Change) []reconcile.Request {
+		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
+	}}
+}
+
+// runs is the controller of AnalysisRuns.
+func (p *process) runs() sim.Controller {
+	enqueue := p.instance.Enqueue
+	p.prober = prober.NewAbreast(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
+	real := &analysiscontroller.Reconciler{Parts: analysiscontroller.Parts{
+		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
+	}}
+	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, jobKind}, concerned: func(change store.Change) []reconcile.Request {
+		if change.Kind == runKind {
+			return []reconcile.Request{{NamespacedName: change.Key}}
+		}
+		if change.Kind != jobKind {
+			return nil
+		}
+		of := change.Object().Meta().Annotations
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}}}
+	}}
+}
+
+// experiments is the controller of Experiments.
+func (p *process) experiments() sim.Controller {
+	seeing := ownwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
+	real := &experimentcontroller.Reconciler{Parts: experimentcontroller.Parts{
+		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.recorder(), Metrics: p.metrics,
+	}}
+	owned := []schema.GroupKind{replicaSetKind, serviceKind, runKind}
+	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
+		if change.Kind == experimentKind {
+			return []reconcile.Request{{NamespacedName: change.Key}}
+		}
+		kind, name := owner(change.Object().Meta())
+		if !slices.Contains(owned, change.Kind) || kind != argov1.ExperimentKind {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: change.Key.Namespace, Name: name}}}
+	}}
+}
+
+// running is one of the controllers of a process.
+type running struct {
+	reconcile.Reconciler
+
+	process   *process
+	watches   []schema.GroupKind
+	concerned func(store.Change) []reconcile.Request
+}
+
+// Watches implements sim.Controller.
+func (r *running) Watches() []schema.GroupKind { return r.watches }
+
+// Concerned implements sim.Controller, with the mapping that the watches have in production.
+func (r *running) Concerned(change store.Change) []reconcile.Request {
+	if change.Kind == replicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
+		return nil // production watches what carries the label
+	}
+	return r.concerned(change)
+}
+
+// Out implements sim.Controller.
+func (r *running) Out() {
+	p := r.process
+	for p.outbox.Send(context.Background()) {
+	}
+	p.ask()
+}
+
+// ask lets the measurements out that wait for it.
+func (p *process) ask() {
+	for p.prober != nil && p.instance.Alive() {
+		asked, ok := p.prober.Take(context.Background())
+		if !ok {
+			return
+		}
+		p.rollouts.outside.put(p, asked)
+	}
+}
+
+// seen is an object in the form in which production watches its kind; nil for none.
+func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
+	switch {
+	case version == nil:
+		return nil
+	case kind.Group == argov1.GroupName, kind == replicaSetKind:
+		object, err := version.Typed(p.rollouts.world.Scheme)
+		if err != nil {
+			panic(err) // what the store admitted does not fit its own type
+		}
+		return object
+	default:
+		return &unstructured.Unstructured{Object: version.Content()}
+	}
+}
+
+// Create implements telemetry.EventWriter: events are told to the world and not stored, because nothing reads them.
+func (p *process) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	p.said(object)
+	return nil
+}
+
+// Patch implements telemetry.EventWriter.
+func (p *process) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	p.said(object)
+	return nil
+}
+
+func (p *process) said(object client.Object) {
+	e, ok := object.(*corev1.Event)
+	if !ok {
+		return
+	}
+	of := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+	p.rollouts.world.Say("  %s: %s: %s: %s", of.Name, e.Type, e.Reason, e.Message)
+	if strings.Contains(e.Message, "fault in Serin") || strings.Contains(e.Message, "by a fault of its own") {
+		p.rollouts.world.Violate("panic", "%s", e.Message)
+	}
+	p.rollouts.world.Tell(Said{Instance: p.instance.Name, Of: of, Type: e.Type, Message: e.Message})
+}

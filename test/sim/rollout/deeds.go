@@ -1,0 +1,362 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// ship gives the Rollout the template of a version.
+func (p *people) ship(r *Release, v *version) {
+	r.shipped = append(r.shipped, v.name)
+	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Template = r.template(v) }) {
+		p.did(r.Key, Ship, "ship %s", v)
+	}
+}
+
+func (p *people) editTemplate(r *Release, s *sim.Stream) {
+	v, stamp := drawVersion(s), fmt.Sprint(s.Int(1, 1000))
+	switch s.Int(0, 3) {
+	case 0: // back to what was there before
+		p.ship(r, r.versions[r.shipped[max(0, len(r.shipped)-2)]])
+	case 1:
+		if p.respecify("user", r.Key, func(o *argov1.Rollout) {
+			metav1.SetMetaDataAnnotation(&o.Spec.Template.ObjectMeta, "example.com/built", stamp)
+		}) {
+			p.did(r.Key, EditTemplate, "build the version again")
+		}
+	default:
+		p.ship(r, r.add(v))
+	}
+}
+
+// editSpec changes the plan, by hand, whatever goes on.
+func (p *people) editSpec(r *Release, s *sim.Stream) {
+	which, steps, back := s.Int(0, 7), drawSteps(s, r.Router), s.Between(30*time.Second, 4*time.Minute)
+	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4)) //nolint:gosec // a handful
+	what := ""
+	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+		c, b := o.Spec.Strategy.Canary, o.Spec.Strategy.BlueGreen
+		switch {
+		case which == 0:
+			o.Spec.ProgressDeadlineAbort, what = !o.Spec.ProgressDeadlineAbort, "change what a deadline does"
+		case which == 1:
+			o.Spec.MinReadySeconds, what = 1+seconds/20, "change minReadySeconds"
+		case which == 2:
+			o.Spec.RevisionHistoryLimit, what = new(seconds/20), "change the history limit"
+		case which == 3:
+			o.Spec.Strategy, what = argov1.RolloutStrategy{}, "take the strategy away"
+			p.later(back, func() { p.mendStrategy(r) })
+		case b != nil:
+			b.ScaleDownDelaySeconds, b.AutoPromotionSeconds, what = &seconds, seconds/2, fmt.Sprintf("change delays to %ds", seconds)
+		case c != nil && which < 6:
+			c.Steps, what = steps, "change the steps"
+		case c != nil:
+			c.MaxSurge, c.MaxUnavailable, what = new(intstr.FromInt32(replicas)), new(intstr.FromInt32(replicas-1)), "change maxSurge"
+		}
+	})
+	if changed {
+		p.did(r.Key, EditSpec, "%s", what)
+	}
+}
+
+// mendStrategy brings a strategy back that was taken away.
+func (p *people) mendStrategy(r *Release) {
+	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+		if o.Spec.Strategy == (argov1.RolloutStrategy{}) {
+			o.Spec.Strategy = *r.Spec.Strategy.DeepCopy()
+		}
+	})
+	if changed {
+		p.did(r.Key, EditSpec, "bring the strategy back")
+	}
+}
+
+func (p *people) scale(r *Release, s *sim.Stream) {
+	replicas := sim.Pick(s, int32(0), 1, 2, 3, 4, 5)
+	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = &replicas }) {
+		p.did(r.Key, Scale, "scale to %d", replicas)
+	}
+}
+
+// command is what people say with the tools of Argo Rollouts.
+func (p *people) command(r *Release, s *sim.Stream) {
+	which, back, away := s.Int(0, 7), s.Between(30*time.Second, 4*time.Minute), s.Between(-time.Minute, time.Minute)
+	switch which {
+	case 0:
+		p.promote(r.Key)
+	case 1:
+		p.promoteFull(r.Key)
+	case 2:
+		p.abort(r.Key)
+	case 3, 4:
+		p.retry(r.Key)
+	case 5:
+		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
+			p.did(r.Key, Command, "pause")
+			p.later(back, func() { p.resume(r.Key) })
+		}
+	case 6:
+		at := metav1.NewTime(p.world.Now().Add(away))
+		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = &at }) {
+			p.did(r.Key, Command, "restart at %s", at.UTC().Format(time.TimeOnly))
+		}
+	default: // undo: the template of the ReplicaSet before
+		p.undo(r, s)
+	}
+}
+
+func (p *people) resume(key types.NamespacedName) {
+	if p.respecify("user", key, func(o *argov1.Rollout) { o.Spec.Paused = false }) {
+		p.did(key, Command, "resume")
+	}
+}
+
+// promote ends a pause, or leaves a step.
+func (p *people) promote(key types.NamespacedName) {
+	object := p.stored(key)
+	if object == nil {
+		return
+	}
+	p.resume(key)
+	patch := `{"status":{"pauseConditions":null}}`
+	if c := object.Spec.Strategy.Canary; len(object.Status.PauseConditions) == 0 && c != nil {
+		index := object.Status.CurrentStepIndex
+		if index == nil || int(*index) >= len(c.Steps) {
+			return
+		}
+		patch = fmt.Sprintf(`{"status":{"pauseConditions":null,"currentStepIndex":%d}}`, *index+1)
+	}
+	if p.patchStatus(key, patch) {
+		p.did(key, Command, "promote")
+	}
+}
+
+func (p *people) promoteFull(key types.NamespacedName) {
+	object := p.stored(key)
+	if object != nil && object.Status.CurrentPodHash != object.Status.StableRS && p.patchStatus(key, `{"status":{"promoteFull":true}}`) {
+		p.did(key, Command, "promote at once")
+	}
+}
+
+func (p *people) abort(key types.NamespacedName) {
+	if p.patchStatus(key, `{"status":{"abort":true}}`) {
+		p.did(key, Command, "abort")
+	}
+}
+
+func (p *people) retry(key types.NamespacedName) {
+	if object := p.stored(key); object != nil && object.Status.Abort && p.patchStatus(key, `{"status":{"abort":false}}`) {
+		p.did(key, Command, "retry")
+	}
+}
+
+// undo takes the template of an earlier ReplicaSet.
+func (p *people) undo(r *Release, s *sim.Stream) {
+	var sets []*appsv1.ReplicaSet
+	for _, v := range p.world.Server.All(replicaSetKind) {
+		set := typed[*appsv1.ReplicaSet](p.world, v)
+		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.Key.Name {
+			sets = append(sets, set)
+		}
+	}
+	if len(sets) == 0 {
+		return
+	}
+	set := sim.Pick(s, sets...)
+	v := r.versions[set.Spec.Template.Labels["version"]]
+	if v == nil {
+		return
+	}
+	template := *set.Spec.Template.DeepCopy()
+	delete(template.Labels, argov1.PodTemplateHashLabel)
+	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Template = template }) {
+		r.shipped = append(r.shipped, v.name)
+		p.did(r.Key, Ship, "undo to %s", v)
+	}
+}
+
+func (p *people) deleteRelease(r *Release, s *sim.Stream) {
+	back, stays, orphans := s.Between(5*time.Second, 5*time.Minute), s.Chance(0.3), s.Chance(0.3)
+	object := p.stored(r.Key)
+	if object == nil {
+		return
+	}
+	if err := p.user.Delete(context.Background(), object.DeepCopy(), propagation(orphans)); err != nil {
+		p.world.Say("the API server refuses to delete Rollout %s: %v", r.Key.Name, err)
+		return
+	}
+	p.did(r.Key, DeleteRelease, "delete the Rollout, orphans %t", orphans)
+	if orphans {
+		p.endJudges(r)
+	}
+	if !stays {
+		p.later(back, func() { p.again(r) })
+	}
+}
+
+// again makes a Rollout that was deleted once more.
+func (p *people) again(r *Release) {
+	if p.stored(r.Key) == nil {
+		p.create(r.rollout())
+		p.did(r.Key, DeleteRelease, "make the Rollout again with %s", r.current())
+	}
+}
+
+func (p *people) deleteSet(r *Release, s *sim.Stream) {
+	var names []string
+	for _, v := range p.world.Server.All(replicaSetKind) {
+		if labelsOf(v.Content())["app"] == r.Key.Name {
+			names = append(names, v.Key().Name)
+		}
+	}
+	if len(names) > 0 {
+		p.remove(sim.Pick(s, names...), replicaSetKind, DeleteSet, r)
+	}
+}
+
+// endJudges ends what nobody owns any more.
+func (p *people) endJudges(r *Release) {
+	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
+		for _, v := range p.world.Server.All(kind) {
+			if strings.HasPrefix(v.Key().Name, r.Key.Name+"-") {
+				p.write("user", v.Key().Name, kind, terminated)
+			}
+		}
+	}
+}
+
+func terminated(o map[string]any) bool {
+	return unstructured.SetNestedField(o, true, "spec", "terminate") == nil
+}
+
+// around are the Services of a release.
+func (r *Release) around() []string {
+	switch {
+	case r.Spec.Strategy.BlueGreen != nil:
+		return []string{r.apex(), r.apex() + "-preview"}
+	case r.Router == noRouter:
+		return []string{r.apex()}
+	default:
+		return []string{r.apex() + "-stable", r.apex() + "-canary"}
+	}
+}
+
+func (p *people) deleteService(r *Release, s *sim.Stream) {
+	name, back := sim.Pick(s, r.around()...), s.Between(5*time.Second, 3*time.Minute)
+	if p.remove(name, serviceKind, DeleteService, r) {
+		p.later(back, func() { p.mendAround(r) })
+	}
+}
+
+// editService takes what Serin wrote out of a Service, as those do who apply their own copy.
+func (p *people) editService(r *Release, s *sim.Stream) {
+	name := sim.Pick(s, r.around()...)
+	if p.write("user", name, serviceKind, func(o map[string]any) bool {
+		return unstructured.SetNestedField(o, map[string]any{"app": r.Key.Name}, "spec", "selector") == nil
+	}) {
+		p.did(r.Key, EditService, "write the selector of Service %s", name)
+	}
+}
+
+// routeKind is the kind of the object that has the weights; false where there is none.
+func (r *Release) routeKind() (schema.GroupKind, bool) {
+	switch r.Router {
+	case istioRouter:
+		return virtualService, true
+	case gatewayRouter:
+		return httpRoute, true
+	default:
+		return schema.GroupKind{}, false
+	}
+}
+
+func (p *people) deleteRoute(r *Release, s *sim.Stream) {
+	back := s.Between(5*time.Second, 3*time.Minute)
+	if kind, ok := r.routeKind(); ok && p.remove(r.apex(), kind, DeleteRoute, r) {
+		p.later(back, func() { p.mendAround(r) })
+	}
+}
+
+func (p *people) editRouteWeights(r *Release, s *sim.Stream) {
+	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
+	kind, ok := r.routeKind()
+	if ok && p.write("user", r.apex(), kind, func(o map[string]any) bool { return reweigh(o, r.apex()+"-canary", int64(weight)) }) {
+		p.did(r.Key, EditRouteWeights, "write weight %d", weight)
+	}
+}
+
+// deleteJudge deletes an AnalysisRun or an Experiment, or ends it by hand.
+func (p *people) deleteJudge(r *Release, s *sim.Stream) {
+	kind, ends := sim.Pick(s, runKind, runKind, experimentKind), s.Chance(0.5)
+	var names []string
+	for _, v := range p.world.Server.All(kind) {
+		names = append(names, v.Key().Name)
+	}
+	if len(names) == 0 {
+		return
+	}
+	name := sim.Pick(s, names...)
+	if !ends {
+		p.remove(name, kind, DeleteJudge, r)
+		return
+	}
+	if p.write("user", name, kind, terminated) {
+		p.did(r.Key, DeleteJudge, "end %s %s", kind.Kind, name)
+	}
+}
+
+// nonsense writes into the status what Serin never would.
+func (p *people) nonsense(r *Release, s *sim.Stream) {
+	patch := map[string]any{}
+	switch s.Int(0, 7) {
+	case 0:
+		patch["currentStepIndex"] = sim.Pick(s, -1, 0, 1, 50)
+	case 1:
+		patch["stableRS"] = sim.Pick(s, "", "0000000000")
+	case 2:
+		patch["canary"] = nil
+	case 3:
+		patch["conditions"] = nil
+	case 4:
+		patch["currentPodHash"] = "ffffffffff"
+	case 5:
+		patch["blueGreen"] = nil
+	case 6:
+		patch["observedGeneration"] = "7777"
+	default:
+		patch["pauseConditions"] = []any{map[string]any{"reason": "CanaryPauseStep", "startTime": "2020-01-01T00:00:00Z"}}
+		patch["controllerPause"] = true
+	}
+	text, err := json.Marshal(map[string]any{"status": patch})
+	if err == nil && p.patchStatus(r.Key, string(text)) {
+		p.did(r.Key, NonsenseStatus, "write %s", text)
+	}
+}
+
+// swapStrategy changes how the release goes, in the middle of it.
+func (p *people) swapStrategy(r *Release, s *sim.Stream) {
+	other, back := drawStrategy(s, r), s.Between(time.Minute, 6*time.Minute)
+	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = other }) {
+		p.did(r.Key, SwapStrategy, "want another strategy")
+	}
+	if s.Chance(0.5) {
+		p.later(back, func() {
+			if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
+				p.did(r.Key, SwapStrategy, "want the old strategy")
+			}
+		})
+	}
+}

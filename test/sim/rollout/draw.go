@@ -1,0 +1,153 @@
+package rollout
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// drawRelease draws a release with everything around it.
+func drawRelease(s *sim.Stream, name string) *Release {
+	router := sim.Pick(s, noRouter, noRouter, istioRouter, istioRouter, gatewayRouter)
+	strategy := argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
+	if s.Chance(0.3) {
+		router, strategy = noRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
+	}
+	r := newRelease(name, router, strategy)
+	r.objects = append(r.objects, templatesOf(s)...)
+	r.Spec.Replicas = new(int32(s.Int(1, 4))) //nolint:gosec // a handful
+	r.Spec.MinReadySeconds = sim.Pick(s, int32(0), 1, 10)
+	r.Spec.ProgressDeadlineSeconds = new(sim.Pick(s, int32(30), 60, 120))
+	r.Spec.ProgressDeadlineAbort = s.Chance(0.3)
+	r.Spec.RevisionHistoryLimit = sim.Pick(s, nil, new(int32(1)), new(int32(3)))
+	if s.Chance(0.2) {
+		r.Spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: int32(s.Int(1, 2))} //nolint:gosec // a handful
+	}
+	if c := r.Spec.Strategy.Canary; c != nil {
+		drawCanary(s, c, router)
+	} else {
+		drawBlueGreen(s, r.Spec.Strategy.BlueGreen)
+	}
+	if bad := s.Chance(0.05); bad {
+		r.versions[r.shipped[0]].pods = stuck
+	}
+	return r
+}
+
+// templatesOf are the templates of a history: judgements may be patient, and may not know.
+func templatesOf(s *sim.Stream) []client.Object {
+	short, endless := errors("errors", sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errors("errors", sim.Pick(s, "10s", "20s", "60s"), 0)
+	if s.Chance(0.3) {
+		short.FailureLimit, endless.FailureLimit = new(intstr.FromInt32(1)), new(intstr.FromInt32(2))
+	}
+	if s.Chance(0.2) {
+		short.FailureCondition = "result[0] > 8" // what lies between is inconclusive: no data, and NaN
+	}
+	if s.Chance(0.3) {
+		endless.InitialDelay = "15s"
+	}
+	return []client.Object{analysisTemplate(shortTemplate, short), analysisTemplate(endlessTemplate, endless)}
+}
+
+// drawStrategy draws another way to release the same thing, with the Services that are there.
+func drawStrategy(s *sim.Stream, r *Release) argov1.RolloutStrategy {
+	if s.Chance(0.5) {
+		c := &argov1.CanaryStrategy{}
+		drawCanary(s, c, noRouter)
+		return argov1.RolloutStrategy{Canary: c}
+	}
+	b := &argov1.BlueGreenStrategy{ActiveService: r.apex()}
+	drawBlueGreen(s, b)
+	return argov1.RolloutStrategy{BlueGreen: b}
+}
+
+func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
+	c.Steps = drawSteps(s, router)
+	if s.Chance(0.3) {
+		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
+		if s.Chance(0.3) && len(c.Steps) > 0 {
+			c.Analysis.StartingStep = new(int32(s.Int(0, len(c.Steps)-1))) //nolint:gosec // a handful
+		}
+	}
+	if s.Chance(0.2) {
+		c.CanaryMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "new"}}
+		c.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "old"}}
+	}
+	if router == noRouter {
+		c.MaxSurge, c.MaxUnavailable = sim.Pick(s, nil, new(intstr.FromInt32(1)), new(intstr.FromString("50%"))), sim.Pick(s, nil, new(intstr.FromInt32(0)), new(intstr.FromInt32(1)))
+		if c.MaxUnavailable != nil && c.MaxUnavailable.IntVal == 0 && c.MaxSurge == nil {
+			c.MaxUnavailable = nil
+		}
+		return
+	}
+	c.ScaleDownDelaySeconds = sim.Pick(s, nil, new(int32(0)), new(int32(20)))
+	c.AbortScaleDownDelaySeconds = sim.Pick(s, nil, nil, new(int32(0)), new(int32(20)))
+	c.DynamicStableScale = s.Chance(0.3)
+	if s.Chance(0.15) {
+		c.MinPodsPerReplicaSet = new(int32(2))
+	}
+}
+
+// drawSteps draws what a canary goes through.
+func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
+	var steps []argov1.CanaryStep
+	for range s.Int(0, 5) {
+		seconds, percent := sim.Pick(s, int32(5), 20, 60), sim.Pick(s, int32(0), 5, 20, 50, 100)
+		duration, judged, pods := sim.Pick(s, "20s", "60s"), s.Chance(0.5), int32(s.Int(1, 3)) //nolint:gosec // a handful
+		switch kind := s.Int(0, 11); {
+		case kind < 5:
+			steps = append(steps, weight(percent))
+		case kind < 7:
+			steps = append(steps, pause(seconds))
+		case kind == 7:
+			steps = append(steps, pause(0))
+		case kind < 10:
+			steps = append(steps, analysed())
+		case kind == 10:
+			steps = append(steps, compared(duration, judged))
+		case router != noRouter:
+			steps = append(steps, argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: &pods}})
+		}
+	}
+	return steps
+}
+
+func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
+	b.ScaleDownDelaySeconds = sim.Pick(s, nil, new(int32(0)), new(int32(20)))
+	b.AbortScaleDownDelaySeconds = sim.Pick(s, nil, nil, new(int32(0)), new(int32(20)))
+	if s.Chance(0.4) {
+		b.PrePromotionAnalysis = new(judgedBy(shortTemplate))
+	}
+	if s.Chance(0.4) {
+		b.PostPromotionAnalysis = new(judgedBy(shortTemplate))
+	}
+	switch s.Int(0, 3) {
+	case 0:
+		b.AutoPromotionEnabled = new(false)
+	case 1:
+		b.AutoPromotionSeconds = int32(s.Int(5, 60)) //nolint:gosec // a handful
+	}
+	if s.Chance(0.3) {
+		b.PreviewReplicaCount = new(int32(1))
+	}
+	if s.Chance(0.2) {
+		b.PreviewMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "new"}}
+		b.ActiveMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "old"}}
+	}
+}
+
+// scaler is the autoscaler of a Rollout.
+func (r *Release) scaler() client.Object {
+	o := object("autoscaling/v2", "HorizontalPodAutoscaler", r.Key.Name, map[string]any{
+		"scaleTargetRef": map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": r.Key.Name},
+		"minReplicas":    int64(2), "maxReplicas": int64(5),
+		"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
+			"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
+		}}},
+	})
+	o.SetCreationTimestamp(metav1.Time{})
+	return o
+}

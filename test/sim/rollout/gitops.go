@@ -1,0 +1,80 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// tool writes its own copy of some objects of a release back, as those do that keep a cluster like a repository.
+type tool struct {
+	*Rollouts
+	of *Release
+	// replicas, template, selectors, weights say what is in its copies.
+	replicas, template, selectors, weights bool
+	every                                  time.Duration
+	done                                   int
+}
+
+// tools begins the tools of a history.
+func (k *Rollouts) tools() {
+	for _, r := range k.releases {
+		s := k.world.Draws.Stream("scaler/" + r.Key.Name)
+		if scaled := s.Chance(0.7); scaled && k.world.Trouble.Has(Scaler) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
+			k.create(r.scaler())
+		}
+		if !k.world.Trouble.Has(GitOps) {
+			continue
+		}
+		s = k.world.Draws.Stream("gitops/" + r.Key.Name)
+		t := &tool{
+			Rollouts: k, of: r, replicas: s.Chance(0.5), template: s.Chance(0.6), selectors: s.Chance(0.4), weights: s.Chance(0.4),
+			every: sim.Pick(s, 30*time.Second, time.Minute, 3*time.Minute, 8*time.Minute),
+		}
+		t.again()
+	}
+}
+
+func (t *tool) again() {
+	t.world.After(t.every, func() {
+		if !t.over {
+			t.apply()
+			t.again()
+		}
+	})
+}
+
+// apply writes everything back that is not as in the tool's copies.
+func (t *tool) apply() {
+	t.done++
+	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", GitOps, t.of.Key.Name, t.done)) {
+		return
+	}
+	wrote := t.respecify("gitops", t.of.Key, func(o *argov1.Rollout) {
+		if t.replicas {
+			o.Spec.Replicas = t.of.Spec.Replicas
+		}
+		if t.template {
+			o.Spec.Template = t.of.template(t.of.current())
+		}
+	})
+	if t.selectors {
+		for _, name := range t.of.around() {
+			wrote = t.write("gitops", name, serviceKind, func(o map[string]any) bool {
+				selector, _, _ := unstructured.NestedStringMap(o, "spec", "selector")
+				return len(selector) > 1 && unstructured.SetNestedField(o, map[string]any{"app": t.of.Key.Name}, "spec", "selector") == nil
+			}) || wrote
+		}
+	}
+	if kind, ok := t.of.routeKind(); ok && t.weights {
+		wrote = t.write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, t.of.apex()+"-canary", 0) }) || wrote
+	}
+	if wrote {
+		t.world.Say("%s: gitops writes its copies back", t.of.Key.Name)
+		t.world.Tell(Did{Release: t.of.Key, What: string(GitOps)})
+	}
+}

@@ -1,0 +1,39 @@
+package rollout
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/prober"
+)
+
+// Asked tells that the question for a measurement left a process.
+type Asked struct {
+	Instance string
+	Run      prober.Key
+	ID       string
+	Question analysis.Question
+}
+
+// Answered tells that a measurement came back to the process that had asked.
+type Answered struct {
+	Instance string
+	Run      prober.Key
+	ID       string
+	Answer   analysis.Answer
+}
+
+// Said tells an event that a process wrote.
+type Said struct {
+	Instance string
+	Of       types.NamespacedName
+	Type     string
+	Message  string
+}
+
+// Did tells what a person, or a tool, did to a release.
+type Did struct {
+	Release types.NamespacedName
+	// What is one of the verbs in people.go.
+	What string
+}

@@ -1,0 +1,197 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// The troubles of metrics services.
+const (
+	MetricNoData sim.Class = "metric-nodata"
+	MetricNaN    sim.Class = "metric-nan"
+	MetricError  sim.Class = "metric-error" // 5xx, 4xx, no connection
+	MetricLate   sim.Class = "metric-late"
+	MetricHang   sim.Class = "metric-hang"
+	MetricStale  sim.Class = "metric-stale" // the value is that of the version before
+)
+
+var metricTroubles = []sim.Class{MetricNoData, MetricNaN, MetricError, MetricLate, MetricHang, MetricStale}
+
+// hangs is how long a measurement takes that nobody answers, as internal/analysis/measure promises.
+const hangs = 2 * time.Minute
+
+// troubled is how often each class of trouble strikes a measurement, where it is in a history.
+const troubled = 0.1
+
+// outside are the metrics services. They know what is true about each version, and say it, or something else.
+type outside struct {
+	*Rollouts
+	// out counts the measurements of each process that have no answer yet.
+	out map[*sim.Instance]int
+	// asked counts those of each name, so that each has choices of its own.
+	asked map[string]int
+}
+
+func newOutside(k *Rollouts) *outside {
+	return &outside{Rollouts: k, out: map[*sim.Instance]int{}, asked: map[string]int{}}
+}
+
+// put lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
+func (o *outside) put(p *process, asked prober.Asked) {
+	strikes := o.world.Question(asked.Probe.ID)
+	if strikes(sim.DieAsking) {
+		p.instance.Die("before it asks " + asked.Probe.ID)
+		return
+	}
+	question, ok := asked.Probe.Question.(analysis.Question)
+	if !ok {
+		o.world.Violate("simulator", "question %T is unknown", asked.Probe.Question)
+		return
+	}
+	o.world.Tell(Asked{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Question: question})
+	o.out[p.instance]++
+	if question.Metric.Provider.Job != nil {
+		p.instance.Go("measure "+asked.Probe.ID, func() {
+			o.answer(p, asked, p.measurer.Ask(context.Background(), asked.Key, asked.Probe), strikes)
+		})
+		return
+	}
+	after, detail := o.measure(asked, question)
+	if strikes(sim.LoseAnswer) {
+		detail = analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: "connection reset by peer"}
+	}
+	if strikes(sim.DieWaiting) {
+		p.instance.After(after/2, func() { p.instance.Die("while it asks " + asked.Probe.ID) })
+	}
+	p.instance.After(after, func() { o.answer(p, asked, release.Answer{Outcome: release.Measured, Detail: detail}, strikes) })
+}
+
+// answer brings an answer to the process that asked.
+func (o *outside) answer(p *process, asked prober.Asked, answer release.Answer, strikes func(sim.How) bool) {
+	o.out[p.instance]--
+	detail, _ := answer.Detail.(analysis.Answer)
+	o.world.Tell(Answered{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Answer: detail})
+	o.world.Say("  %s: measured %s: %s %s%s", asked.Key.Name, asked.Probe.ID, detail.Judged, detail.Text, detail.Message)
+	p.prober.Answer(asked, answer)
+	if strikes(sim.DieAnswered) {
+		p.instance.After(0, func() { p.instance.Die("once it was answered " + asked.Probe.ID) })
+		return
+	}
+	p.instance.After(0, p.ask)
+}
+
+// waited is true while a process that lives waits for an answer.
+func (o *outside) waited() bool {
+	for _, i := range o.world.Instances() {
+		if o.out[i] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// measure is what a metrics service answers, and after what time.
+func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duration, analysis.Answer) {
+	id := asked.Key.Name + "/" + asked.Probe.ID
+	o.asked[id]++
+	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
+	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 90*time.Second)
+	run := typed[*argov1.AnalysisRun](o.world, o.world.Server.Peek(runKind, asked.Key.NamespacedName))
+	failed := func(text string) analysis.Answer {
+		return analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: text}
+	}
+	if run == nil {
+		return after, failed("get AnalysisRun: not found")
+	}
+	bad, stale := !o.good(run, s, false), false
+	value := []float64{s.Between(0, time.Second).Seconds()}
+	switch o.strikes(s, metricTroubles...) {
+	case MetricNoData:
+		value = []float64{}
+	case MetricNaN:
+		value = []float64{nan}
+	case MetricError:
+		return after, failed("received 503")
+	case MetricHang:
+		return hangs, failed("no measurement within 2m0s")
+	case MetricLate:
+		after = late
+	case MetricStale:
+		stale = true
+	}
+	if stale {
+		bad = !o.good(run, s, true)
+	}
+	if bad && len(value) > 0 {
+		value[0] += 10
+	}
+	judged, err := analysis.Judge(value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
+	answer := analysis.Answer{Judged: judged, Text: fmt.Sprint(value)}
+	if err != nil {
+		answer.Judged, answer.Message = argov1.AnalysisPhaseError, err.Error()
+	}
+	return after, answer
+}
+
+// good is what is true of the version that a run is about, or, where noise has it, the opposite.
+func (o *outside) good(run *argov1.AnalysisRun, s *sim.Stream, before bool) bool {
+	r, v := o.about(run)
+	noise := s.Between(0, time.Second).Seconds()
+	switch {
+	case v == nil:
+		return true
+	case before:
+		i := max(0, len(r.shipped)-2)
+		v = r.versions[r.shipped[i]]
+	}
+	good := v.good || v.from > 0 && o.share(r) < v.from
+	if noise < v.noise {
+		good = !good
+	}
+	return good
+}
+
+// about is the version that a run is about, as one of its arguments says; nil: it does not say.
+func (o *outside) about(run *argov1.AnalysisRun) (*Release, *version) {
+	for _, arg := range run.Spec.Args {
+		if arg.Name == hashArgument && arg.Value != nil {
+			return o.versionOf(*arg.Value)
+		}
+	}
+	return nil, nil
+}
+
+// share is how much of the traffic the newest version has, as far as the status says.
+func (o *outside) share(r *Release) int {
+	c := o.stored(types.NamespacedName{Namespace: namespace, Name: r.Key.Name})
+	switch {
+	case c == nil:
+		return 0
+	case c.Status.Canary.Weights != nil:
+		return int(c.Status.Canary.Weights.Canary.Weight)
+	case c.Status.Replicas > 0:
+		return int(100 * c.Status.UpdatedReplicas / c.Status.Replicas)
+	default:
+		return 0
+	}
+}
+
+// strikes draws which of the troubles strikes this answer; empty: none does.
+func (o *outside) strikes(s *sim.Stream, classes ...sim.Class) sim.Class {
+	var struck sim.Class
+	for _, class := range classes {
+		if s.Chance(troubled) && struck == "" && o.world.Trouble.Has(class) && o.world.Trouble.Occurs(class) {
+			struck = class
+		}
+	}
+	return struck
+}

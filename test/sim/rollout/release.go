@@ -1,0 +1,254 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
+	"github.com/serin-dev/serin/test/sim/cluster"
+)
+
+// The routers that histories have. Without one the numbers of pods share the traffic.
+const (
+	noRouter      = "kubernetes"
+	istioRouter   = "istio"
+	gatewayRouter = "gatewayapi:v1"
+)
+
+// planted is in every Secret, and in the arguments that come from one. It must never be seen anywhere else.
+const planted = "hush-5b1c"
+
+// Release is one Rollout of a history, with what is true about it and nobody in the world knows.
+type Release struct {
+	Key    types.NamespacedName
+	Router string
+	// Spec is the Rollout's as it was created; people may change the stored one.
+	Spec argov1.RolloutSpec
+
+	// versions are all that were ever shipped, shipped their names in that order.
+	versions map[string]*version
+	shipped  []string
+	// objects are what people make before the Rollout.
+	objects []client.Object
+}
+
+// version is one version of a workload, with what is true about it.
+type version struct {
+	name string // the value of the label version of its template
+	// good: its measurements pass. A bad one fails them; with from, only once it has that share of the traffic.
+	good bool
+	from int
+	// noise is how often a measurement says the opposite of what is true.
+	noise float64
+	pods  cluster.Pods
+}
+
+func (v *version) String() string {
+	text := v.name + " (good"
+	switch {
+	case !v.good && v.from > 0:
+		text = fmt.Sprintf("%s (bad from weight %d on", v.name, v.from)
+	case !v.good:
+		text = v.name + " (bad"
+	}
+	if v.noise > 0 {
+		text += ", noisy"
+	}
+	if v.pods.Never {
+		text += ", never starts"
+	}
+	return text + ")"
+}
+
+// newRelease is a release whose first version is good, with the objects that all have.
+func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
+	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, versions: map[string]*version{}}
+	r.Spec = argov1.RolloutSpec{
+		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
+	}
+	r.shipped = []string{r.add(version{good: true, pods: healthy}).name}
+	r.connect()
+	return r
+}
+
+// apex is the name of the Service that clients call, and of the route.
+func (r *Release) apex() string { return r.Key.Name }
+
+// add makes a version known.
+func (r *Release) add(v version) *version {
+	if v.name == "" {
+		v.name = fmt.Sprintf("v%d", len(r.versions)+1)
+	}
+	r.versions[v.name] = &v
+	return &v
+}
+
+// current is the version that was shipped last.
+func (r *Release) current() *version { return r.versions[r.shipped[len(r.shipped)-1]] }
+
+// connect names Services and routes in the strategy, and makes them.
+func (r *Release) connect() {
+	apex := r.apex()
+	r.objects = append(r.objects, r.service(apex))
+	if b := r.Spec.Strategy.BlueGreen; b != nil {
+		b.ActiveService, b.PreviewService = apex, apex+"-preview"
+		r.objects = append(r.objects, r.service(b.PreviewService))
+		return
+	}
+	c := r.Spec.Strategy.Canary
+	if r.Router == noRouter {
+		return
+	}
+	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
+	r.objects = append(r.objects, r.service(c.StableService), r.service(c.CanaryService), r.route())
+	if c.TrafficRouting == nil {
+		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
+	}
+	if r.Router == istioRouter {
+		c.TrafficRouting.Istio = &argov1.IstioTrafficRouting{VirtualService: &argov1.IstioVirtualService{Name: apex, Routes: []string{"main"}}}
+		return
+	}
+	layout, err := json.Marshal(map[string]any{"httpRoute": apex})
+	if err != nil {
+		panic(err) // a mistake in the program
+	}
+	c.TrafficRouting.Plugins = map[string]json.RawMessage{gatewayapi.PluginName: layout}
+}
+
+// service is a Service as its user makes it: it selects the pods of all versions.
+func (r *Release) service(name string) client.Object {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{"example.com/tier": "front"}, Annotations: map[string]string{"example.com/owner": "checkout"},
+		},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": r.Key.Name},
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// route is the object of the router as its user makes it.
+func (r *Release) route() client.Object {
+	apex := r.apex()
+	if r.Router == istioRouter {
+		return object("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
+			"hosts": []any{apex}, "gateways": []any{"mesh"},
+			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
+				map[string]any{"destination": map[string]any{"host": apex + "-stable"}, "weight": int64(100)},
+				map[string]any{"destination": map[string]any{"host": apex + "-canary"}, "weight": int64(0)},
+			}}},
+		})
+	}
+	return object("gateway.networking.k8s.io/v1", "HTTPRoute", apex, map[string]any{
+		"parentRefs": []any{map[string]any{"name": "public", "namespace": "gateways"}}, "hostnames": []any{apex + ".example"},
+		"rules": []any{map[string]any{"backendRefs": []any{
+			map[string]any{"name": apex + "-stable", "port": int64(80), "weight": int64(100)},
+			map[string]any{"name": apex + "-canary", "port": int64(80), "weight": int64(0)},
+		}}},
+	})
+}
+
+// object is an object in the namespace of the releases.
+func object(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetAnnotations(map[string]string{"example.com/owner": "network"})
+	return o
+}
+
+// labelsOf are the labels in the metadata of an object.
+func labelsOf(object map[string]any) map[string]string {
+	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	return labels
+}
+
+// rollout is the Rollout as it is created.
+func (r *Release) rollout() *argov1.Rollout {
+	object := &argov1.Rollout{Spec: *r.Spec.DeepCopy()}
+	object.Name, object.Namespace = r.Key.Name, r.Key.Namespace
+	object.Annotations = map[string]string{"example.com/team": "checkout"}
+	object.Spec.Template = r.template(r.current())
+	return object
+}
+
+// image is what the pods of a version run.
+func (r *Release) image(version string) string {
+	return "registry.example/" + r.Key.Name + ":" + version
+}
+
+// template is the pod template of a version.
+func (r *Release) template(v *version) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": r.Key.Name, "version": v.name}, Annotations: map[string]string{"example.com/scrape": "true"},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "app", Image: r.image(v.name),
+				Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+			}},
+			TerminationGracePeriodSeconds: new(int64(10)),
+		},
+	}
+}
+
+// plan says for people what the release does.
+func (r *Release) plan() string {
+	if b := r.Spec.Strategy.BlueGreen; b != nil {
+		text := "blue-green"
+		if b.PrePromotionAnalysis != nil {
+			text += ", judged before"
+		}
+		if b.PostPromotionAnalysis != nil {
+			text += ", judged after"
+		}
+		return text
+	}
+	c := r.Spec.Strategy.Canary
+	var steps []string
+	for _, step := range c.Steps {
+		steps = append(steps, stepText(step))
+	}
+	text := fmt.Sprintf("canary with %s, steps [%s]", r.Router, strings.Join(steps, ", "))
+	if c.Analysis != nil {
+		text += ", judged beside"
+	}
+	if c.DynamicStableScale {
+		text += ", dynamic"
+	}
+	return text
+}
+
+func stepText(step argov1.CanaryStep) string {
+	switch {
+	case step.SetWeight != nil:
+		return fmt.Sprintf("weight %d", *step.SetWeight)
+	case step.Pause != nil && step.Pause.Duration == nil:
+		return "pause"
+	case step.Pause != nil:
+		return "pause " + step.Pause.Duration.String()
+	case step.Analysis != nil:
+		return "analysis"
+	case step.Experiment != nil:
+		return "experiment"
+	case step.SetCanaryScale != nil:
+		return "scale"
+	default:
+		return "route"
+	}
+}

@@ -1,0 +1,216 @@
+// Package rollout plugs Rollouts into the simulator: their stories, the people and services around them, the real
+// controllers of Rollouts, AnalysisRuns and Experiments, and what must hold.
+//
+// The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
+// outside (writes, measurements, traffic), never asked of package internal/rollout.
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+var (
+	rolloutKind         = argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind).GroupKind()
+	runKind             = argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind).GroupKind()
+	experimentKind      = argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind).GroupKind()
+	templateKind        = argov1.SchemeGroupVersion.WithKind(argov1.AnalysisTemplateKind).GroupKind()
+	clusterTemplateKind = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind).GroupKind()
+	replicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	podKind             = schema.GroupKind{Kind: "Pod"}
+	serviceKind         = schema.GroupKind{Kind: "Service"}
+	scalerKind          = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+	virtualService      = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
+	httpRoute           = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
+)
+
+// namespace of everything that people make.
+const namespace = "shop"
+
+// Rollouts is the kind of release in the simulator. One is made for one history; its three parts are three controllers.
+type Rollouts struct {
+	world    *sim.World
+	cluster  *cluster.Cluster
+	gateway  *cluster.Gateway
+	routers  traffic.RolloutRenderers
+	releases []*Release
+	outside  *outside
+	user     client.Client
+	people   *people
+	oracle   *oracle
+	lives    map[*sim.Instance]*process
+	// story is told instead of drawn ones, when it is not nil.
+	story *Story
+	// over is true once people and tools do nothing by themselves any more.
+	over bool
+}
+
+// New makes the drawn releases of one history.
+func New() []sim.Kind { return (&Rollouts{}).parts() }
+
+// NewStory makes the one release of a fixed story.
+func NewStory(name string) []sim.Kind {
+	for _, story := range Stories() {
+		if story.Name == name {
+			return (&Rollouts{story: &story}).parts()
+		}
+	}
+	panic("no story " + name) // a mistake in the program
+}
+
+// StoryNames are the names of the fixed stories.
+func StoryNames() []string {
+	var names []string
+	for _, story := range Stories() {
+		names = append(names, story.Name)
+	}
+	return names
+}
+
+// StoryLength is how long a story is watched before it is waited for its end. What its people do goes on after that.
+func StoryLength(string) time.Duration { return time.Minute }
+
+// parts are the kinds of objects of which each has a controller of its own.
+func (k *Rollouts) parts() []sim.Kind {
+	k.lives = map[*sim.Instance]*process{}
+	return []sim.Kind{k, &part{Rollouts: k, controller: (*process).runs}, &part{Rollouts: k, controller: (*process).experiments}}
+}
+
+// Populate implements sim.Kind.
+func (k *Rollouts) Populate(w *sim.World) {
+	k.world, k.user = w, w.Server.Client("user")
+	k.routers = (&operator.Flags{}).RolloutRouters()
+	k.outside, k.people = newOutside(k), &people{Rollouts: k}
+	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Scaled: []schema.GroupKind{rolloutKind}})
+	k.oracle = newOracle(w, k.cluster)
+	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
+	w.Watch(k.relate)
+	w.Watch(k.people.saw)
+	if k.story != nil {
+		k.begin(k.story.release())
+		k.people.tell(*k.story)
+		return
+	}
+	s := w.Draws.Stream("releases")
+	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
+	for i, name := range []string{"cart", "till"}[:n] {
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Trouble.Happens(fmt.Sprintf("release#%d", i+1)) {
+			k.begin(r)
+		}
+	}
+	k.people.live()
+	k.tools()
+}
+
+// behaviour says how the pods of a template run.
+func (k *Rollouts) behaviour(template map[string]any) cluster.Pods {
+	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
+	for _, container := range items(containers) {
+		image, _ := container["image"].(string)
+		if _, v := k.running(image); v != nil {
+			return v.pods
+		}
+	}
+	return healthy
+}
+
+// running is the version that an image is of; nil: of none.
+func (k *Rollouts) running(image string) (*Release, *version) {
+	for _, r := range k.releases {
+		if name, of := strings.CutPrefix(image, r.image("")); of {
+			return r, r.versions[name]
+		}
+	}
+	return nil, nil
+}
+
+// begin lets people make everything that a release consists of.
+func (k *Rollouts) begin(r *Release) {
+	k.releases = append(k.releases, r)
+	k.world.Say("%s: %s, %s", r.Key.Name, r.plan(), r.current())
+	for _, object := range r.objects {
+		k.create(object)
+	}
+	k.create(r.rollout())
+}
+
+// routes are the releases as clients see them.
+func (k *Rollouts) routes() []cluster.Route {
+	routes := make([]cluster.Route, 0, len(k.releases))
+	for _, r := range k.releases {
+		route := cluster.Route{Release: r.Key, Namespace: namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
+		if r.Spec.Strategy.BlueGreen != nil {
+			route.Primary, route.Canary = "", r.apex()+"-preview"
+		}
+		routes = append(routes, route)
+	}
+	return routes
+}
+
+// create makes an object, and says so where the server refuses it.
+func (k *Rollouts) create(o client.Object) {
+	copied, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	if err := k.user.Create(context.Background(), copied); err != nil {
+		k.world.Say("the API server refuses %s: %v", o.GetName(), err)
+	}
+}
+
+// typed is an object of the store in the type of its kind; nil: there is none, or it has another type. It must not be
+// changed.
+func typed[T client.Object](w *sim.World, v *store.Version) T {
+	var none T
+	if v == nil {
+		return none
+	}
+	object, err := v.Typed(w.Scheme)
+	if err != nil {
+		return none
+	}
+	of, _ := object.(T)
+	return of
+}
+
+// stored is a Rollout as the API server has it; nil when there is none. It must not be changed.
+func (k *Rollouts) stored(key types.NamespacedName) *argov1.Rollout {
+	return typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
+}
+
+// versionOf is the version whose pods have that hash, also those of an Experiment; nil: none has.
+func (k *Rollouts) versionOf(hash string) (*Release, *version) {
+	for _, v := range k.world.Server.All(replicaSetKind) {
+		if set := typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
+			return k.running(set.Spec.Template.Spec.Containers[0].Image)
+		}
+	}
+	return nil, nil
+}
+
+// owner is the controller of an object, as kind and name; empty: it has none.
+func owner(meta metav1.Object) (kind, name string) {
+	if of := metav1.GetControllerOfNoCopy(meta); of != nil {
+		return of.Kind, of.Name
+	}
+	return "", ""
+}
+
+// ours is true of the processes of Serin.
+func ours(actor string) bool { return strings.HasPrefix(actor, "serin") }

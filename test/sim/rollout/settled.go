@@ -1,0 +1,123 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// Calm implements sim.Kind.
+func (k *Rollouts) Calm(*sim.World) {
+	k.over = true
+	k.oracle.calm()
+	k.cluster.Calm()
+	if k.story == nil {
+		k.people.mend()
+	}
+}
+
+// End implements sim.Kind.
+func (k *Rollouts) End(*sim.World) { k.oracle.end() }
+
+// Settled implements sim.Kind.
+func (k *Rollouts) Settled(w *sim.World) bool { return k.underWay(w) == "" && len(k.moving(w)) == 0 }
+
+// Unsettled implements sim.Kind.
+func (k *Rollouts) Unsettled(w *sim.World) string {
+	why := k.moving(w)
+	if busy := k.underWay(w); busy != "" {
+		why = append([]string{busy}, why...)
+	}
+	return strings.Join(why, "; ")
+}
+
+// underWay says what somebody is still doing; empty: nobody does anything.
+func (k *Rollouts) underWay(w *sim.World) string {
+	switch {
+	case k.people.pending > 0 || len(k.people.acts) > 0:
+		return "people have not finished"
+	case k.outside.waited():
+		return "an answer is out"
+	case !k.cluster.Settled():
+		return "the cluster moves: " + k.cluster.Unsettled()
+	case !w.Quiet():
+		return "Serin is busy"
+	default:
+		return ""
+	}
+}
+
+// moving says which objects are neither at an end nor wait for somebody who will not come.
+func (k *Rollouts) moving(w *sim.World) []string {
+	var moving []string
+	for _, v := range w.Server.All(rolloutKind) {
+		if r := typed[*argov1.Rollout](w, v); r != nil {
+			if why := k.undone(r); why != "" {
+				moving = append(moving, r.Name+" "+why)
+			}
+		}
+	}
+	for _, v := range w.Server.All(runKind) {
+		if run := typed[*argov1.AnalysisRun](w, v); run != nil && (!run.Status.Phase.Completed() || w.Awaits(v.Key())) {
+			moving = append(moving, fmt.Sprintf("AnalysisRun %s is %q", run.Name, run.Status.Phase))
+		}
+	}
+	for _, v := range w.Server.All(experimentKind) {
+		if e := typed[*argov1.Experiment](w, v); e != nil && (!e.Status.Phase.Completed() || w.Awaits(v.Key())) {
+			moving = append(moving, fmt.Sprintf("Experiment %s is %q", e.Name, e.Status.Phase))
+		}
+	}
+	return moving
+}
+
+// undone says why a Rollout is not at its end; empty: it is, or waits for a person who will not come, and says so.
+func (k *Rollouts) undone(r *argov1.Rollout) string {
+	s := r.Status
+	said := fmt.Sprintf("is %s (%s)", s.Phase, s.Message)
+	switch {
+	case k.world.Awaits(keyOf(r)):
+		return said + ", and is to be looked at again"
+	case r.DeletionTimestamp != nil, s.ObservedGeneration != fmt.Sprint(r.Generation):
+		return said + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
+	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, opens(s, release.ByPerson):
+		return ""
+	default:
+		return said
+	}
+}
+
+// opens is true when a gate that is not passed, as the status says, is opened by one of those.
+func opens(s argov1.RolloutStatus, by ...release.Opener) bool {
+	return s.Serin != nil && slices.ContainsFunc(s.Serin.Gates, func(g argov1.GateStatus) bool {
+		return g.Verdict != string(release.Pass) && slices.Contains(by, release.Opener(g.Opener))
+	})
+}
+
+// longestBackoff is after what time a pass that failed again and again is tried once more.
+const longestBackoff = 1000 * time.Second
+
+// Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
+// one run, another run for what came meanwhile, and one that people start to mend something.
+func (k *Rollouts) Patience(w *sim.World) time.Duration {
+	longest := time.Hour
+	for _, v := range w.Server.All(rolloutKind) {
+		if r := typed[*argov1.Rollout](w, v); r != nil {
+			longest = max(longest, atMost(&r.Spec))
+		}
+	}
+	return 3*longest + longestBackoff
+}
+
+// atMost is how long one run may take.
+func atMost(spec *argov1.RolloutSpec) time.Duration {
+	most := 20 * time.Minute
+	if c := spec.Strategy.Canary; c != nil {
+		most += time.Duration(len(c.Steps)) * 15 * time.Minute
+	}
+	return most
+}

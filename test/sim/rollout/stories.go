@@ -1,0 +1,210 @@
+package rollout
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
+type Story struct {
+	Name   string
+	Router string
+	Spec   func(*argov1.RolloutSpec)
+	// Green is true of one that is released blue-green.
+	Green bool
+	// Acts are what people do, one after the other.
+	Acts []Act
+	// End is the phase in which it ends; empty: the Rollout is gone. Version is what serves then.
+	End     argov1.RolloutPhase
+	Version string
+}
+
+// Act is one thing that people do in a story.
+type Act struct {
+	// When looks at the release; the act follows After it is first true. Nil: at once.
+	When  func(*Release, argov1.RolloutStatus) bool
+	After time.Duration
+	Do    func(*people, *Release)
+}
+
+// release is the release of a story.
+func (s Story) release() *Release {
+	strategy := argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
+	if s.Green {
+		strategy = argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ScaleDownDelaySeconds: new(int32(10))}}
+	}
+	r := newRelease("cart", s.Router, strategy)
+	r.objects = append(r.objects, templates()...)
+	if s.Spec != nil {
+		s.Spec(&r.Spec)
+	}
+	return r
+}
+
+// healthyNow is true of a release that is at its end.
+func healthyNow(_ *Release, s argov1.RolloutStatus) bool {
+	return s.Phase == argov1.RolloutPhaseHealthy
+}
+
+// pausedNow is true of a release that a person has to go on with.
+func pausedNow(_ *Release, s argov1.RolloutStatus) bool { return len(s.PauseConditions) > 0 }
+
+// weightIs is true once the new revision has at least that weight.
+func weightIs(weight int32) func(*Release, argov1.RolloutStatus) bool {
+	return func(_ *Release, s argov1.RolloutStatus) bool {
+		return s.Canary.Weights != nil && s.Canary.Weights.Canary.Weight >= weight
+	}
+}
+
+// aborted is true of a release that was taken back.
+func aborted(_ *Release, s argov1.RolloutStatus) bool { return s.Abort }
+
+// shipping is the act in which a version is shipped, once the first one serves.
+func shipping(v version) Act {
+	return Act{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(v)) }}
+}
+
+// The versions of stories.
+var (
+	goodVersion = version{good: true, pods: healthy}
+	badVersion  = version{pods: healthy}
+	neverReady  = version{good: true, pods: stuck}
+)
+
+func weight(w int32) argov1.CanaryStep { return argov1.CanaryStep{SetWeight: &w} }
+
+// pause is a step that ends after so many seconds; 0: when a person says so.
+func pause(seconds int32) argov1.CanaryStep {
+	if seconds == 0 {
+		return argov1.CanaryStep{Pause: &argov1.RolloutPause{}}
+	}
+	return argov1.CanaryStep{Pause: &argov1.RolloutPause{Duration: new(intstr.FromInt32(seconds))}}
+}
+
+func analysed() argov1.CanaryStep { return argov1.CanaryStep{Analysis: new(judgedBy(shortTemplate))} }
+
+// compared is an Experiment with both revisions, for so long.
+func compared(duration string, judged bool) argov1.CanaryStep {
+	step := &argov1.RolloutExperimentStep{
+		Duration: argov1.DurationString(duration), ScaleDownDelaySeconds: new(int32(5)),
+		Templates: []argov1.RolloutExperimentTemplate{
+			{Name: "old", SpecRef: argov1.StableSpecRef, Metadata: side("old"), Selector: selects("old")},
+			{Name: "new", SpecRef: argov1.CanarySpecRef, Metadata: side("new"), Selector: selects("new")},
+		},
+	}
+	if judged {
+		step.Analyses = []argov1.RolloutExperimentStepAnalysisTemplateRef{{
+			Name: "judge", TemplateName: shortTemplate, Args: judgedBy(shortTemplate).Args, RequiredForCompletion: true,
+		}}
+	}
+	return argov1.CanaryStep{Experiment: step}
+}
+
+// side keeps the pods of an Experiment out of the Services of the release.
+func side(name string) argov1.PodTemplateMetadata {
+	return argov1.PodTemplateMetadata{Labels: map[string]string{"app": "compared", "side": name}}
+}
+
+func selects(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "compared", "side": name}}
+}
+
+// stepping lets a canary go through steps.
+func stepping(steps ...argov1.CanaryStep) func(*argov1.RolloutSpec) {
+	return func(spec *argov1.RolloutSpec) { spec.Strategy.Canary.Steps = steps }
+}
+
+// Stories are plain releases, one for each way that a release can go. Each has few steps, so that all moments of it can be
+// tried.
+func Stories() []Story {
+	stories := []Story{
+		{Name: "first revision", Router: noRouter, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "rolling update", Router: noRouter, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps by pods", Router: noRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps", Router: istioRouter, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "judged beside", Router: gatewayRouter, Spec: func(spec *argov1.RolloutSpec) {
+			stepping(weight(40), pause(20))(spec)
+			spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
+		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "dynamic", Router: istioRouter, Spec: func(spec *argov1.RolloutSpec) {
+			stepping(weight(50), pause(10))(spec)
+			spec.Strategy.Canary.DynamicStableScale = true
+		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "experiment", Router: noRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "scaled canary", Router: gatewayRouter, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green", Router: noRouter, Green: true, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green, judged", Router: noRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+			spec.Strategy.BlueGreen.PrePromotionAnalysis = new(judgedBy(shortTemplate))
+			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
+		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green, taken back", Router: noRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
+		}, Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+	}
+	return append(stories, interruptions()...)
+}
+
+// interruptions are stories in which people change their minds.
+func interruptions() []Story {
+	return []Story{
+		{Name: "failed analysis", Router: istioRouter, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "never ready", Router: istioRouter, Spec: func(spec *argov1.RolloutSpec) {
+			stepping(weight(50))(spec)
+			spec.ProgressDeadlineAbort = true
+		}, Acts: []Act{shipping(neverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "promoted by a person", Router: gatewayRouter, Spec: stepping(weight(30), pause(0)), Acts: []Act{
+			shipping(goodVersion),
+			{When: pausedNow, After: 10 * time.Second, Do: func(p *people, r *Release) { p.promote(r.Key) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green, promoted by a person", Router: noRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+			spec.Strategy.BlueGreen.AutoPromotionEnabled = new(false)
+		}, Acts: []Act{
+			shipping(goodVersion),
+			{When: pausedNow, After: 10 * time.Second, Do: func(p *people, r *Release) { p.promote(r.Key) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "aborted and tried again", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+			shipping(goodVersion),
+			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
+			{When: aborted, After: 15 * time.Second, Do: func(p *people, r *Release) { p.retry(r.Key) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "promoted at once", Router: istioRouter, Spec: stepping(weight(10), pause(0), analysed()), Acts: []Act{
+			shipping(badVersion),
+			{When: pausedNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.promoteFull(r.Key) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "new revision on the way", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+			shipping(goodVersion),
+			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
+		{Name: "back on the way", Router: gatewayRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+			shipping(goodVersion),
+			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "scaled on the way", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+			shipping(goodVersion),
+			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) {
+				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(4)) })
+			}},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "restart", Router: noRouter, Acts: []Act{
+			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) {
+				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.world.Now().Add(-time.Second))) })
+			}},
+		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "deletion", Router: istioRouter, Acts: []Act{
+			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.remove(r.Key.Name, rolloutKind, DeleteRelease, r) }},
+		}},
+	}
+}
+
+// propagation is what becomes of what a deleted object owns.
+func propagation(orphans bool) client.PropagationPolicy {
+	if orphans {
+		return client.PropagationPolicy(metav1.DeletePropagationOrphan)
+	}
+	return client.PropagationPolicy(metav1.DeletePropagationBackground)
+}

@@ -1,0 +1,69 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// relate adds to the history what processes of Serin write, in the words in which people think of a release.
+func (k *Rollouts) relate(happening any) {
+	h, ok := happening.(sim.Wrote)
+	if !ok || !ours(h.Actor) {
+		return
+	}
+	k.world.Say("  %s → %s %s %s%s", h.Actor, h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
+}
+
+// content is what a write is about.
+func (k *Rollouts) content(e *store.Event) string {
+	if e.Type == store.Deleted {
+		return ""
+	}
+	switch e.Kind {
+	case rolloutKind:
+		return statusText(typed[*argov1.Rollout](k.world, e.New), e.Subresource)
+	case replicaSetKind:
+		set := typed[*appsv1.ReplicaSet](k.world, e.New)
+		return fmt.Sprintf(" replicas=%d version=%s deadline=%s", *set.Spec.Replicas, set.Spec.Template.Labels["version"], set.Annotations[argov1.ScaleDownDeadlineAnnotation])
+	case serviceKind:
+		return fmt.Sprintf(" selector=%v", typed[*corev1.Service](k.world, e.New).Spec.Selector)
+	case runKind:
+		run := typed[*argov1.AnalysisRun](k.world, e.New)
+		return fmt.Sprintf(" %s terminate=%t", run.Status.Phase, run.Spec.Terminate)
+	case experimentKind:
+		experiment := typed[*argov1.Experiment](k.world, e.New)
+		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
+	case virtualService, httpRoute:
+		return fmt.Sprintf(" weights=%v", weightsOf(e.New))
+	default:
+		return ""
+	}
+}
+
+func statusText(r *argov1.Rollout, subresource string) string {
+	if subresource == "" {
+		return fmt.Sprintf(" replicas=%v revision=%s", r.Spec.Replicas != nil, r.Annotations[argov1.RevisionAnnotation])
+	}
+	s := r.Status
+	text := fmt.Sprintf(" %s(%s) hash=%s stable=%s", s.Phase, s.Message, s.CurrentPodHash, s.StableRS)
+	if s.CurrentStepIndex != nil {
+		text += fmt.Sprintf(" step=%d", *s.CurrentStepIndex)
+	}
+	if w := s.Canary.Weights; w != nil {
+		text += fmt.Sprintf(" weight=%d", w.Canary.Weight)
+	}
+	if s.Abort {
+		text += " aborted"
+	}
+	for _, c := range s.PauseConditions {
+		text += " " + string(c.Reason)
+	}
+	return text
+}
