@@ -36,6 +36,10 @@ import (
 type settings struct {
 	releases, steps int
 	interval, idle  time.Duration
+	// apis are measured one after the other.
+	apis string
+	// prometheus is the address of the stub, once it serves.
+	prometheus string
 	// serin is the program to measure; empty: the one of this repository.
 	serin string
 	// profiles is a folder for profiles of Serin; empty: none are taken.
@@ -57,9 +61,9 @@ func (s settings) validate() error {
 		return fmt.Errorf("-interval is %s: choose 1s or more", s.interval)
 	case s.idle < time.Second:
 		return fmt.Errorf("-idle is %s: choose 1s or more", s.idle)
-	default:
-		return nil
 	}
+	_, err := chosen(s.apis)
+	return err
 }
 
 func main() {
@@ -67,6 +71,7 @@ func main() {
 	var s settings
 	flag.IntVar(&s.releases, "releases", 100, "how many releases there are, and move at once")
 	flag.IntVar(&s.steps, "steps", 5, "how many weights a release goes through: 10, 20, …")
+	flag.StringVar(&s.apis, "apis", "canary,rollout", "the APIs to measure, one after the other")
 	flag.DurationVar(&s.interval, "interval", 10*time.Second, "window of each weight")
 	flag.DurationVar(&s.idle, "idle", time.Minute, "for how long nothing happens while the idle requests are counted")
 	flag.StringVar(&s.serin, "serin", "", "program to measure (default: built from this repository)")
@@ -144,14 +149,35 @@ func bench(s settings) error {
 	return nil
 }
 
-// measure plays everything on a cluster of its own.
+// measure plays each API on a cluster of its own.
 func measure(ctx context.Context, s settings, options cluster.Options) (r report, err error) {
-	clk := clock.RealClock{}
-	r.Date = clk.Now().UTC().Truncate(time.Second)
+	r.Date = clock.RealClock{}.Now().UTC().Truncate(time.Second)
 	r.Plan = plan{Releases: s.releases, Steps: s.steps, WindowSeconds: s.interval.Seconds(), DrainSeconds: drain.Seconds()}
 	if r.Machine, err = look(); err != nil {
 		return r, err
 	}
+	apis, err := chosen(s.apis)
+	if err != nil {
+		return r, err
+	}
+	for _, api := range apis {
+		say("API " + api.api + ":")
+		measured, err := play(ctx, s, api, options)
+		if err != nil {
+			return r, err
+		}
+		r.APIs = append(r.APIs, measured)
+	}
+	return r, nil
+}
+
+// play measures one API.
+func play(ctx context.Context, s settings, api subject, options cluster.Options) (r measured, err error) {
+	r.API = api.api
+	if s.profiles != "" {
+		s.profiles = filepath.Join(s.profiles, api.api)
+	}
+	options.Folder += "-" + api.api
 	say("starting the control plane ...")
 	c, err := cluster.Start(ctx, options)
 	if err != nil {
@@ -171,7 +197,7 @@ func measure(ctx context.Context, s settings, options cluster.Options) (r report
 		case <-ctx.Done():
 		}
 	}()
-	st := &stage{settings: s, cluster: c, clock: clk, log: options.Log, say: say}
+	st := &stage{settings: s, subject: api, cluster: c, clock: clock.RealClock{}, log: options.Log, say: say}
 	defer func() { err = errors.Join(err, st.close()) }()
 	if err := st.raise(ctx, cancel, options.Builder); err != nil {
 		return r, ended(ctx, err)

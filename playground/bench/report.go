@@ -14,11 +14,17 @@ import (
 
 // report is everything that was measured, as it is written to the file. Times are in seconds, sizes in bytes.
 type report struct {
-	Date    time.Time `json:"date"`
-	Machine machine   `json:"machine"`
-	Plan    plan      `json:"plan"`
-	Idle    idle      `json:"idle"`
-	Release released  `json:"release"`
+	Date    time.Time  `json:"date"`
+	Machine machine    `json:"machine"`
+	Plan    plan       `json:"plan"`
+	APIs    []measured `json:"apis"`
+}
+
+// measured is what the releases of one API cost, in a process that serves both.
+type measured struct {
+	API     string   `json:"api"`
+	Idle    idle     `json:"idle"`
+	Release released `json:"release"`
 }
 
 // machine is where it was measured.
@@ -158,65 +164,82 @@ func (r report) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d releases at once, %d windows of %g s, Istio, two Prometheus checks; %d processors, %.0f GiB, load %.2f before\n\n",
 		r.Date.Format(time.DateOnly), r.Plan.Releases, r.Plan.Steps, r.Plan.WindowSeconds, r.Machine.Processors, float64(r.Machine.MemoryBytes)/gibibyte, r.Machine.Load)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(table, strings.Join(cells, "\t")) }
-	each := func(s spread) string { return fmt.Sprintf("%.2f s / %.2f s / %.2f s", s.Median, s.P99, s.Max) }
-	m := r.Release
-	row("", "Serin", "must be", "Flagger 1.44 *", "Argo Rollouts *")
-	row("API requests a minute while idle, per release", fmt.Sprintf("%.2f", r.Idle.RequestsPerMinutePerRelease), "0", "72", "0")
-	row("API requests per release, events included", fmt.Sprintf("%.2f", m.RequestsPerRelease), "≤ 30", "179", "97")
-	row("  reads among them", fmt.Sprintf("%.2f", m.ReadsPerRelease), "0", "", "")
-	row("lateness: median / p99 / max", each(m.LatenessSeconds), "≤ 2 s", "≈ 50 s", "≈ 3 s a step")
-	row("CPU per release", fmt.Sprintf("%.1f ms", m.CPUSecondsPerRelease*1000), "≤ 20 ms", "68 ms", "236 ms")
-	row("resident memory: idle / peak / after", fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(r.Idle.ResidentBytes)/megabyte,
-		float64(m.PeakResidentBytes)/megabyte, float64(m.AfterResidentBytes)/megabyte), "≤ 60 MB", "79 MB", "131 MB")
-	row("from a change to Progressing: median / p99 / max", each(m.NoticingSeconds), "p99 < 0.5 s", "≤ an interval", "< 1 s")
+	row := func(what string, cell func(measured) string, others ...string) {
+		cells := []string{what}
+		for _, m := range r.APIs {
+			cells = append(cells, cell(m))
+		}
+		fmt.Fprintln(table, strings.Join(append(cells, others...), "\t"))
+	}
+	each := func(s spread) string { return fmt.Sprintf("%.2f / %.2f / %.2f s", s.Median, s.P99, s.Max) }
+	row("", func(m measured) string { return "Serin: " + m.API }, "must be", "Flagger 1.44 *", "Argo Rollouts *")
+	row("API requests a minute while idle, per release", func(m measured) string { return fmt.Sprintf("%.2f", m.Idle.RequestsPerMinutePerRelease) }, "0", "72", "0")
+	row("API requests per release, events included", func(m measured) string { return fmt.Sprintf("%.2f", m.Release.RequestsPerRelease) }, "≤ 30", "179", "97")
+	row("  reads among them", func(m measured) string { return fmt.Sprintf("%.2f", m.Release.ReadsPerRelease) }, "0")
+	row("lateness: median / p99 / max", func(m measured) string { return each(m.Release.LatenessSeconds) }, "≤ 2 s", "≈ 50 s", "≈ 3 s a step")
+	row("CPU per release", func(m measured) string { return fmt.Sprintf("%.1f ms", m.Release.CPUSecondsPerRelease*1000) }, "≤ 20 ms", "68 ms", "236 ms")
+	row("resident memory: idle / peak / after", func(m measured) string {
+		return fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(m.Idle.ResidentBytes)/megabyte, float64(m.Release.PeakResidentBytes)/megabyte, float64(m.Release.AfterResidentBytes)/megabyte)
+	}, "≤ 60 MB", "79 MB", "131 MB")
+	row("from a change to Progressing: median / p99 / max", func(m measured) string { return each(m.Release.NoticingSeconds) }, "p99 < 0.5 s", "≤ an interval", "< 1 s")
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "* measured earlier on the same kind of machine, not in this run")
 
 	fmt.Fprint(w, "\nThe time of a release: median / p99 / max\n")
+	row("", func(m measured) string { return m.API })
 	for _, part := range []struct {
 		name string
-		time spread
+		time func(released) spread
 	}{
-		{"total", m.TotalSeconds},
-		{"- windows that were asked for", m.WindowsSeconds},
-		{"- pods, made by the cluster", m.ClusterSeconds},
-		{"- drain", m.DrainSeconds},
-		{"= lateness", m.LatenessSeconds},
-		{"  noticing the change", m.NoticingSeconds},
-		{"  starting", m.StartingSeconds},
-		{"  stepping", m.SteppingSeconds},
-		{"  promoting", m.PromotingSeconds},
-		{"  ending", m.EndingSeconds},
+		{"total", func(m released) spread { return m.TotalSeconds }},
+		{"- windows that were asked for", func(m released) spread { return m.WindowsSeconds }},
+		{"- pods, made by the cluster", func(m released) spread { return m.ClusterSeconds }},
+		{"- drain", func(m released) spread { return m.DrainSeconds }},
+		{"= lateness", func(m released) spread { return m.LatenessSeconds }},
+		{"  noticing the change", func(m released) spread { return m.NoticingSeconds }},
+		{"  starting", func(m released) spread { return m.StartingSeconds }},
+		{"  stepping", func(m released) spread { return m.SteppingSeconds }},
+		{"  promoting", func(m released) spread { return m.PromotingSeconds }},
+		{"  ending", func(m released) spread { return m.EndingSeconds }},
 	} {
-		row("  "+part.name, each(part.time))
+		row("  "+part.name, func(m measured) string { return each(part.time(m.Release)) })
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for _, m := range r.APIs {
+		if err := m.print(w, r.Plan.Releases); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-	fmt.Fprintf(w, "\nRequests per release (besides, for all together: %d for leases, %d watches renewed)\n", m.Requests.Leases, m.Requests.Watches)
-	for _, kinds := range []map[string]int{m.Requests.Writes, m.Requests.Reads} {
+// print shows which requests there were, and what was not measured.
+func (m measured) print(w io.Writer, releases int) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s: requests per release (besides, for all together: %d for leases, %d watches renewed)\n", m.API, m.Release.Requests.Leases, m.Release.Requests.Watches)
+	for _, kinds := range []map[string]int{m.Release.Requests.Writes, m.Release.Requests.Reads} {
 		for _, kind := range largestFirst(kinds) {
-			row(fmt.Sprintf("  %.2f", float64(kinds[kind])/float64(r.Plan.Releases)), kind)
+			fmt.Fprintf(table, "  %.2f\t%s\n", float64(kinds[kind])/float64(releases), kind)
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nIdle for %.0f s: %d requests (besides, %d for leases, %d watches renewed), %.2f s of CPU a minute\n", r.Idle.Seconds,
-		total(r.Idle.Requests.Writes)+total(r.Idle.Requests.Reads), r.Idle.Requests.Leases, r.Idle.Requests.Watches, r.Idle.CPUSecondsPerMinute)
-	for _, kinds := range []map[string]int{r.Idle.Requests.Writes, r.Idle.Requests.Reads} {
+	fmt.Fprintf(w, "\n%s: idle for %.0f s: %d requests (besides, %d for leases, %d watches renewed), %.2f s of CPU a minute\n", m.API, m.Idle.Seconds,
+		total(m.Idle.Requests.Writes)+total(m.Idle.Requests.Reads), m.Idle.Requests.Leases, m.Idle.Requests.Watches, m.Idle.CPUSecondsPerMinute)
+	for _, kinds := range []map[string]int{m.Idle.Requests.Writes, m.Idle.Requests.Reads} {
 		for _, kind := range largestFirst(kinds) {
-			row(fmt.Sprintf("  %d", kinds[kind]), kind)
+			fmt.Fprintf(table, "  %d\t%s\n", kinds[kind], kind)
 		}
 	}
-	if len(m.NotMeasured) > 0 {
-		fmt.Fprintf(table, "\n%d of %d releases were not measured:\n", len(m.NotMeasured), r.Plan.Releases)
-		for _, why := range m.NotMeasured {
-			row("  " + why)
+	if len(m.Release.NotMeasured) > 0 {
+		fmt.Fprintf(table, "\n%d of %d releases were not measured:\n", len(m.Release.NotMeasured), releases)
+		for _, why := range m.Release.NotMeasured {
+			fmt.Fprintln(table, "  "+why)
 		}
 	}
 	return table.Flush()

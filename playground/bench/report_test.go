@@ -58,18 +58,21 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 	r := report{
 		Date: began, Machine: machine{Processors: 2, MemoryBytes: 24 * gibibyte, Load: 0.25},
 		Plan: plan{Releases: 2, Steps: 2, WindowSeconds: 10, DrainSeconds: 5},
-		Idle: idle{Seconds: 60, ResidentBytes: 45e6, Requests: requests{Reads: map[string]int{"list pods": 3}}},
-		Release: released{
+		APIs: []measured{{API: "canary", Idle: idle{Seconds: 60, ResidentBytes: 45e6, Requests: requests{Reads: map[string]int{"list pods": 3}}}, Release: released{
 			NotMeasured: []string{"app-001: it ended in phase Failed"}, RequestsPerRelease: 18.5,
 			Requests:             requests{Writes: map[string]int{"create events": 11, "patch canaries.flagger.app/status": 26}},
 			CPUSecondsPerRelease: 0.0125, PeakResidentBytes: 52e6, AfterResidentBytes: 50e6,
-		},
+		}}, {API: "rollout"}},
 	}
-	measured, err := played().parts(10 * time.Second)
+	release, err := played().parts(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Release.spend([]parts{measured})
+	r.APIs[0].Release.spend([]parts{release})
+	if release, err = rolled().parts(asked); err != nil {
+		t.Fatal(err)
+	}
+	r.APIs[1].Release.spend([]parts{release})
 	var out strings.Builder
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
@@ -77,7 +80,8 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 	for _, want := range []string{
 		"2026-11-21: 2 releases at once, 2 windows of 10 s", "2 processors, 24 GiB, load 0.25 before",
 		"18.50  ", "12.5 ms", "45.0 / 52.0 / 50.0 MB", "not in this run",
-		"total                          27.50 s / 27.50 s / 27.50 s", "= lateness                     0.30 s / 0.30 s / 0.30 s",
+		"Serin: canary ", "Serin: rollout ",
+		"total                          27.50 / 27.50 / 27.50 s  21.40 / 21.40 / 21.40 s", "= lateness                     0.30 / 0.30 / 0.30 s     0.40 / 0.40 / 0.40 s",
 		"  13.00  patch canaries.flagger.app/status\n  5.50   create events\n", "  3  list pods\n",
 		"1 of 2 releases were not measured:\n  app-001: it ended in phase Failed\n",
 	} {

@@ -17,14 +17,12 @@ import (
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/dynamicinformer"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -50,6 +48,7 @@ const (
 // stage is a cluster with Serin in it, and all releases.
 type stage struct {
 	settings
+	subject subject
 	cluster *cluster.Cluster
 	clock   clock.WithTicker
 	log     *slog.Logger
@@ -61,8 +60,8 @@ type stage struct {
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	timelines map[string]*timeline // by name
-	peak      int64                // of Serin's resident memory, in bytes
+	timelines map[string]timeline // by name
+	peak      int64               // of Serin's resident memory, in bytes
 }
 
 // close ends what raise started beside the cluster.
@@ -110,7 +109,8 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{filepath.Join(b.Repository(), "config", "crd"), istio} {
+	definitions := filepath.Join(b.Repository(), "config", "crd")
+	for _, folder := range []string{definitions, filepath.Join(definitions, "argoproj"), istio} {
 		if err := s.cluster.ApplyFolder(ctx, folder); err != nil {
 			return err
 		}
@@ -125,17 +125,18 @@ func (s *stage) raise(ctx context.Context, fail context.CancelCauseFunc, b *buil
 		return err
 	}
 
-	s.say(fmt.Sprintf("handing %d Deployments over to Serin ...", s.releases))
+	s.say(fmt.Sprintf("handing %d releases of API %s over to Serin ...", s.releases, s.subject.api))
+	made := s.subject.shared(s.settings)
 	for i := range s.releases {
-		name := nameOf(i)
-		if _, err := s.cluster.Client.AppsV1().Deployments(namespace).Create(ctx, deployment(name), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make Deployment %s: %w", name, err)
-		}
-		if _, err := s.cluster.Dynamic.Resource(canaries).Namespace(namespace).Create(ctx, canary(name, s.steps, s.interval), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("make Canary %s: %w", name, err)
+		made = append(made, s.subject.each(nameOf(i), s.settings)...)
+	}
+	for _, object := range made {
+		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		if _, err := s.cluster.Dynamic.Resource(resource).Namespace(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("make %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	return s.until(ctx, "all are taken over", func(phases map[string]int) bool { return phases[initialized] == s.releases })
+	return s.until(ctx, "all are taken over", timeline.rests)
 }
 
 // startSerin starts the controller behind a proxy that counts, with a stub of Prometheus to ask.
@@ -145,6 +146,7 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	s.metrics = prometheus()
+	s.prometheus = "http://" + listener.Addr().String()
 	s.background(life, fail, func(context.Context) error {
 		if err := s.metrics.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve metrics: %w", err)
@@ -157,7 +159,7 @@ func (s *stage) startSerin(ctx, life context.Context, fail context.CancelCauseFu
 	}
 	s.proxy = proxy
 	argv := []string{
-		s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", "http://" + listener.Addr().String(), "-mesh-provider", "istio",
+		s.serin, "controller", "-kubeconfig", kubeconfig, "-metrics-server", s.prometheus, "-allow-loopback-hooks", "-mesh-provider", "istio",
 		"-enable-leader-election", "-leader-election-namespace", namespace, "-drain-delay", drain.String(), "-log-level", "info",
 	}
 	if s.interval < 10*time.Second {
@@ -207,40 +209,23 @@ func (s *stage) sample(ctx context.Context) error {
 
 // watch fills the timelines, from here on.
 func (s *stage) watch(ctx, life context.Context, fail context.CancelCauseFunc) error {
-	s.timelines = map[string]*timeline{}
+	s.timelines = map[string]timeline{}
 	for i := range s.releases {
-		s.timelines[nameOf(i)] = &timeline{}
+		s.timelines[nameOf(i)] = s.subject.timeline()
 	}
-	plans := dynamicinformer.NewFilteredDynamicInformer(s.cluster.Dynamic, canaries, namespace, 0, cache.Indexers{}, nil).Informer()
-	workloads := appsinformers.NewDeploymentInformer(s.cluster.Client, namespace, 0, cache.Indexers{})
-	for informer, see := range map[cache.SharedIndexInformer]func(any){
-		plans: func(object any) {
-			at := s.clock.Now()
-			raw := object.(*unstructured.Unstructured)
-			var typed struct {
-				Status canaryStatus `json:"status"`
+	see := func(raw any) {
+		at := s.clock.Now()
+		object := raw.(*unstructured.Unstructured)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if t := s.timelines[releaseOf(object)]; t != nil {
+			if err := t.see(at, object); err != nil {
+				fail(err)
 			}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, &typed); err != nil {
-				fail(fmt.Errorf("read Canary %s: %w", raw.GetName(), err))
-				return
-			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.timelines[raw.GetName()].seeCanary(at, typed.Status)
-		},
-		workloads: func(object any) {
-			at := s.clock.Now()
-			d := object.(*appsv1.Deployment)
-			name, primary := strings.CutSuffix(d.Name, "-primary")
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if primary {
-				s.timelines[name].seePrimary(at, d)
-			} else {
-				s.timelines[name].seeTarget(at, d)
-			}
-		},
-	} {
+		}
+	}
+	for _, resource := range s.subject.watched {
+		informer := dynamicinformer.NewFilteredDynamicInformer(s.cluster.Dynamic, resource, namespace, 0, cache.Indexers{}, nil).Informer()
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }})
 		if err != nil {
 			return fmt.Errorf("watch the releases: %w", err)
@@ -256,15 +241,16 @@ func (s *stage) watch(ctx, life context.Context, fail context.CancelCauseFunc) e
 	return nil
 }
 
-// phases counts the releases in each phase.
-func (s *stage) phases() map[string]int {
+// look counts the releases in each phase, and says whether something holds of each.
+func (s *stage) look(holds func(timeline) bool) (phases map[string]int, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	counts := map[string]int{}
+	phases, all = map[string]int{}, true
 	for _, t := range s.timelines {
-		counts[t.phase]++
+		phases[t.phase()]++
+		all = all && holds(t)
 	}
-	return counts
+	return phases, all
 }
 
 const (
@@ -274,14 +260,14 @@ const (
 	tellEvery = 10 * time.Second
 )
 
-// until waits until the phases are as they have to be, and tells of them from time to time.
-func (s *stage) until(ctx context.Context, what string, reached func(map[string]int) bool) error {
+// until waits until something holds of all releases, and tells of their phases from time to time.
+func (s *stage) until(ctx context.Context, what string, holds func(timeline) bool) error {
 	looks, lines := s.clock.NewTicker(lookEvery), s.clock.NewTicker(tellEvery)
 	defer looks.Stop()
 	defer lines.Stop()
 	for {
-		phases := s.phases()
-		if reached(phases) {
+		phases, all := s.look(holds)
+		if all {
 			return nil
 		}
 		select {
@@ -385,8 +371,7 @@ func (s *stage) release(ctx context.Context) (released, error) {
 	if err := s.ship(ctx); err != nil {
 		return released{}, err
 	}
-	err = s.until(ctx, "all releases have ended", func(phases map[string]int) bool { return phases[succeeded]+phases[failed] == s.releases })
-	if err != nil {
+	if err := s.until(ctx, "all releases have ended", timeline.over); err != nil {
 		return released{}, err
 	}
 	if err := s.settle(ctx); err != nil {
@@ -407,7 +392,7 @@ func (s *stage) release(ctx context.Context) (released, error) {
 	s.mu.Lock()
 	r.PeakResidentBytes = max(s.peak, after.ResidentBytes)
 	for _, name := range slices.Sorted(maps.Keys(s.timelines)) {
-		p, err := s.timelines[name].parts(s.interval)
+		p, err := s.timelines[name].parts(s.settings)
 		if err != nil {
 			r.NotMeasured = append(r.NotMeasured, fmt.Sprintf("%s: %v", name, err))
 			continue
@@ -419,24 +404,24 @@ func (s *stage) release(ctx context.Context) (released, error) {
 	return r, errors.Join(<-profiled, s.profile(ctx, profilesURL+"heap", "heap-after.pprof"), s.profile(ctx, metricsURL, "metrics-after.txt"))
 }
 
-// ship changes all Deployments one after the other, each as soon as the one before it is acknowledged, as a tool does
+// ship changes all versions one after the other, each as soon as the one before it is acknowledged, as a tool does
 // that applies a repository.
 func (s *stage) ship(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-		"containers": []any{map[string]any{"name": "app", "image": newVersion}},
-	}}}})
+	containers := workload("")["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)
+	containers[0].(map[string]any)["image"] = newVersion
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
 	if err != nil {
-		return fmt.Errorf("change the Deployments: %w", err)
+		return fmt.Errorf("change the versions: %w", err)
 	}
 	for i := range s.releases {
 		name := nameOf(i)
-		_, err := s.cluster.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		_, err := s.cluster.Dynamic.Resource(s.subject.target).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
-			return fmt.Errorf("change Deployment %s: %w", name, err)
+			return fmt.Errorf("change the version of %s: %w", name, err)
 		}
 		at := s.clock.Now()
 		s.mu.Lock()
-		s.timelines[name].patched = at
+		s.timelines[name].ship(at)
 		s.mu.Unlock()
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// asked is what the played releases are to do.
+var asked = settings{steps: 2, interval: 10 * time.Second}
+
 var began = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // at is a moment so many milliseconds after the beginning.
@@ -41,8 +44,8 @@ func status(phase string, window, drainUntil int) canaryStatus {
 }
 
 // played is a release of two windows of 10 s each with a drain of 5 s.
-func played() *timeline {
-	t := &timeline{}
+func played() *canaryTimeline {
+	t := &canaryTimeline{}
 	t.seeTarget(at(-900), observed(oldVersion, 1, 1))
 	t.seePrimary(at(-900), observed(oldVersion, 1, 1))
 	t.seeCanary(at(-500), status(initialized, 0, 0))
@@ -66,7 +69,7 @@ func played() *timeline {
 }
 
 func TestTimeIsDividedByWhoTookIt(t *testing.T) {
-	got, err := played().parts(10 * time.Second)
+	got, err := played().parts(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,18 +87,18 @@ func TestTimeIsDividedByWhoTookIt(t *testing.T) {
 
 func TestAReleaseThatCannotBeMeasuredSaysWhy(t *testing.T) {
 	rolledBack := played()
-	rolledBack.phase, rolledBack.failedChecks = failed, 5
+	rolledBack.seen, rolledBack.failedChecks = failed, 5
 	unwatched := played()
 	unwatched.canaryReady = time.Time{}
 	for _, test := range []struct {
 		name string
-		of   *timeline
+		of   *canaryTimeline
 		want string
 	}{
 		{"rolled back", rolledBack, "phase Failed with 5 failed checks"},
 		{"unwatched", unwatched, "a watch missed a part of it"},
 	} {
-		_, err := test.of.parts(10 * time.Second)
+		_, err := test.of.parts(asked)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got the error %v, want one that says %q", test.name, err, test.want)
 		}
