@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Replays recorded cases of Flagger against bin/serin, where the recordings are at hand: next to this repository, or in
-# the folder that SERIN_RECORDINGS names. --sample plays a few cases of each router; all other arguments go to the player.
+# the folder that SERIN_RECORDINGS names. --sample plays a few cases of each router. --swap FLAGGER lets that program and Serin
+# take turns over each release, and shows what differs then. All other arguments go to the player.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,11 +12,17 @@ if [ ! -x "$player" ]; then
 	exit 0
 fi
 
-sample=no
-if [ "${1:-}" = --sample ]; then
+sample=no flagger=
+case ${1:-} in
+--sample)
 	sample=yes
 	shift
-fi
+	;;
+--swap)
+	flagger=$(realpath "${2:?which program is Flagger?}")
+	shift 2
+	;;
+esac
 
 for tool in unshare ip openssl; do
 	if ! command -v "$tool" >/dev/null; then
@@ -58,13 +65,22 @@ around=()
 if [ "$(id -u)" != 0 ]; then
 	around=(unshare --user --map-root-user)
 fi
-told=$(mktemp)
-trap 'rm -f "$told"' EXIT
-# KUBECONFIG, {prometheus} and {flags} are for the player to fill in; its hooks answer on loopback.
+told=$(mktemp) differences=$(mktemp)
+trap 'rm -f "$told" "$differences"' EXIT
+cp test/conformance/differences.yaml "$differences"
+# The player fills in {prometheus} and {flags}, and sets KUBECONFIG; its hooks answer on loopback.
+controller="$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} -allow-loopback-hooks {flags}"
+if [ -n "$flagger" ]; then
+	cat test/conformance/swapped.yaml >>"$differences"
+	controller="$PWD/hack/swap.sh $flagger {prometheus} {flags}"
+fi
 "${around[@]}" "$player" --crds config/crd --labs 1 --k8s "$controlplane" --fakenode bin/node \
-	--controller "$PWD/bin/serin controller -kubeconfig \$KUBECONFIG -metrics-server {prometheus} -allow-loopback-hooks {flags}" \
-	--differences test/conformance/differences.yaml "$@" "${cases[@]}" | tee "$told" || true
+	--controller "$controller" --differences "$differences" "$@" "${cases[@]}" | tee "$told" || true
 grep -q '^[0-9]* passed, [0-9]* failed$' "$told" || exit 1 # the player itself failed, and has said why
+if [ -n "$flagger" ]; then
+	echo "Where the controllers changed differs from run to run: whoever started this judges what differs."
+	exit 0
+fi
 
 # What the player tells of a case is a line "same NAME" or "DIFF NAME", and lines below it that are set in.
 awk '

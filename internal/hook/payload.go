@@ -2,9 +2,9 @@ package hook
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"maps"
-	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -41,14 +41,16 @@ func EventPayload(p Payload, message, eventType, timestamp string) ([]byte, erro
 }
 
 // Checksum is a short name, of consonants and digits, for what a status holds about a revision: at most ten characters,
-// equal for equal input. Receivers may compare it and must not compute it.
+// equal for equal input. It is the one that Flagger 1.44 sends for the same status, so that a receiver that keeps what it saw
+// by it knows a release again when the controller is swapped: 32-bit FNV-1a over the text that Flagger's dump of the two
+// fields has. No configuration that is tracked is another text than a list of none.
 func Checksum(trackedConfigs map[string]string, lastAppliedSpec string) string {
-	sum := fnv.New32a()
-	add := func(text string) { _, _ = sum.Write([]byte(text + "\x00")) } // a hash never fails to write
-	add(lastAppliedSpec)
-	for _, name := range slices.Sorted(maps.Keys(trackedConfigs)) {
-		add(name)
-		add(trackedConfigs[name])
+	tracked := "<nil>"
+	if trackedConfigs != nil {
+		tracked = fmt.Sprint(trackedConfigs) // in the order of the names
 	}
+	sum := fnv.New32a()
+	fmt.Fprintf(sum, "(struct { TrackedConfigs *map[string]string; LastAppliedSpec string }){TrackedConfigs:(*map[string]string)%s LastAppliedSpec:(string)%s}",
+		tracked, lastAppliedSpec)
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(sum.Sum32()), 10))
 }

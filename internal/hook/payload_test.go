@@ -54,9 +54,6 @@ func TestChecksumTellsRevisionsApart(t *testing.T) {
 	if again := hook.Checksum(map[string]string{"secret/b": "2", "configmap/a": "1"}, "rev1"); again != same {
 		t.Errorf("%s and %s for one revision", same, again)
 	}
-	if nothing := hook.Checksum(nil, "rev1"); nothing != hook.Checksum(map[string]string{}, "rev1") {
-		t.Error("no configs and none differ")
-	}
 	for name, other := range map[string]string{
 		"another revision":          hook.Checksum(map[string]string{"configmap/a": "1", "secret/b": "2"}, "rev2"),
 		"another config":            hook.Checksum(map[string]string{"configmap/a": "3", "secret/b": "2"}, "rev1"),
@@ -69,6 +66,22 @@ func TestChecksumTellsRevisionsApart(t *testing.T) {
 		}
 		if !regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{1,10}$`).MatchString(other) {
 			t.Errorf("%s is no short name without vowels", other)
+		}
+	}
+}
+
+// TestChecksumIsThatOfFlagger has what Flagger 1.44 reckoned of these two fields of a status.
+func TestChecksumIsThatOfFlagger(t *testing.T) {
+	for _, tt := range []struct {
+		configs map[string]string
+		want    string
+	}{
+		{nil, "556f5b46bb"},
+		{map[string]string{}, "67ffc7c855"},
+		{map[string]string{"secret/b": "34", "configmap/a": "12"}, "6885b96798"},
+	} {
+		if got := hook.Checksum(tt.configs, "5fcc94f9fb"); got != tt.want {
+			t.Errorf("of %v it is %s, want %s", tt.configs, got, tt.want)
 		}
 	}
 }
