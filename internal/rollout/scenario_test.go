@@ -35,7 +35,7 @@ import (
 //	after 10s           lets time pass
 //
 // After each command passes run until nothing moves. Beside it the same story is played by a process that dies again and
-// again between two effects, and has to come to the same end.
+// again between two effects, writes each decision for itself, and has to come to the same end.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var w, killed *world
@@ -46,7 +46,7 @@ func TestScenarios(t *testing.T) {
 			if d.Cmd == "rollout" {
 				w, killed = newWorld(argov1.RolloutSpec{}), newWorld(argov1.RolloutSpec{})
 			}
-			killed.lives = dying(chance)
+			killed.lives, killed.hasty = dying(chance), true
 			killed.do(t, d)
 			killed.shown = ""
 			killed.told.Reset()

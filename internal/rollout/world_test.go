@@ -58,6 +58,8 @@ type world struct {
 	watch func(effect release.Effect, before []ReplicaSet)
 	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
 	lives func(effects int) (survivors int, dies bool)
+	// hasty writes each decision as it is, and settles none.
+	hasty bool
 }
 
 func newWorld(spec argov1.RolloutSpec) *world {
@@ -156,6 +158,10 @@ func (w *world) pass(t fataler) bool {
 	if dies {
 		return true
 	}
+	if !w.hasty {
+		d = Settled(s, d)
+	}
+	w.last = d
 	for _, event := range d.Events {
 		if event.Standing && !slices.Contains(w.standing, event.Message) {
 			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)

@@ -103,7 +103,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
 	told, failed := r.apply(ctx, s, decision.Effects)
 	r.tell(ctx, s.object, told...)
-	if failed != nil {
+	if failed == nil {
+		decision = rollout.Settled(s.snapshot, decision)
+	} else {
 		if decision, err = r.failed(s, failed); err != nil {
 			return r.later(ctx, key, began, err)
 		}

@@ -90,7 +90,7 @@ func TestAReleaseCostsFewRequests(t *testing.T) {
 	if len(p.live) > 0 {
 		t.Errorf("read %v", p.live)
 	}
-	if most := 18; len(all) > most {
+	if most := 14; len(all) > most {
 		t.Errorf("%d writes, events apart, want %d at most:\n%s", len(all), most, strings.Join(all, "\n"))
 	}
 }
@@ -101,16 +101,26 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()
+	explained := func(when string) {
+		t.Helper()
+		if waits := waiting(said(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
+			t.Errorf("%s the status says that it waits for %+v", when, waits)
+		}
+	}
+	explained("paused,")
+
+	forgotten := p.rollout()
+	forgotten.Status.Serin = nil
+	if err := p.client.Status().Update(t.Context(), forgotten); err != nil {
+		t.Fatal(err)
+	}
 	result, err := p.pass()
 	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > explainAfter {
 		t.Fatalf("wake in %s, %v", result.RequeueAfter, err)
 	}
 	p.clock.Step(explainAfter)
 	p.settle()
-	waits := waiting(said(p.rollout().Status))
-	if len(waits) != 1 || waits[0].Opener != "person" {
-		t.Errorf("paused, the status says that it waits for %+v", waits)
-	}
+	explained("after a while")
 	p.clock.Step(explainAfter)
 	p.writes = nil
 	if result, err := p.pass(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
