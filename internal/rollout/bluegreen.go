@@ -162,7 +162,7 @@ func (p *pass) switchPause() release.Gate {
 	case !value(b.AutoPromotionEnabled, true):
 		return release.WaitsFor("pause", release.ByPerson, "until a person promotes the rollout")
 	}
-	end := pause.StartTime.Add(time.Duration(b.AutoPromotionSeconds) * time.Second)
+	end := pausedSince(s, *pause).Add(time.Duration(b.AutoPromotionSeconds) * time.Second)
 	if p.Now.After(end) {
 		return release.Passes("pause", "is over")
 	}

@@ -256,6 +256,15 @@ func (e *edit) pause(reason argov1.PauseReason) {
 	}
 	e.status.PauseConditions = append(e.status.PauseConditions, argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(e.v.Now)})
 	e.status.ControllerPause = true
+	e.status.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(e.v.Now))}
+}
+
+// pausedSince is when a pause of a status began.
+func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.Time {
+	if status.Serin != nil && status.Serin.PausedAt != nil && status.Serin.PausedAt.Truncate(time.Second).Equal(pause.StartTime.Truncate(time.Second)) {
+		return status.Serin.PausedAt.Time
+	}
+	return pause.StartTime.Time
 }
 
 // stepOn leaves the current step when it is complete. A user's pause freezes the steps.

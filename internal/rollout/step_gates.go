@@ -131,11 +131,11 @@ func pauseOver(v StepView) release.Gate {
 	if err != nil {
 		return release.Fails("pause", release.ByPerson, "its duration cannot be read: correct spec.strategy.canary.steps")
 	}
-	end := began.StartTime.Add(time.Duration(length) * time.Second)
+	end := pausedSince(v.Status, *began).Add(time.Duration(length) * time.Second)
 	if v.Now.After(end) {
 		return release.Passes("pause", "for "+v.Step.Pause.Duration.String())
 	}
-	// It is over strictly after its end, of which the API keeps whole seconds.
+	// It is over strictly after its end.
 	return release.WaitsUntil("pause", release.Later(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 

@@ -22,6 +22,31 @@ func heldSince(since time.Time) argov1.RolloutStatus {
 	}
 }
 
+// TestAPauseLastsAsLongAsWasAskedFor although the API keeps whole seconds of its start; unless the part of a second that Serin
+// keeps is of another pause, or nowhere.
+func TestAPauseLastsAsLongAsWasAskedFor(t *testing.T) {
+	began := noon.Add(900 * time.Millisecond)
+	stored := heldSince(noon)
+	stored.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(began))}
+	for name, test := range map[string]struct {
+		status argov1.RolloutStatus
+		end    time.Time
+	}{
+		"kept":             {stored, began.Add(10 * time.Second)},
+		"pruned":           {heldSince(noon), noon.Add(10 * time.Second)},
+		"another pause":    {func() argov1.RolloutStatus { s := heldSince(noon.Add(time.Minute)); s.Serin = stored.Serin; return s }(), noon.Add(70 * time.Second)},
+		"never serialised": {heldSince(began), began.Add(10 * time.Second)},
+	} {
+		gate := LookAtStep(StepView{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
+		if gate.Verdict != release.Wait {
+			t.Errorf("%s: at its end the gate is %+v", name, gate)
+		}
+		if gate = LookAtStep(StepView{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
+			t.Errorf("%s: after its end the gate is %+v", name, gate)
+		}
+	}
+}
+
 func TestGatesOfSteps(t *testing.T) {
 	analysis, experiment := argov1.CanaryStep{Analysis: &argov1.RolloutAnalysis{}}, argov1.CanaryStep{Experiment: &argov1.RolloutExperimentStep{}}
 	plugin := argov1.CanaryStep{Plugin: &argov1.PluginStep{Name: "a"}}

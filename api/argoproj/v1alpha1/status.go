@@ -379,6 +379,10 @@ type SerinStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	Gates []GateStatus `json:"gates,omitempty"`
+	// PausedAt is the start of the newest pause with its fractions of a second, of which startTime has none: a pause is as
+	// long as was asked for, and no part of a second shorter.
+	// +optional
+	PausedAt *metav1.MicroTime `json:"pausedAt,omitempty"`
 }
 
 // GateStatus is one condition before the next move of the release, as it was last seen.

@@ -163,10 +163,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
-	status.Serin = &argov1.SerinStatus{Gates: gates(d.Gates)}
-	if len(status.Serin.Gates) == 0 {
-		status.Serin = nil
-	}
+	status.Serin = explained(status, d.Gates)
 	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, &status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
@@ -179,6 +176,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
 	return written, nil
+}
+
+// explained is what Serin adds to a status: what is waited for, and when the pause began, while there is one.
+func explained(status argov1.RolloutStatus, looked release.Gates) *argov1.SerinStatus {
+	own := argov1.SerinStatus{Gates: gates(looked)}
+	if status.Serin != nil && len(status.PauseConditions) > 0 {
+		own.PausedAt = status.Serin.PausedAt
+	}
+	if len(own.Gates) == 0 && own.PausedAt == nil {
+		return nil
+	}
+	return &own
 }
 
 // said are the gates of a status.
