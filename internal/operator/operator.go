@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -100,7 +101,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence}
+	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence, outbox: telemetry.NewOutbox(clock.RealClock{}, logger)}
 	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
 		return err
 	}
@@ -108,7 +109,13 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return fmt.Errorf("add the health server: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
-	return mgr.Start(ctx)
+	// What reconcilers tell in their last passes must leave too, so messages are sent until they have ended.
+	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var messages errgroup.Group
+	messages.Go(func() error { return p.outbox.Run(sending) })
+	err = mgr.Start(ctx)
+	stop()
+	return errors.Join(err, messages.Wait())
 }
 
 // process is what the APIs that it serves share.
@@ -118,6 +125,8 @@ type process struct {
 	shown    *telemetry.Metrics
 	logger   logr.Logger
 	sentence func(part, text string)
+	// outbox has the messages of all releases.
+	outbox *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
 	together *together
 }
@@ -331,7 +340,6 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	}
 	queue := &shell.Queue{}
 	asking := prober.New(clk, inFlight, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
-	outbox := telemetry.NewOutbox(clk, logger)
 	notifier, err := f.notifier(trusted)
 	if err != nil {
 		return err
@@ -343,7 +351,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	}
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
-		Recorder: telemetry.NewRecorder(events, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
+		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, Standing: &telemetry.Standing{},
 		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), Notifier: notifier, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
 		Notifiers: func(providerType string, options notify.Options) (notify.Notifier, error) {
 			return notify.New(named, providerType, options)
@@ -369,10 +377,8 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		return err
 	}
 	p.together.setCanaries(mgr.GetClient())
-	for _, part := range []everywhere{{asking.Run}, {outbox.Run}} {
-		if err := mgr.Add(part); err != nil {
-			return fmt.Errorf("add a part of the controller: %w", err)
-		}
+	if err := mgr.Add(everywhere{asking.Run}); err != nil {
+		return fmt.Errorf("add who asks: %w", err)
 	}
 	return nil
 }

@@ -77,11 +77,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the client of events: %w", err)
 	}
-	outbox := telemetry.NewOutbox(clk, p.logger)
-	if err := mgr.Add(everywhere{outbox.Run}); err != nil {
-		return fmt.Errorf("add the events of Rollouts: %w", err)
-	}
-	told := func() *telemetry.Recorder { return telemetry.NewRecorder(events, outbox, clk, controller.Component) }
+	told := func() *telemetry.Recorder { return telemetry.NewRecorder(events, p.outbox, clk, controller.Component) }
 	if err := p.serveAnalyses(ctx, own, told); err != nil || len(f.Argo.Controllers) > 0 {
 		return err
 	}
