@@ -1,5 +1,5 @@
-// Package shell is what the shells of all kinds need alike: a way back onto the queue, the patch of a status, and how long
-// to sleep.
+// Package shell is what the shells of all kinds need alike: a guard around a pass, a way back onto the queue, the patch of a
+// status, and how long to sleep.
 //
 // It must not know any kind of resource.
 package shell
@@ -7,15 +7,18 @@ package shell
 import (
 	"context"
 	"encoding/json"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/telemetry"
 )
 
 // PassTimeout bounds one pass: nothing in it waits for anything but the API server.
@@ -27,6 +30,19 @@ const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
+
+// Guarded runs a pass and makes an error of a panic in it, which is a fault of Serin and must cost one release alone: it is
+// logged, and panicked is told of it.
+func Guarded(ctx context.Context, panicked func(), pass func() (reconcile.Result, error)) (result reconcile.Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			result, err = reconcile.Result{}, telemetry.Fault(cause)
+			log.FromContext(ctx).Error(err, "Pass panicked", "stack", string(debug.Stack()))
+			panicked()
+		}
+	}()
+	return pass()
+}
 
 // RateLimiter is the one of a controller's queue. The library's default also shares ten retries a second among all, so that
 // those of broken releases would delay the others'.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -48,19 +47,13 @@ type Parts struct {
 type Reconciler struct{ Parts }
 
 // Reconcile is one pass. A panic in it is a fault of Serin, which must cost this run alone.
-func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("analysisRun", key.Name+"."+key.Namespace))
 	began := r.Clock.Now()
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = telemetry.Fault(cause)
-			log.FromContext(ctx).Error(err, "Pass panicked", "stack", string(debug.Stack()))
-			r.Metrics.Panicked(argov1.AnalysisRunKind)
-		}
-		r.Metrics.Reconciled(argov1.AnalysisRunKind, key, r.Clock.Since(began), err)
-	}()
-	return r.pass(ctx, key)
+	result, err := shell.Guarded(ctx, func() { r.Metrics.Panicked(argov1.AnalysisRunKind) }, func() (reconcile.Result, error) { return r.pass(ctx, key) })
+	r.Metrics.Reconciled(argov1.AnalysisRunKind, key, r.Clock.Since(began), err)
+	return result, err
 }
 
 // pass observes, decides, applies, writes, tells, asks.
