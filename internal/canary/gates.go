@@ -102,34 +102,6 @@ func (s *Snapshot) canaryMessage() string {
 	return fmt.Sprintf("canary %s %s not ready: %s", strings.ToLower(s.Plan.Kind), s.Plan.workload(), message)
 }
 
-// deadline is by when the workload that was asked to change must be ready. It counts from when it was asked, or from
-// when it was last seen ready, which the start of a window and every question of the run prove.
-func (s *Snapshot) deadline() (time.Time, bool) {
-	var from time.Time
-	if since := s.serin().Since; since != nil {
-		from = since.Time
-	}
-	if start, ok := s.start(); ok {
-		from = release.Later(from, start)
-	}
-	if asked, ok := s.asked(); ok {
-		from = release.Later(from, asked)
-	}
-	run := s.run()
-	for id, answer := range s.Answers {
-		if strings.Contains(id, run) {
-			from = release.Later(from, answer.Began)
-		}
-	}
-	if from.IsZero() {
-		if s.Status.LastTransitionTime.IsZero() {
-			return time.Time{}, false
-		}
-		from = s.Status.LastTransitionTime.Time
-	}
-	return s.past(from).Add(s.Plan.Deadline), true
-}
-
 // routeReadable holds a start while the traffic cannot be seen or was refused by its router.
 func routeReadable(s Snapshot) release.Gate {
 	switch {

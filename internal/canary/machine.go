@@ -43,6 +43,9 @@ func decide(s Snapshot) Decision {
 	if gates := obstacles(s); len(gates) > 0 {
 		return blocked(s, gates)
 	}
+	if s.held() {
+		return s.edit().stamp(release.StampSince).done(nil)
+	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseInitializing:
 		return initialise(s)
@@ -86,10 +89,11 @@ func wakeBy(d Decision, moment time.Time) Decision {
 }
 
 // suspended has no effect of any kind; the start of an open window stays, so that it is judged at once after resume.
+// No deadline runs meanwhile.
 func suspended(s Snapshot) Decision {
 	gate := release.WaitsFor("suspended", release.ByPerson, "spec.suspend is true: set it to false to go on")
 	gate.Events = []release.Event{{Type: release.Normal, Message: "skipping canary run as object is suspended", Standing: true}}
-	return hold(s, release.Gates{gate})
+	return stopped(s, hold(s, release.Gates{gate}))
 }
 
 // obstacles are the reasons for which Serin must not act on this Canary, each of which a person has to remove.
@@ -126,11 +130,11 @@ func blocked(s Snapshot, gates release.Gates) Decision {
 	lost := !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands()
 	switch {
 	case !lost:
-		return barred(s, gates)
+		return stopped(s, barred(s, gates))
 	case s.unnoticed():
 		return s.notice()
 	default:
-		return barred(s, gates, RouteIs{})
+		return stopped(s, barred(s, gates, RouteIs{}))
 	}
 }
 
