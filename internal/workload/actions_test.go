@@ -462,6 +462,11 @@ func TestPodProblemOfAContainerBetweenTwoCrashes(t *testing.T) {
 func TestNewestTemplateIsAskedFor(t *testing.T) {
 	w := cart(t)
 	target := w.object(deploymentKind, "cart")
+	mustSet(target.Object, "2025-12-31T00:00:00Z", "metadata", "creationTimestamp")
+	must(t, w.client.Update(t.Context(), target))
+	if got := w.observe(AskHistory).NewestTemplate.UTC().Format("2006-01-02"); got != "2025-12-31" {
+		t.Errorf("without a history, got %s, and not when it was made", got)
+	}
 	for name, made := range map[string]string{"cart-1": "2026-01-01T00:00:00Z", "cart-2": "2026-01-02T00:00:00Z"} {
 		set := newObject(replicaSetKind, namespace, name)
 		set.SetLabels(map[string]string{"app": "cart"})

@@ -86,7 +86,7 @@ func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj 
 			firsts[known].seen = seen
 		}
 	}
-	var newest time.Time
+	newest := obj.GetCreationTimestamp().Time // its history begins a moment after it does
 	for _, f := range firsts {
 		if f.seen.After(newest) {
 			newest = f.seen
