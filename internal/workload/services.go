@@ -394,11 +394,12 @@ func originalOf(existing *unstructured.Unstructured) string {
 }
 
 // GiveBackServices makes the Services that were the user's what they were before they were taken over. Those that the
-// Canary controls go with it.
+// Canary controls go with it. They are read live: a list of long ago may show them as they were before, and nobody mends
+// them afterwards.
 func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
 	name := apexName(c)
 	for _, each := range []string{name, name + suffix, name + "-canary"} {
-		existing, err := d.read(ctx, c, serviceKind, each)
+		existing, err := get(ctx, d.Reader, c, serviceKind, each)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,8 @@ type Workloads struct {
 	// objects, else every look is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
 	// Reader reads live. It is asked for the content of a ConfigMap or Secret whose resourceVersion changed, for
-	// histories and pods when they are asked for by name of the method, and for an object that somebody else made first.
+	// histories and pods when they are asked for by name of the method, for what is given back, and for an object that
+	// somebody else made first.
 	Reader client.Reader
 	// Options of the process.
 	Options Options

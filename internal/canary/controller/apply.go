@@ -124,6 +124,17 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	return err
 }
 
+// fresh reads live: what is given back must be seen as it is, and not as an old list has it, because nobody looks again.
+type fresh struct {
+	client.Client
+	live client.Reader
+}
+
+// Get implements client.Client.
+func (f fresh) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return f.live.Get(ctx, key, into, options...)
+}
+
 func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	if err := r.Workloads.Of(s.object).GiveBackServices(ctx, s.object); err != nil {
 		return err
@@ -131,7 +142,9 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen) error {
 	if s.renderer == nil {
 		return nil
 	}
-	err := r.Applier.Restore(ctx, s.renderer, s.target)
+	applier := *r.Applier
+	applier.Client = fresh{applier.Client, r.Reader}
+	err := applier.Restore(ctx, s.renderer, s.target)
 	if errors.Is(err, traffic.ErrNoOriginal) {
 		return &workload.PartlyError{Texts: []string{err.Error()}}
 	}
