@@ -137,7 +137,7 @@ func (c *drainedFirst) scaled(h rolled) {
 	case h.is > h.was && c.rollsBack(r):
 		c.violate("I5", r, "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
 	case h.is >= h.was:
-	case r.route.canary > 0 && !r.route.foreign.After(c.then()):
+	case r.route.canary > 0 && !r.route.foreign.After(c.then()) && !r.route.outpaced.After(c.then()):
 		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.pruning && r.tampered.After(r.route.left): // the moment that somebody wrote over is the only one that there is
 	case c.outpaced(h.Actor, r) && r.route.left.After(c.then()): // it sees a route without users, and not yet that it had some

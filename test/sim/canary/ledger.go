@@ -322,7 +322,8 @@ func (l *ledger) begins(m moved, name string) bool {
 	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
 		return false
 	default:
-		back := slices.Contains(m.of.target.ran(l.then()), m.of.primary.content) && after.LastAppliedSpec == after.LastPromotedSpec
+		runs := m.of.primary.content // nobody can tell where there is no primary
+		back := (runs == "" || slices.Contains(m.of.target.ran(l.then()), runs)) && after.LastAppliedSpec == after.LastPromotedSpec
 		now := m.of.target.content
 		back = back || now == m.of.primary.content || now == m.of.stable                             // whatever somebody made of what the status says of it
 		counts := after.FailedChecks == before.FailedChecks && after.Iterations == before.Iterations // a new attempt begins without any
@@ -535,6 +536,9 @@ func (l *ledger) noteRoute(h routed) {
 		return
 	}
 	r.route.weights, r.route.touched = h.after, l.now()
+	if h.ours && l.outpaced(h.Actor, r) {
+		r.route.outpaced = l.now()
+	}
 	switch {
 	case !h.ours:
 		r.route.foreign = l.now()

@@ -153,6 +153,8 @@ type routeState struct {
 	foreign time.Time // when somebody else last changed weights
 	left    time.Time // when Serin last took all of the canary's traffic
 	touched time.Time // when the weights last changed
+	// outpaced is when a process last set weights that need not know yet what another one has decided.
+	outpaced time.Time
 }
 
 // pods is one of the two Deployments.
