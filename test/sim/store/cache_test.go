@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -361,46 +360,5 @@ func TestKills(t *testing.T) {
 			t.Errorf("the caller lives, with %v", err)
 		}()
 		expect(t, "written", replicas(w.server.Peek(deploymentKind.GroupKind(), keyOf("x"))) == any(int64(9)), after)
-	}
-}
-
-func TestStaleReads(t *testing.T) {
-	w := newWorld(t)
-	w.scaled(3)
-	cache := w.server.NewCache(store.CacheOptions{})
-	cached := cache.Client("serin", store.Never)
-	cache.Start(deploymentKind.GroupKind(), 1)
-	var fault store.Fault
-	w.server.SetHook(&script{before: func(store.Call) store.Fault { return fault }})
-	for _, c := range []struct {
-		fault        store.Fault
-		live, cached any
-	}{
-		{store.Fault{}, int64(13), int64(12)},
-		{store.Fault{Behind: 1}, int64(12), int64(11)},
-		{store.Fault{Behind: 3}, int64(2), nil},
-		{store.Fault{Behind: 9}, nil, nil},
-		{store.Fault{Hidden: keyOf("x")}, nil, nil},
-		{store.Fault{Hidden: keyOf("z")}, int64(13), int64(12)},
-	} {
-		fault = c.fault
-		for reader, want := range map[client.Reader]any{w.client: c.live, cached: c.cached} {
-			obj := newObject(deploymentKind, "x")
-			err := reader.Get(t.Context(), keyOf("x"), obj)
-			if want == nil {
-				if !apierrors.IsNotFound(err) {
-					t.Errorf("%+v answers %v", c.fault, err)
-				}
-				continue
-			}
-			w.must(err)
-			expect(t, fmt.Sprint(c.fault), nested(obj, "spec.replicas"), want)
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(deploymentKind.GroupVersion().WithKind("DeploymentList"))
-			w.must(reader.List(t.Context(), list))
-			if len(list.Items) != 1 || nested(&list.Items[0], "spec.replicas") != want {
-				t.Errorf("%+v lists %v", c.fault, list.Items)
-			}
-		}
 	}
 }

@@ -72,13 +72,13 @@ func (c *cached) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	call := c.call(Get, k, key, "")
 	call.Cached = true
 	var found *Version
-	err = c.do(call, func(fault Fault) error {
+	err = c.do(call, func() error {
 		if !options.DisableReadYourWritesConsistency {
 			if err := c.await(ctx, k.GroupKind, representation(obj), key); err != nil {
 				return err
 			}
 		}
-		if found = fault.sees(v.objects[key], c.cache.delivered(k.GroupKind), key); found == nil {
+		if found = v.objects[key]; found == nil {
 			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, key.Name) // as caches say it
 		}
 		return nil
@@ -104,13 +104,13 @@ func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...clien
 	call := c.call(List, k, types.NamespacedName{Namespace: options.Namespace}, "")
 	call.Cached = true
 	var found []*Version
-	err = c.do(call, func(fault Fault) error {
+	err = c.do(call, func() error {
 		if !options.DisableReadYourWritesConsistency {
 			if err := c.await(ctx, k.GroupKind, representation(list), types.NamespacedName{}); err != nil {
 				return err
 			}
 		}
-		found, err = c.cache.list(v, k.GroupKind, options, fault)
+		found, err = c.cache.list(v, k.GroupKind, options)
 		return err
 	})
 	if err != nil {
@@ -120,15 +120,10 @@ func (c *cached) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return reader{scheme: c.Scheme(), cached: true, shared: shared}.intoList(found, v.seen, gvk, list)
 }
 
-// delivered are the events that a view is made of.
-func (c *Cache) delivered(kind schema.GroupKind) []*Event {
-	return c.server.collection(kind).events[:c.views[kind].next]
-}
-
-func (c *Cache) list(v *view, kind schema.GroupKind, options *client.ListOptions, fault Fault) ([]*Version, error) {
+func (c *Cache) list(v *view, kind schema.GroupKind, options *client.ListOptions) ([]*Version, error) {
 	var found []*Version
 	for _, key := range v.keys {
-		if object := fault.sees(v.objects[key], c.delivered(kind), key); object != nil && selects(options, object) {
+		if object := v.objects[key]; object != nil && selects(options, object) {
 			found = append(found, object)
 		}
 	}

@@ -70,7 +70,7 @@ func (c *live) call(verb string, k *kind, key types.NamespacedName, subresource 
 }
 
 // do makes one request.
-func (c *live) do(call Call, f func(Fault) error) error {
+func (c *live) do(call Call, f func() error) error {
 	c.server.count(call)
 	return through(c.server.options.Hook, call, f)
 }
@@ -78,7 +78,7 @@ func (c *live) do(call Call, f func(Fault) error) error {
 // write makes one request that gives back an object, which the caller gets when the answer does arrive.
 func (c *live) write(call Call, gvk schema.GroupVersionKind, out client.Object, f func() (*Version, error)) error {
 	var written *Version
-	err := c.do(call, func(Fault) (err error) {
+	err := c.do(call, func() (err error) {
 		written, err = f()
 		return err
 	})
@@ -97,8 +97,8 @@ func (c *live) Get(_ context.Context, key client.ObjectKey, obj client.Object, _
 	key = k.keyOf(key)
 	call := c.call(Get, k, key, "")
 	var found *Version
-	err = c.do(call, func(fault Fault) error {
-		if found = fault.sees(c.server.Peek(k.GroupKind, key), c.server.collection(k.GroupKind).events, key); found == nil {
+	err = c.do(call, func() error {
+		if found = c.server.Peek(k.GroupKind, key); found == nil {
 			return NotFound(call)
 		}
 		return nil
@@ -116,20 +116,6 @@ func (k *kind) keyOf(key types.NamespacedName) types.NamespacedName {
 	return key
 }
 
-// sees is what a read shows of an object, of whose kind so many events are known.
-func (f Fault) sees(v *Version, events []*Event, key types.NamespacedName) *Version {
-	if f.Hidden == key && key.Name != "" {
-		return nil
-	}
-	changes := f.Behind
-	for i := len(events) - 1; i >= 0 && changes > 0; i-- {
-		if events[i].Key == key {
-			v, changes = events[i].Old, changes-1
-		}
-	}
-	return v
-}
-
 // List implements client.Reader.
 func (c *live) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, k, err := c.kindOf(list)
@@ -139,8 +125,8 @@ func (c *live) List(_ context.Context, list client.ObjectList, opts ...client.Li
 	options := (&client.ListOptions{}).ApplyOptions(opts)
 	call := c.call(List, k, types.NamespacedName{Namespace: options.Namespace}, "")
 	var found []*Version
-	err = c.do(call, func(fault Fault) error {
-		found, err = c.server.list(k, options, fault)
+	err = c.do(call, func() error {
+		found, err = c.server.list(k, options)
 		return err
 	})
 	if err != nil {
@@ -149,7 +135,7 @@ func (c *live) List(_ context.Context, list client.ObjectList, opts ...client.Li
 	return reader{scheme: c.Scheme()}.intoList(found, c.server.revision, gvk, list)
 }
 
-func (s *Server) list(k *kind, options *client.ListOptions, fault Fault) ([]*Version, error) {
+func (s *Server) list(k *kind, options *client.ListOptions) ([]*Version, error) {
 	if options.FieldSelector != nil {
 		for _, requirement := range options.FieldSelector.Requirements() {
 			if requirement.Field != "metadata.name" && requirement.Field != "metadata.namespace" {
@@ -159,8 +145,7 @@ func (s *Server) list(k *kind, options *client.ListOptions, fault Fault) ([]*Ver
 	}
 	var found []*Version
 	for _, v := range s.All(k.GroupKind) {
-		v = fault.sees(v, s.collection(k.GroupKind).events, v.key)
-		if v != nil && selects(options, v) && matchesName(options.FieldSelector, v) {
+		if selects(options, v) && matchesName(options.FieldSelector, v) {
 			found = append(found, v)
 		}
 		if options.Limit > 0 && int64(len(found)) == options.Limit {
@@ -375,7 +360,7 @@ func (c *live) delete(obj client.Object, opts []client.DeleteOption) (left *Vers
 		d.policy = *options.PropagationPolicy
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
-	err = c.do(c.call(Delete, k, key, ""), func(Fault) (err error) {
+	err = c.do(c.call(Delete, k, key, ""), func() (err error) {
 		left, gone, err = c.server.delete(w, k, key, d)
 		return err
 	})
@@ -391,8 +376,8 @@ func (c *live) DeleteAllOf(_ context.Context, obj client.Object, opts ...client.
 	options := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
 	call := c.call(Delete, k, types.NamespacedName{Namespace: options.Namespace}, "")
 	w := writer{actor: c.actor, verb: Delete, dry: dry(options.DryRun)}
-	return c.do(call, func(Fault) error {
-		found, err := c.server.list(k, &options.ListOptions, Fault{})
+	return c.do(call, func() error {
+		found, err := c.server.list(k, &options.ListOptions)
 		if err != nil {
 			return err
 		}
@@ -437,8 +422,8 @@ func (r *subresource) Get(_ context.Context, obj, into client.Object, _ ...clien
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
 	call := r.client.call(Get, k, key, r.name)
 	var found *Version
-	err = r.client.do(call, func(fault Fault) error {
-		if found = fault.sees(r.client.server.Peek(k.GroupKind, key), r.client.server.collection(k.GroupKind).events, key); found == nil {
+	err = r.client.do(call, func() error {
+		if found = r.client.server.Peek(k.GroupKind, key); found == nil {
 			return NotFound(call)
 		}
 		return nil
@@ -483,7 +468,7 @@ func (r *subresource) Create(_ context.Context, obj, _ client.Object, _ ...clien
 	}
 	key := k.keyOf(client.ObjectKeyFromObject(obj))
 	w := writer{actor: r.client.actor, verb: Delete, subresource: evictionOf}
-	return r.client.do(r.client.call(Create, k, key, evictionOf), func(Fault) error {
+	return r.client.do(r.client.call(Create, k, key, evictionOf), func() error {
 		_, _, err := r.client.server.delete(w, k, key, deletion{})
 		return err
 	})
@@ -521,7 +506,7 @@ func (r *subresource) scale(obj, body client.Object, dry bool) error {
 		basis: Basis{ResourceVersion: scale.ResourceVersion, UID: string(scale.UID)},
 	}
 	var written *Version
-	err = r.client.do(r.client.call(Update, k, key, scaleOf), func(Fault) (err error) {
+	err = r.client.do(r.client.call(Update, k, key, scaleOf), func() (err error) {
 		written, err = r.client.server.update(w, k, key, func(old *Version) (map[string]any, error) {
 			content := withField(old.content, "spec", withField(object(old.content, "spec"), "replicas", int64(scale.Spec.Replicas)))
 			metadata := withField(old.metadata(), "resourceVersion", old.metadata()["resourceVersion"])

@@ -163,7 +163,7 @@ func (s *Server) keepOwners(actor string, v *Version, owners []metav1.OwnerRefer
 func (s *Server) edit(actor string, v *Version, change func(metadata map[string]any)) error {
 	call := s.collecting(actor, Patch, v)
 	w := writer{actor: actor, verb: Patch, basis: Basis{ResourceVersion: revisionText(v.revision), UID: string(v.UID())}}
-	return ignoreGone(through(s.options.Hook, call, func(Fault) error {
+	return ignoreGone(through(s.options.Hook, call, func() error {
 		_, err := s.update(w, v.kind, v.key, func(*Version) (map[string]any, error) {
 			content, metadata := withField(v.content, "", nil), withField(v.metadata(), "", nil)
 			change(metadata)
@@ -178,7 +178,7 @@ func (s *Server) remove(actor string, v *Version, policy metav1.DeletionPropagat
 	call := s.collecting(actor, Delete, v)
 	uid, version := string(v.UID()), revisionText(v.revision)
 	w := writer{actor: actor, verb: Delete, basis: Basis{ResourceVersion: version, UID: uid}}
-	return ignoreGone(through(s.options.Hook, call, func(Fault) error {
+	return ignoreGone(through(s.options.Hook, call, func() error {
 		_, _, err := s.delete(w, v.kind, v.key, deletion{uid: &uid, version: &version, policy: policy})
 		return err
 	}))

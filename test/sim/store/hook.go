@@ -50,10 +50,6 @@ type Fault struct {
 	Err error
 	// Kill ends the caller, here: the call panics with Killed.
 	Kill bool
-	// Behind shows a read each object as it was so many of its changes ago. A list does not show again what is gone.
-	Behind int
-	// Hidden keeps one object, which is there, from a read.
-	Hidden types.NamespacedName
 }
 
 // Hook is asked around every call what shall go wrong with it, and may do other things meanwhile: it is the point at
@@ -79,10 +75,10 @@ func (k Killed) String() string {
 	return "killed before " + k.Call.String()
 }
 
-// through does a call with its faults around it. do gets the fault of reads.
-func through(hook Hook, call Call, do func(Fault) error) error {
+// through does a call with its faults around it.
+func through(hook Hook, call Call, do func() error) error {
 	if hook == nil {
-		return do(Fault{})
+		return do()
 	}
 	fault := hook.Before(call)
 	if fault.Kill {
@@ -91,7 +87,7 @@ func through(hook Hook, call Call, do func(Fault) error) error {
 	if fault.Err != nil {
 		return fault.Err
 	}
-	err := do(fault)
+	err := do()
 	fault = hook.After(call, err)
 	if fault.Kill {
 		panic(Killed{Call: call, Committed: err == nil && !call.Read()})
