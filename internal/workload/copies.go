@@ -178,6 +178,17 @@ func (d templated) keepPrevious(ctx context.Context, c *flaggerv1.Canary, existi
 	return d.replaceContent(ctx, c, last, wanted)
 }
 
+// aheadOf is true of a copy that was replaced by a promotion which the template of that id is not from.
+func (d templated) aheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied sums, id string) (bool, error) {
+	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
+	meta, err := d.metadataOf(ctx, c, kept)
+	if err != nil || meta == nil || !controlledBy(meta, c) || meta.Annotations[promotionAnnotation] == id {
+		return false, err
+	}
+	found, before, err := d.sumsOf(ctx, c, kept)
+	return found && before.ours != copied.ours, err
+}
+
 // restoreCopies gives the copies that a template names the content that they had before a promotion.
 func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
 	for _, ref := range Sources(template) {

@@ -258,15 +258,21 @@ func (d templated) sameTemplate(seen view) bool {
 	return false
 }
 
-// sameConfigs compares the copies of the configuration with their sources.
+// sameConfigs compares the copies of the configuration with their sources. A copy that a promotion replaced which did not
+// come to the template is not what the primary runs: its pods read what is kept of it.
 func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
+	id := idOf(templateOf(seen.primary))
 	for _, config := range seen.configs {
-		found, copied, err := d.sumsOf(ctx, c, ConfigRef{Kind: config.Kind, Name: config.Name + suffix})
+		ref := ConfigRef{Kind: config.Kind, Name: config.Name + suffix}
+		found, copied, err := d.sumsOf(ctx, c, ref)
 		if err != nil {
 			return false, err
 		}
 		if !found || copied.ours != config.sums.ours && !withoutBinary(copied, config.sums) {
 			return false, nil
+		}
+		if ahead, err := d.aheadOf(ctx, c, ref, copied, id); ahead || err != nil {
+			return false, err
 		}
 	}
 	return true, nil

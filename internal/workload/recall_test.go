@@ -72,12 +72,19 @@ func TestAPromotionThatWasRefusedHalfwayIsTakenBack(t *testing.T) {
 	must(t, err)
 	_, err = w.d.ensureCopies(t.Context(), c, seen.configs, "id-2")
 	must(t, err)
+	if w.observe().Same {
+		t.Error("the pods of the primary read what was there before")
+	}
 	must(t, w.d.RestoreConfigs(t.Context(), c, "id-0"))
 	if diff := cmp.Diff(map[string]any{"COLOR": "green"}, w.data(configMapGVK, "env-primary")); diff != "" {
 		t.Errorf("another promotion is none of ours: %s", diff)
 	}
 	for range 2 { // the second time it is done
 		must(t, w.d.RestoreConfigs(t.Context(), c, "id-2"))
+	}
+	w.edit(configMapGVK, "env", `{data: {COLOR: blue}}`)
+	if !w.observe().Same {
+		t.Error("what is kept is what it reads again")
 	}
 	if diff := cmp.Diff(map[string]any{"COLOR": "blue"}, w.data(configMapGVK, "env-primary")); diff != "" {
 		t.Error(diff)
