@@ -148,10 +148,11 @@ func windowOver(s Snapshot) release.Gate {
 	return g
 }
 
-// unobserved is true in the last window of blue/green where no router moves traffic: nothing changed for users, so
-// there is nothing to observe.
+// unobserved is true in the last window of blue/green where no router moves traffic: nothing changed for users, so there
+// is nothing to observe. A window that follows because a check failed or a gate was closed is a window like any other, or
+// both would be asked again and again at once. A pruned status cannot tell the two apart.
 func (s *Snapshot) unobserved() bool {
-	return !s.Plan.Routed && s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations
+	return s.serin().Window != nil && s.serin().Window.Unobserved
 }
 
 // windowEnd is when the answers of the open window may be asked for; zero: at once.

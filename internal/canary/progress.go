@@ -545,7 +545,9 @@ func (e *edit) routeAll(gates release.Gates) Decision {
 		e.tell(release.Event{Type: release.Normal, Message: message}).effect(RouteIs{Canary: release.Total})
 		e.status.CanaryWeight = release.Total
 	}
-	return e.window().done(gates)
+	e.window()
+	e.serin.Window.Unobserved = !s.Plan.Routed
+	return e.done(gates)
 }
 
 func advanceWeight(e *edit, gates release.Gates) Decision {

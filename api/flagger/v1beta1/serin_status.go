@@ -85,6 +85,9 @@ type AnalysisWindow struct {
 	// Unconfirmed is true when the window was over before the router confirmed that it serves the route.
 	// +optional
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
+	// Unobserved is true when nothing changed for users at its start, so that it is judged at once.
+	// +optional
+	Unobserved bool `json:"unobserved,omitempty"`
 }
 
 // GateStatus is one condition before the next move of the release, as it was last seen.
