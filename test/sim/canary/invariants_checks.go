@@ -130,6 +130,8 @@ func (c *earned) missing(s step, d *wish) string {
 	}
 	from := r.run.began
 	switch {
+	case r.run.window != nil && !c.disagreed.Before(r.run.window.opened):
+		// What is a new window for one process is that of before for another one, and no process can know.
 	case r.run.window != nil:
 		from = c.from(r.run.window)
 	case !c.unwritten(r):
@@ -375,9 +377,11 @@ func (c *askedOnce) see(happening any) {
 		return
 	}
 	// Somebody who writes another phase into the status, or wants it tried again, makes another question of it.
-	known, seen := c.keys[key]
+	// What is asked in another phase is another call: a pruned status may name both runs by one second.
+	call := askKey{key.of, key.id + " " + string(q.hook.Phase), key.since}
+	known, seen := c.keys[call]
 	if !seen {
-		c.keys[key] = firstAsked{q.hook.Key, c.now()}
+		c.keys[call] = firstAsked{q.hook.Key, c.now()}
 	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
 		c.violate("I11", q.of, "%s was asked with another key than before the crash", q.probe.ID)
 	}

@@ -35,6 +35,8 @@ func (c *analysedTemplate) see(happening any) {
 	switch {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.late(h.Actor):
 		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves nobody before it is like it
+	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.then()):
+		return // template and configuration may have been seen as they never were at once, and what follows mends that
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
 		allowed = r.target.ran(c.then())
 	case h.Type == store.Added:

@@ -32,12 +32,14 @@ type ledger struct {
 	// jumped is true once a clock was set, unsteady when clocks may last have disagreed.
 	jumped   bool
 	unsteady time.Time
-	crashes  int
-	faults   int
-	calm     bool
-	pruning  bool
-	began    time.Time
-	slow     bool // calls may take seconds
+	// disagreed is when one of several processes whose clocks were not the same last wrote something.
+	disagreed time.Time
+	crashes   int
+	faults    int
+	calm      bool
+	pruning   bool
+	began     time.Time
+	slow      bool // calls may take seconds
 	// lateGateways follow routes seconds later than usual.
 	lateGateways bool
 	// relists: the first list of a process may be of long ago.
@@ -195,7 +197,7 @@ func (l *ledger) note(happening any) {
 	switch h := happening.(type) {
 	case wrote:
 		if l.jumped && h.ours && l.disagree() {
-			l.unsteady = l.now()
+			l.unsteady, l.disagreed = l.now(), l.now()
 		}
 		l.noteWrite(h)
 		l.noteConfig(h)
@@ -307,7 +309,8 @@ func (l *ledger) readMove(e *store.Event, mine bool) moved {
 }
 
 // begins is true when a status is about another attempt from now on. Somebody who takes our part of the status away, or
-// puts the attempt's name back, begins none; nor does the decision to cancel, which takes up what the primary runs.
+// puts the attempt's name back, begins none, unless something else is taken up; nor does the decision to cancel, which
+// takes up what the primary runs.
 func (l *ledger) begins(m moved, name string) bool {
 	before, after := &m.before.Status, &m.after.Status
 	switch {
@@ -320,7 +323,7 @@ func (l *ledger) begins(m moved, name string) bool {
 	case name == nameOf(before):
 		return false
 	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
-		return false
+		return m.ours && !unnamed(after) && takenUp(after) != takenUp(before) && after.LastAppliedSpec != after.LastPromotedSpec
 	default:
 		runs := m.of.primary.content // nobody can tell where there is no primary
 		back := (runs == "" || slices.Contains(m.of.target.ran(l.then()), runs)) && after.LastAppliedSpec == after.LastPromotedSpec
@@ -374,6 +377,11 @@ func nameOf(status *flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
 	}
+	return takenUp(status)
+}
+
+// takenUp is the revision that a status is about, in the words of the API.
+func takenUp(status *flaggerv1.CanaryStatus) string {
 	return fmt.Sprintf("%s %v", status.LastAppliedSpec, status.TrackedConfigs)
 }
 

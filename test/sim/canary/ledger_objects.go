@@ -314,8 +314,12 @@ func (l *ledger) noteConfig(h wrote) {
 			}
 			before := p.content
 			l.setContent(p, l.contentOf(p.version, p == &r.primary))
-			if p == &r.primary && p.content != before {
+			switch {
+			case p.content == before:
+			case p == &r.primary:
 				l.noteStable(r, h.ours, p.content)
+			default:
+				r.configured = l.now()
 			}
 		}
 	}

@@ -96,10 +96,12 @@ type record struct {
 	// tampered when somebody else wrote that, and mover is the process that wrote it last; empty: somebody else.
 	moved, tampered time.Time
 	mover           string
-	rested          time.Time // since when it is at rest; zero: it moves
-	suspended       time.Time // since when spec.suspend is true; zero: it is not
-	deleted         time.Time
-	commands        []command
+	// configured is when what the target runs last changed by its configuration alone.
+	configured time.Time
+	rested     time.Time // since when it is at rest; zero: it moves
+	suspended  time.Time // since when spec.suspend is true; zero: it is not
+	deleted    time.Time
+	commands   []command
 	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
 	orphaned bool
 	// misled is true once a release that somebody else wrote the status of has ended: what it says of the primary may be
