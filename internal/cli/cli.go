@@ -1,7 +1,7 @@
 // Package cli has the commands that a person types: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
 //
-// They act with the rights of that person. Those that look change nothing; the others change one field or one annotation
-// of a Canary, and the controller does the rest. The package must not know how a release
+// They act with the rights of that person. Those that look change nothing; the others change a field or an annotation of a
+// Canary or a Rollout, and the controller does the rest. The package must not know how a release
 // decides or how a screen is drawn: cluster reads, explain says what it means, view draws.
 package cli
 
@@ -23,6 +23,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
@@ -82,18 +83,25 @@ func (c *common) register(cmd *cobra.Command, many bool) {
 		"the flags that the controller runs with, such as '-mesh-provider=istio'; needed only where its Deployment cannot be read")
 	if many {
 		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases of all namespaces")
-		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "labels that a Canary must have, such as team=shop")
+		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "labels that a release must have, such as team=shop")
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(ExitUsage, err) })
 }
 
 // open connects, and says what is asked for.
-func (c *common) open(args []string) (*cluster.Session, cluster.Selection, error) {
-	var sel cluster.Selection
+func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cluster.Selection, error) {
+	sel := cluster.Selection{Kinds: kinds}
 	for _, arg := range args {
 		name, err := nameOf(arg)
 		if err != nil {
 			return nil, sel, exit(ExitUsage, err)
+		}
+		switch {
+		case len(kinds) == 0:
+		case name.Kind == "":
+			name.Kind = kinds[0]
+		case name.Kind != kinds[0]:
+			return nil, sel, exit(ExitUsage, fmt.Errorf("%q is no %s: leave the kind before the names away", arg, kinds[0]))
 		}
 		sel.Names = append(sel.Names, name)
 	}
@@ -119,19 +127,48 @@ func (c *common) open(args []string) (*cluster.Session, cluster.Selection, error
 	return session, sel, nil
 }
 
-// nameOf reads NAME or canary/NAME.
-func nameOf(arg string) (string, error) {
-	kind, name, ok := strings.Cut(arg, "/")
-	if !ok {
-		kind, name = "canary", arg
+// words are the kinds as people write them. Alone, only those of several objects name a kind: there may well be a Canary of
+// the name canary.
+var words = map[explain.Kind]struct{ one, several []string }{
+	explain.KindCanary:  {[]string{"canary", "canary.flagger.app"}, []string{"canaries", "canaries.flagger.app"}},
+	explain.KindRollout: {[]string{"rollout", "ro", "rollout.argoproj.io"}, []string{"rollouts", "rollouts.argoproj.io"}},
+}
+
+// kindsOf takes a kind off the front of arguments: rollouts, or rollout before names. None: all kinds.
+func kindsOf(args []string) ([]explain.Kind, []string) {
+	if len(args) == 0 {
+		return nil, args
 	}
-	if !slices.Contains([]string{"canary", "canaries", "canary.flagger.app", "canaries.flagger.app"}, strings.ToLower(kind)) {
-		return "", fmt.Errorf("%q is of kind %s: this version of Serin releases canaries: write canary/NAME, or NAME alone", arg, kind)
+	first := strings.ToLower(args[0])
+	for kind, of := range words {
+		if slices.Contains(of.several, first) || len(args) > 1 && slices.Contains(of.one, first) {
+			return []explain.Kind{kind}, args[1:]
+		}
+	}
+	return nil, args
+}
+
+// nameOf reads NAME, canary/NAME or rollout/NAME.
+func nameOf(arg string) (cluster.Name, error) {
+	word, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		word, name = "", arg
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%q names no release: write canary/NAME, or NAME alone", arg)
+		return cluster.Name{}, fmt.Errorf("%q names no release: write canary/NAME, rollout/NAME, or NAME alone", arg)
 	}
-	return name, nil
+	if word == "" && ok {
+		return cluster.Name{}, fmt.Errorf("%q has no kind before the slash: write canary/NAME, rollout/NAME, or NAME alone", arg)
+	}
+	for kind, of := range words {
+		if slices.Contains(slices.Concat(of.one, of.several), strings.ToLower(word)) {
+			return cluster.Name{Kind: kind, Name: name}, nil
+		}
+	}
+	if ok {
+		return cluster.Name{}, fmt.Errorf("%q is of kind %s: Serin releases Canaries and Rollouts: write canary/NAME, rollout/NAME, or NAME alone", arg, word)
+	}
+	return cluster.Name{Name: name}, nil
 }
 
 // exactly wraps a check of arguments, so that its error has the code of wrong usage.

@@ -14,40 +14,75 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
-// TestCommands runs commands as a person types them. The command world makes a cluster with release cart in a state;
-// run types a line and shows what it prints and ends with, then and while these things happen: fault, change.
+// TestCommands runs commands as a person types them. The command world makes a cluster with Canary cart or Rollout web in a
+// state; run types a line and shows what it prints and ends with, then and while these things happen: fault, change.
 func TestCommands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
-		var w *clitest.World
-		datadriven.RunTest(t, "testdata/commands", func(t *testing.T, d *datadriven.TestData) string {
-			switch d.Cmd {
-			case "world":
-				w = world(t, d)
-				return ""
-			case "run":
-				return typed(t, w, strings.Fields(d.Input), d)
-			default:
-				d.Fatalf(t, "unknown command")
-				return ""
-			}
+	for _, file := range []string{"testdata/commands", "testdata/rollouts", "testdata/peers"} {
+		synctest.Test(t, func(t *testing.T) { // no subtests, which a bubble does not allow
+			var w *clitest.World
+			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+				switch d.Cmd {
+				case "world":
+					w = world(t, d)
+					return ""
+				case "run":
+					return typed(t, w, strings.Fields(d.Input), d)
+				default:
+					d.Fatalf(t, "unknown command")
+					return ""
+				}
+			})
 		})
-	})
+	}
 }
 
 func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 	t.Helper()
-	state := ""
-	d.ScanArgs(t, "cart", &state)
-	manifests := clitest.Cart
-	if d.HasArg("controller") {
-		manifests += clitest.Controller
+	var manifests []string
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "cart":
+			manifests = append(manifests, clitest.Cart)
+		case "web":
+			manifests = append(manifests, clitest.Rolled)
+		case "namesake": // of the Canary
+			manifests = append(manifests, strings.ReplaceAll(strings.Split(clitest.Rolled, "\n---\n")[0], "name: web", "name: cart"))
+		}
 	}
-	w := clitest.NewWorld(t, manifests)
+	manifest := strings.Join(manifests, "\n---\n")
+	for key, more := range map[string]string{"controller": clitest.Controller, "flagger": clitest.Flagger, "argo": clitest.ArgoRollouts} {
+		if d.HasArg(key) {
+			manifest += more
+		}
+	}
+	w := clitest.NewWorld(t, manifest)
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "forbidden":
+			w.Forbid(arg.Vals...)
+		case "missing":
+			w.Uninstall(arg.Vals...)
+		case "cart":
+			setCart(t, d, w, arg.Vals[0])
+		case "web":
+			setWeb(t, d, w, arg.Vals[0])
+		}
+	}
+	time.Sleep(10 * time.Second) // in the bubble
+	return w
+}
+
+func setCart(t *testing.T, d *datadriven.TestData, w *clitest.World, state string) {
+	t.Helper()
 	c := w.Canary("cart")
 	w.Change(c, func() {
 		own := c.Status.Serin
@@ -66,16 +101,60 @@ func world(t *testing.T, d *datadriven.TestData) *clitest.World {
 			d.Fatalf(t, "state %q is not known", state)
 		}
 	})
-	for _, arg := range d.CmdArgs {
-		if arg.Key == "forbidden" {
-			w.Forbid(arg.Vals...)
-		}
-	}
 	if state == "succeeded" || state == "failed" {
 		w.Route(0)
 	}
-	time.Sleep(10 * time.Second) // in the bubble
-	return w
+}
+
+func setWeb(t *testing.T, d *datadriven.TestData, w *clitest.World, state string) {
+	t.Helper()
+	r := w.Rollout("web")
+	w.Change(r, func() {
+		s := &r.Status
+		resume := func() { s.PauseConditions, s.ControllerPause = nil, false }
+		switch state {
+		case "paused":
+		case "timed":
+			s.CurrentStepIndex = new(int32(4))
+			s.PauseConditions[0].StartTime = metav1.NewTime(time.Now())
+			w.Scale("web-new", 2, 2)
+			w.Scale("web-old", 2, 2)
+		case "held": // by a person
+			r.Spec.Paused = true
+			resume()
+		case "analysing":
+			s.CurrentStepIndex, s.Phase, s.Message = new(int32(2)), argov1.RolloutPhaseProgressing, "more replicas need to be updated"
+			resume()
+			s.Canary.CurrentStepAnalysisRunStatus = &argov1.RolloutAnalysisRunStatus{Name: "web-new-2-2", Status: argov1.AnalysisPhaseRunning}
+		case "starting":
+			s.CurrentStepIndex, s.Phase, s.Message = new(int32(0)), argov1.RolloutPhaseProgressing, "more replicas need to be updated"
+			resume()
+			w.Scale("web-new", 1, 0)
+		case "aborted", "returning":
+			resume()
+			s.CurrentStepIndex, s.Abort, s.AbortedAt = new(int32(0)), true, &metav1.Time{Time: time.Now().Add(-time.Minute)}
+			s.Phase = argov1.RolloutPhaseDegraded
+			s.Message = "RolloutAborted: Rollout aborted update to revision 2: Step-based analysis phase error/failed: Metric \"success-rate\" assessed Failed due to failed (3) > failureLimit (2)"
+			s.Conditions = []argov1.RolloutCondition{{
+				Type: argov1.RolloutProgressing, Status: "False", Reason: "RolloutAborted", Message: strings.TrimPrefix(s.Message, "RolloutAborted: "),
+				LastTransitionTime: *s.AbortedAt, LastUpdateTime: *s.AbortedAt,
+			}}
+			w.Judge("web-new-2-2", argov1.AnalysisPhaseFailed)
+			if state == "aborted" {
+				w.Scale("web-new", 0, 0)
+				w.Scale("web-old", 4, 4)
+			}
+		case "promoted":
+			resume()
+			s.StableRS, s.CurrentStepIndex, s.UpdatedReplicas, s.Phase, s.Message = "new", new(int32(5)), 4, argov1.RolloutPhaseHealthy, ""
+			w.Scale("web-new", 4, 4)
+			w.Scale("web-old", 0, 0)
+		case "invalid":
+			r.Spec.Strategy.Canary.Steps[2].Analysis.Templates[0].TemplateName = "nowhere"
+		default:
+			d.Fatalf(t, "state %q is not known", state)
+		}
+	})
 }
 
 // typed runs a line and gives output, errors and exit code. After says what happens to the world ten seconds later.
@@ -133,7 +212,7 @@ func typed(t *testing.T, w *clitest.World, args []string, d *datadriven.TestData
 func TestExitCodesOfTheCommandLine(t *testing.T) {
 	root := &cobra.Command{Use: "serin", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(Commands()...)
-	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get rollout/x", "get a -A", "version x", "crds --group apps"} {
+	for _, line := range []string{"nonsense", "why", "why a b", "get --nonsense", "get -o xml", "watch --until never", "watch --timeout 1m", "get fleet/x", "get /x", "get rollouts canary/x", "promote rollout/x --all", "get a -A", "version x", "crds --group apps"} {
 		var out bytes.Buffer
 		root.SetOut(&out)
 		root.SetErr(&out)
@@ -183,11 +262,12 @@ func TestCrdsPrintsDefinitionsOfOneGroup(t *testing.T) {
 func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
-		seen, controller, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop"})
+		looked, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := seen[0]
+		seen, _ := looked.Releases[0].(*explain.Canary)
+		other := *seen
 		other.Object = other.Object.DeepCopy()
 		other.Object.Name, other.Snapshot.Plan.Name = "web", "web"
 		m := &model{watching: &watching{session: w.Session, goal: untilDone, timeout: time.Minute, began: time.Now()}}
@@ -203,7 +283,7 @@ func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 			t.Errorf("before anything is known: %q", m.View())
 		}
 		quits(tea.WindowSizeMsg{Width: 60, Height: 12})
-		quits(cluster.State{Releases: append(seen, other), Controller: controller})
+		quits(cluster.State{Releases: append(looked.Releases, &other), Controller: looked.Controller})
 		if lines := strings.Split(m.View(), "\n"); len(lines) != 12 || !strings.Contains(m.View(), "shop/web") {
 			t.Errorf("the list:\n%s", m.View())
 		}

@@ -1,64 +1,79 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
 // order is a command by which a person steers a release.
 type order struct {
+	order                   cluster.Order
 	verb, short, long, done string
-	give                    func(s *cluster.Session, ctx context.Context, namespace, name string) error
 }
 
-// orders are the commands that change something: one field or one annotation of the Canary. It is never changed.
+// orders are the commands that change something: a field or an annotation of the release. It is never changed.
 var orders = []order{
 	{
-		"promote", "Let a release go on to its promotion, without further checks",
-		"Starts a release that waits, or promotes one that is being observed, without asking further checks or webhooks.", "is to be promoted",
-		(*cluster.Session).Promote,
+		cluster.Promote, "promote", "Let a release go on",
+		"A Canary that waits is started, and one that is observed is promoted, without asking further checks or webhooks. Of a Rollout\n" +
+			"the pause ends, or where there is none the current step; with --full all that is left is skipped.", "is to be promoted",
 	},
 	{
-		"abort", "Take a release back",
+		cluster.Abort, "abort", "Take a release back",
 		"Sends all requests back to the version before, takes the new pods away and ends the release as failed.", "is to be taken back",
-		(*cluster.Session).Abort,
 	},
 	{
-		"retry", "Release the revision that failed once more",
+		cluster.Retry, "retry", "Release the revision that failed once more",
 		"Starts the release of a revision that failed once more, without a change of it.", "is to be released again",
-		(*cluster.Session).Retry,
 	},
-	{"pause", "Stop where the release stands", "Sets spec.suspend: nothing moves until resume, the traffic included.", "is paused", (*cluster.Session).Pause},
-	{"resume", "Go on after a pause", "Takes spec.suspend back. A window that is over by then is judged at once.", "goes on", (*cluster.Session).Resume},
+	{
+		cluster.Pause, "pause", "Stop where the release stands",
+		"Sets spec.suspend of a Canary, spec.paused of a Rollout: nothing moves until resume, the traffic included.", "is paused",
+	},
+	{
+		cluster.Resume, "resume", "Go on after a pause",
+		"Takes spec.suspend or spec.paused back. What is over by then is judged at once. A pause that is a step ends with promote.", "goes on",
+	},
+}
+
+// said is what becomes of a release that got the order.
+func (o order) said(kind explain.Kind, full bool) string {
+	if o.order == cluster.Promote && kind == explain.KindRollout && !full {
+		return "goes on"
+	}
+	return o.done
 }
 
 func orderCommand(connect connector, o order) *cobra.Command {
-	c := common{connect: connect}
+	c, full := common{connect: connect}, false
 	cmd := &cobra.Command{
 		Use: o.verb + " NAME", Short: o.short, Args: checked(cobra.ExactArgs(1)),
-		Long:    o.long + " It needs the right to patch Canaries, and the controller acts on it.\n\n" + codes,
+		Long:    o.long + " It needs the right to patch the release, and the controller acts on it.\n\n" + codes,
 		Example: "  serin " + o.verb + " cart -n shop && serin watch cart -n shop --until done",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			session, sel, err := c.open(args)
+			session, sel, err := c.open(nil, args)
 			if err != nil {
 				return err
 			}
-			err = o.give(session, cmd.Context(), sel.Namespace, sel.Names[0])
-			switch {
-			case errors.Is(err, cluster.ErrPointless):
-				return exit(ExitUsage, err)
-			case err != nil:
+			wanted := o.order
+			if full {
+				wanted = cluster.PromoteFull
+			}
+			key, err := session.Give(cmd.Context(), wanted, sel.Namespace, sel.Names[0])
+			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "canary.flagger.app/%s %s\n", sel.Names[0], o.done)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.said(key.Kind, full))
 			return err
 		},
 	}
 	c.register(cmd, false)
+	if o.order == cluster.Promote {
+		cmd.Flags().BoolVar(&full, "full", false, "of a Rollout: skip all steps, pauses and analyses that are left")
+	}
 	return cmd
 }

@@ -48,6 +48,8 @@ func ExitCode(err error) int {
 		return coded.Code
 	case errors.Is(err, cluster.ErrNotFound):
 		return ExitNotFound
+	case errors.Is(err, cluster.ErrAmbiguous), errors.Is(err, cluster.ErrPointless):
+		return ExitUsage
 	case errors.Is(err, cluster.ErrUnreachable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ExitUnreachable
 	default:

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
 )
@@ -14,54 +17,41 @@ func getCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
 	format := ""
 	cmd := &cobra.Command{
-		Use: "get [NAME...]", Short: "List releases and what they wait for", Args: checked(cobra.ArbitraryArgs),
-		Long: `Lists releases: how far each has come, how many checks failed of how many allowed, and the first gate that it waits
-for. It looks at the cluster with your rights and works without a running controller too.
+		Use: "get [KIND] [NAME...]", Short: "List releases and what they wait for", Args: checked(cobra.ArbitraryArgs),
+		Long: `Lists releases by Canaries and Rollouts: how far each has come, how many checks failed of how many allowed, and the
+first gate that it waits for. It looks at the cluster with your rights and works without a running controller too.
 
 ` + codes + `
 get ends with 0 whatever state the releases are in; 2, 5 and 6 as above.`,
-		Example: "  serin get -A\n  serin get cart -o yaml\n  serin get -l team=shop -o wide",
+		Example: "  serin get -A\n  serin get rollouts\n  serin get rollout/cart -o yaml\n  serin get -l team=shop -o wide",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, format) {
 				return exit(ExitUsage, fmt.Errorf("--output is %q: give wide, json, yaml or name", format))
 			}
-			session, sel, err := c.open(args)
+			kinds, names := kindsOf(args)
+			session, sel, err := c.open(kinds, names)
 			if err != nil {
 				return err
 			}
-			seen, controller, err := session.Look(cmd.Context(), sel)
+			seen, err := session.Look(cmd.Context(), sel)
 			if err != nil {
 				return err
 			}
-			now := session.Clock.Now()
-			list := List{Controller: controller, Releases: make([]explain.Release, 0, len(seen))}
-			for _, one := range seen {
-				list.Releases = append(list.Releases, explain.Of(one, now))
-			}
+			list := listOf(seen, session.Clock.Now())
 			out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if format == formatJSON || format == formatYAML {
 				return document(out, format, list)
 			}
-			if note := controller.Note(); note != "" && len(seen) > 0 {
+			if note := list.Controller.Note(); note != "" && len(list.Releases) > 0 {
 				_, _ = fmt.Fprintln(notes, note)
 			}
 			if format == formatName {
 				for _, r := range list.Releases {
-					_, _ = fmt.Fprintln(out, "canary.flagger.app/"+r.Name)
+					_, _ = fmt.Fprintln(out, r.Kind.Resource()+"/"+r.Name)
 				}
 				return nil
 			}
-			if len(seen) == 0 {
-				_, _ = fmt.Fprintln(notes, "No releases were found. Those of other namespaces are listed with -A.")
-				return nil
-			}
-			_, err = fmt.Fprint(out, view.Table(list.Releases, now, view.TableOptions{
-				Namespaces: c.allNamespaces, Wide: format == formatWide, Paint: paintFor(out),
-			}))
-			for _, unread := range unreadOf(list.Releases) {
-				_, _ = fmt.Fprintln(notes, unread)
-			}
-			return err
+			return c.table(out, notes, list, format == formatWide, session.Clock.Now())
 		},
 	}
 	c.register(cmd, true)
@@ -69,10 +59,32 @@ get ends with 0 whatever state the releases are in; 2, 5 and 6 as above.`,
 	return cmd
 }
 
+// table prints releases as a table, and on notes what could not be read.
+func (c *common) table(out, notes io.Writer, list List, wide bool, now time.Time) error {
+	if len(list.Releases) == 0 {
+		_, _ = fmt.Fprintln(notes, "No releases were found. Those of other namespaces are listed with -A.")
+		return nil
+	}
+	_, err := fmt.Fprint(out, view.Table(list.Releases, now, view.TableOptions{Namespaces: c.allNamespaces, Wide: wide, Paint: paintFor(out)}))
+	for _, unread := range unreadOf(list) {
+		_, _ = fmt.Fprintln(notes, unread)
+	}
+	return err
+}
+
+// listOf is what a look showed, as a document.
+func listOf(seen cluster.View, now time.Time) List {
+	list := List{Controller: seen.Controller, Unread: seen.Unread, Releases: make([]explain.Release, 0, len(seen.Releases))}
+	for _, one := range seen.Releases {
+		list.Releases = append(list.Releases, one.At(now))
+	}
+	return list
+}
+
 // unreadOf says each sentence once.
-func unreadOf(releases []explain.Release) []string {
-	var out []string
-	for _, r := range releases {
+func unreadOf(list List) []string {
+	out := slices.Clone(list.Unread)
+	for _, r := range list.Releases {
 		for _, unread := range r.Unread {
 			if !slices.Contains(out, unread) {
 				out = append(out, unread)

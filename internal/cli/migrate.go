@@ -30,7 +30,7 @@ forbidden. A living Flagger is said, and does not count: it is stopped when you 
 			if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, format) {
 				return exit(ExitUsage, fmt.Errorf("--output is %q: give json or yaml", format))
 			}
-			session, sel, err := c.open(args)
+			session, sel, err := c.open(nil, args)
 			if err != nil {
 				return err
 			}

@@ -14,8 +14,10 @@ import (
 type List struct {
 	// Controller that acts on the releases.
 	Controller explain.Controller `json:"controller"`
-	// Releases sorted by namespace and name, or in the order in which they were named.
+	// Releases sorted by namespace, name and kind, or in the order in which they were named.
 	Releases []explain.Release `json:"releases"`
+	// Unread says which releases may not be listed, one sentence each.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Answer is the document of why -o json and -o yaml. Fields are added to it, never renamed or removed.

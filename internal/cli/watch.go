@@ -13,7 +13,6 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -37,7 +36,7 @@ func watchCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
 	until, timeout, asLines := "", time.Duration(0), false
 	cmd := &cobra.Command{
-		Use: "watch [NAME...]", Short: "Watch releases while they happen", Args: checked(cobra.ArbitraryArgs),
+		Use: "watch [KIND] [NAME...]", Short: "Watch releases while they happen", Args: checked(cobra.ArbitraryArgs),
 		Long: `Shows releases live: phase, weights, the window with the time to the next step, checks with value, limit and verdict,
 every gate, and what was told. On a terminal it draws a screen; elsewhere, or with --plain, it prints one line for each
 change. It follows the cluster instead of asking again and again, and waits for a cluster that goes away.
@@ -61,7 +60,8 @@ When --timeout is over, or the watch is left, before that: 3 if one waits for a 
 			case timeout > 0 && w.goal == untilLeft:
 				return exit(ExitUsage, errors.New("--timeout bounds what --until waits for: give --until too"))
 			}
-			session, sel, err := c.open(args)
+			kinds, names := kindsOf(args)
+			session, sel, err := c.open(kinds, names)
 			if err != nil {
 				return err
 			}
@@ -95,14 +95,13 @@ type watching struct {
 	state cluster.State
 	known bool
 	began time.Time
-	// said is what was explained last, by namespace and name.
-	said map[types.NamespacedName]said
+	// said is what was explained last.
+	said map[explain.Key]said
 }
 
 // said is an explanation, what it is about, and the moment from which it has to be made anew.
 type said struct {
-	looked   time.Time
-	version  string
+	version  explain.Version
 	told     []explain.Event
 	until    time.Time
 	document explain.Release
@@ -112,13 +111,13 @@ type said struct {
 // screen of a thousand releases cheap.
 func (w *watching) releases(now time.Time) []explain.Release {
 	out := make([]explain.Release, 0, len(w.state.Releases))
-	fresh := make(map[types.NamespacedName]said, len(w.state.Releases))
+	fresh := make(map[explain.Key]said, len(w.state.Releases))
 	for _, seen := range w.state.Releases {
-		key := types.NamespacedName{Namespace: seen.Object.Namespace, Name: seen.Object.Name}
+		key, version, told := seen.Key(), seen.Version(), seen.Surroundings().Events
 		old, ok := w.said[key]
-		if !ok || !old.looked.Equal(seen.Snapshot.Now) || old.version != seen.Object.ResourceVersion || !slices.Equal(old.told, seen.Events) || !now.Before(old.until) {
-			document := explain.Of(seen, now)
-			old = said{looked: seen.Snapshot.Now, version: seen.Object.ResourceVersion, told: seen.Events, until: holdsUntil(&document, now), document: document}
+		if !ok || old.version != version || !slices.Equal(old.told, told) || !now.Before(old.until) {
+			document := seen.At(now)
+			old = said{version: version, told: told, until: holdsUntil(&document, now), document: document}
 		}
 		fresh[key] = old
 		out = append(out, old.document)
@@ -199,7 +198,7 @@ func (w *watching) left(releases []explain.Release, when string) error {
 	for i := range releases {
 		if releases[i].State == explain.WaitsForPerson {
 			return exit(ExitPerson, fmt.Errorf("%s it is not %s: %s waits for a person: see serin why %s -n %s",
-				when, w.goal, releases[i].FullName(), releases[i].Name, releases[i].Namespace))
+				when, w.goal, releases[i].FullName(), releases[i].Argument(), releases[i].Namespace))
 		}
 	}
 	return exit(ExitTimeout, fmt.Errorf("%s it is not %s", when, w.goal))

@@ -23,23 +23,23 @@ works without a running controller too.
 ` + codes + `
 For why, 0 means that the release moves by itself or is at rest after a success; 1 that the last one failed or that it
 is being taken back; 3 that it goes on when a person does what is said.`,
-		Example: "  serin why cart -n shop\n  serin why canary/cart -o json",
+		Example: "  serin why cart -n shop\n  serin why rollout/cart -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, format) {
 				return exit(ExitUsage, fmt.Errorf("--output is %q: give json or yaml", format))
 			}
-			session, sel, err := c.open(args)
+			session, sel, err := c.open(nil, args)
 			if err != nil {
 				return err
 			}
-			seen, controller, err := session.Look(cmd.Context(), sel)
+			seen, err := session.Look(cmd.Context(), sel)
 			if err != nil {
 				return err
 			}
 			now := session.Clock.Now()
-			r := explain.Of(seen[0], now)
-			answer := Answer{Controller: controller, Sentences: explain.Why(r, now), Release: r}
-			if note := controller.Note(); note != "" {
+			r := seen.Releases[0].At(now)
+			answer := Answer{Controller: seen.Controller, Sentences: explain.Why(r, now), Release: r}
+			if note := seen.Controller.Note(); note != "" {
 				answer.Sentences = append([]string{note}, answer.Sentences...)
 			}
 			if err := printAnswer(cmd.OutOrStdout(), format, answer); err != nil {

@@ -39,6 +39,12 @@ func (t *together) rolloutOf(ctx context.Context, c *flaggerv1.Canary) (string, 
 	if reader == nil {
 		return "", nil
 	}
+	return RolloutBeside(ctx, reader, c)
+}
+
+// RolloutBeside is the older Rollout that refers to the target of a Canary, as a sentence; empty: there is none. The reader
+// has an index of Rollouts by workload.
+func RolloutBeside(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
 	rollouts, err := rolloutcontroller.Referring(ctx, reader, c.Namespace, ref.Kind, ref.Name)
 	if err != nil {
@@ -58,8 +64,17 @@ func (t *together) canaryOf(ctx context.Context, object *argov1.Rollout) (string
 	t.mu.Lock()
 	reader := t.canaries
 	t.mu.Unlock()
+	if reader == nil {
+		return "", nil
+	}
+	return CanaryBeside(ctx, reader, object)
+}
+
+// CanaryBeside is the older Canary whose target a Rollout refers to, as a sentence; empty: there is none. The reader has an
+// index of Canaries by target.
+func CanaryBeside(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
 	ref := object.Spec.WorkloadRef
-	if reader == nil || ref == nil {
+	if ref == nil {
 		return "", nil
 	}
 	canaries, err := controller.Targeting(ctx, reader, object.Namespace, ref.Kind, ref.Name)

@@ -57,6 +57,20 @@ type knownRouter struct {
 	named    func(argov1.RolloutTrafficRouting) bool
 }
 
+// RouterNames are the names of the routers that a spec names, served or not, in the order of Of.
+func RouterNames(routing *argov1.RolloutTrafficRouting) []string {
+	if routing == nil {
+		return nil
+	}
+	var names []string
+	for _, router := range (RolloutRenderers{}).known() {
+		if router.named(*routing) {
+			names = append(names, router.name)
+		}
+	}
+	return append(names, slices.Sorted(maps.Keys(routing.Plugins))...)
+}
+
 // known are the routers in the order in which each does its whole work.
 func (rs RolloutRenderers) known() []knownRouter {
 	return []knownRouter{

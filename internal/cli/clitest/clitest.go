@@ -50,6 +50,8 @@ type world struct {
 	Assumed bool
 	Unread  []string
 	Floor   string
+	// Peer acts on the release in Serin's stead.
+	Peer explain.Peer
 }
 
 type copyOf struct {
@@ -78,7 +80,7 @@ func Parse(text string, now time.Time) (explain.Seen, error) {
 	var object flaggerv1.Canary
 	for _, into := range []any{&in, &object} {
 		if err := yaml.Unmarshal([]byte(text), into); err != nil {
-			return explain.Seen{}, fmt.Errorf("read the release: %w", err)
+			return nil, fmt.Errorf("read the release: %w", err)
 		}
 	}
 	if object.Namespace == "" {
@@ -89,7 +91,7 @@ func Parse(text string, now time.Time) (explain.Seen, error) {
 	if w.Floor != "" {
 		var err error
 		if floor, err = time.ParseDuration(w.Floor); err != nil {
-			return explain.Seen{}, fmt.Errorf("read the floor: %w", err)
+			return nil, fmt.Errorf("read the floor: %w", err)
 		}
 	}
 	plan := canary.NewPlan(&object, canary.Settings{
@@ -117,8 +119,9 @@ func Parse(text string, now time.Time) (explain.Seen, error) {
 	if w.Revision != "" {
 		s.Workload.Target.Revision, s.Workload.Target.PeerHash = w.Revision, "other"
 	}
-	return explain.Seen{
-		Object: &object, Snapshot: s, WorkloadAssumed: w.Assumed, RouteAssumed: w.Assumed, Unread: w.Unread, Events: in.Events,
+	return &explain.Canary{
+		Around: explain.Around{Unread: w.Unread, Events: in.Events, Peer: w.Peer},
+		Object: &object, Snapshot: s, WorkloadAssumed: w.Assumed, RouteAssumed: w.Assumed,
 	}, nil
 }
 

@@ -23,8 +23,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/cluster"
+	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
@@ -37,6 +39,7 @@ type World struct {
 	t         testing.TB
 	mu        sync.Mutex
 	forbidden map[string]bool
+	missing   map[string]bool
 	failing   error
 	streams   []watch.Interface
 }
@@ -52,14 +55,14 @@ func NewWorld(t testing.TB, manifests string) *World {
 	if err := gatewayv1.Install(scheme); err != nil { // the fake client gives metadata of kinds only that it knows
 		t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithStatusSubresource(&argov1.Rollout{}).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "involvedObject.name", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Name} })
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		builder = builder.WithObjects(object(t, scheme, document))
 	}
-	w := &World{t: t, Admin: builder.Build(), forbidden: map[string]bool{}}
+	w := &World{t: t, Admin: builder.Build(), forbidden: map[string]bool{}, missing: map[string]bool{}}
 	w.Session = &cluster.Session{Clock: clock.RealClock{}, Client: interceptor.NewClient(w.Admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := w.refusal(scheme, obj, key.Name); err != nil {
@@ -136,6 +139,27 @@ func (w *World) settle() {
 			c.Status.Serin.Revision, c.Status.LastAppliedSpec = observed.Target.Revision, observed.Target.PeerHash
 		})
 	}
+	w.settleSteps()
+}
+
+// settleSteps fills in the hash of the steps that a status is about.
+func (w *World) settleSteps() {
+	w.t.Helper()
+	var list argov1.RolloutList
+	if err := w.Admin.List(w.t.Context(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range list.Items {
+		r := &list.Items[i]
+		if r.Status.CurrentStepHash != "STEPS" {
+			continue
+		}
+		hash, err := rollout.StepHash(r.Spec.Strategy.Canary.Steps)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.Change(r, func() { r.Status.CurrentStepHash = hash })
+	}
 }
 
 // Change changes an object of the cluster.
@@ -145,7 +169,12 @@ func (w *World) Change(o client.Object, change func()) {
 		w.t.Fatal(err)
 	}
 	change()
+	wanted, _ := o.DeepCopyObject().(client.Object)
 	if err := w.Admin.Update(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+	wanted.SetResourceVersion(o.GetResourceVersion()) // of kinds whose status is written on its own
+	if err := w.Admin.Status().Update(w.t.Context(), wanted); err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
 }
@@ -158,6 +187,40 @@ func (w *World) Canary(name string) *flaggerv1.Canary {
 		w.t.Fatal(err)
 	}
 	return &c
+}
+
+// Rollout of namespace shop. Its steps are those that its status is about.
+func (w *World) Rollout(name string) *argov1.Rollout {
+	w.t.Helper()
+	var r argov1.Rollout
+	if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, &r); err != nil {
+		w.t.Fatal(err)
+	}
+	return &r
+}
+
+// Scale gives a ReplicaSet of namespace shop other numbers of pods.
+func (w *World) Scale(name string, pods, available int32) {
+	w.t.Helper()
+	rs := &appsv1.ReplicaSet{}
+	rs.Namespace, rs.Name = "shop", name
+	w.Change(rs, func() {
+		rs.Spec.Replicas = &pods
+		rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = pods, available, available
+	})
+}
+
+// Judge ends an AnalysisRun of namespace shop, and its first metric.
+func (w *World) Judge(name string, phase argov1.AnalysisPhase) {
+	w.t.Helper()
+	run := &argov1.AnalysisRun{}
+	run.Namespace, run.Name = "shop", name
+	w.Change(run, func() {
+		run.Status.Phase = phase
+		result := &run.Status.MetricResults[0]
+		result.Phase, result.Failed, result.Count = phase, 3, 4
+		result.Message = "Metric \"success-rate\" assessed Failed due to failed (3) > failureLimit (2)"
+	})
 }
 
 // Route sets the canary's weight of HTTPRoute cart.
@@ -190,6 +253,15 @@ func (w *World) Forbid(kinds ...string) {
 	}
 }
 
+// Uninstall takes the definitions of kinds from the cluster.
+func (w *World) Uninstall(kinds ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kind := range kinds {
+		w.missing[kind] = true
+	}
+}
+
 // Fail makes every request of the person fail, and ends what was followed; nil: the cluster is back.
 func (w *World) Fail(err error) {
 	w.mu.Lock()
@@ -215,6 +287,9 @@ func (w *World) refusal(scheme *runtime.Scheme, o runtime.Object, name string) e
 		kind = kinds[0].Kind
 	}
 	kind = strings.TrimSuffix(kind, "List")
+	if w.missing[kind] {
+		return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: kind}}
+	}
 	if !w.forbidden[kind] {
 		return nil
 	}
@@ -226,7 +301,7 @@ func (w *World) All(t testing.TB) string {
 	t.Helper()
 	var out strings.Builder
 	for _, list := range []client.ObjectList{
-		&flaggerv1.CanaryList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.EventList{}, &gatewayv1.HTTPRouteList{},
+		&flaggerv1.CanaryList{}, &argov1.RolloutList{}, &appsv1.ReplicaSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.EventList{}, &gatewayv1.HTTPRouteList{},
 	} {
 		if err := w.Admin.List(t.Context(), list); err != nil {
 			t.Fatal(err)

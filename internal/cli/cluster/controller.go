@@ -4,110 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/canary"
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
-	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/peer"
-	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/workload"
 )
 
-// flags are how the controller was started.
-type flags struct {
-	operator.Flags
-	// known is false where they are the defaults because nobody told.
-	known bool
-}
-
-// parse reads the arguments of a controller. What it does not know is left out: a newer controller may have more.
-func parse(args []string) flags {
-	var f flags
-	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
-	set.ParseErrorsAllowlist.UnknownFlags = true
-	set.Usage = func() {}
-	f.Register(set)
-	f.known = set.Parse(operator.Normalise(set, args)) == nil && args != nil
-	return f
-}
-
-// of are the settings for one Canary. Where nobody told the flags, the status shows some of them.
-func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
-	provider, _ := traffic.Normalize(f.MeshProvider)
-	settings := canary.Settings{
-		Provider: provider, MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
-	}
-	options := f.Workload()
-	if f.known {
-		return settings, options
-	}
-	status := object.Status
-	if status.TrackedConfigs == nil && status.LastAppliedSpec != "" {
-		options.ConfigTracking = false // with tracking there is at least an empty list
-	}
-	if own := status.Serin; own != nil {
-		if shape := strings.Split(own.Shape, "/"); len(shape) == 4 {
-			settings.Provider = shape[1]
-		}
-		if observedBelow(object, settings.MinInterval) {
-			settings.MinInterval = 0
-		}
-	}
-	return settings, options
-}
-
-// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for.
-func (f flags) limits(object *flaggerv1.Canary) release.Limits {
-	if f.known || object.Status.Serin == nil {
-		return f.Limits()
-	}
-	i := slices.IndexFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Name == "turn" })
-	if i < 0 {
-		return f.Limits()
-	}
-	gate := object.Status.Serin.Gates[i]
-	limit, err := strconv.Atoi(gate.Limit)
-	switch {
-	case err != nil:
-		return f.Limits()
-	case strings.HasSuffix(gate.Message, "in this namespace"):
-		return release.Limits{Namespace: limit}
-	default:
-		return release.Limits{Cluster: limit}
-	}
-}
-
-// observedBelow is true when a window was observed for the interval that the Canary asks for, although the floor would
-// have made it longer.
-func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
-	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
-	if plan.Window >= floor {
-		return false
-	}
-	return slices.ContainsFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool {
-		switch {
-		case g.Name != "window":
-			return false
-		case g.Until != nil && object.Status.Serin.Window != nil:
-			return g.Until.Sub(object.Status.Serin.Window.Start.Time).Round(time.Second) == plan.Window.Round(time.Second)
-		default:
-			return g.Message == fmt.Sprintf("observed for %s", plan.Window)
-		}
-	})
-}
-
-// The signs of a controller.
-var leases = [...]string{"serin", peer.Lease}
+// serinLease is the name of Serin's own.
+const serinLease = "serin"
 
 // slack is by how much the clocks of a person and of a cluster may differ.
 const slack = time.Minute
@@ -115,53 +25,278 @@ const slack = time.Minute
 // recent is how long ago a status may have been written for its writer to be taken for alive.
 const recent = 2 * time.Minute
 
-// findController looks for signs of a controller that acts on these Canaries, and for its flags. It never fails: what
-// cannot be read is said.
-func (s *Session) findController(ctx context.Context, canaries []flaggerv1.Canary) (explain.Controller, flags) {
-	now := s.Clock.Now()
-	f := parse(s.ControllerFlags)
-	var unread []string
-	deployed, args, err := s.deployed(ctx, canaries)
-	if err != nil {
-		unread = append(unread, "Deployments")
+// controllers are those that were found, and what of their signs could not be read.
+type controllers struct {
+	// flags of the one that acts on what was looked for, as far as they are known.
+	flags flags
+	// given is true where a person said how Serin runs: then it does.
+	given bool
+	// of are the Deployments, by what they run.
+	serins, flaggers, argos []peer.Controller
+	leases                  []coordinationv1.Lease
+	unread                  []string
+}
+
+// findControllers looks for who acts on these releases. It never fails: what cannot be read is said.
+func (s *Session) findControllers(ctx context.Context, objects []client.Object) controllers {
+	out := controllers{flags: parse(s.ControllerFlags), given: s.ControllerFlags != nil}
+	if err := s.deployed(ctx, &out); err != nil {
+		out.unread = append(out.unread, "Deployments")
 	}
-	if args != nil && !f.known {
-		f = parse(args)
+	if !out.flags.known {
+		out.flags = out.flagsFor(objects)
 	}
-	lease, err := s.leased(ctx, now)
-	if err != nil {
-		unread = append(unread, "Leases")
+	if err := s.leased(ctx, &out, objects); err != nil {
+		out.unread = append(out.unread, "Leases")
 	}
-	by, wrote := writer(canaries)
+	return out
+}
+
+// flagsFor are those of the controller that acts on one of the releases; the defaults where nobody tells.
+func (c *controllers) flagsFor(objects []client.Object) flags {
+	for _, all := range [][]peer.Controller{c.serins, c.flaggers} {
+		for _, one := range all {
+			if one.Ready > 0 && concerns(one, objects) {
+				return parse(one.Args)
+			}
+		}
+	}
+	return parse(nil)
+}
+
+// concerns is false for a controller that watches another namespace only.
+func concerns(c peer.Controller, objects []client.Object) bool {
+	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.Watches(of.GetNamespace()) })
+}
+
+// page is how many Deployments are read at once.
+const page = 500
+
+// deployed finds the Deployments of controllers. A controller is known by its image or its flags, so all are looked at.
+func (s *Session) deployed(ctx context.Context, out *controllers) error {
+	next := ""
+	for {
+		var list appsv1.DeploymentList
+		if err := s.Client.List(ctx, &list, client.InNamespace(out.flags.Namespace), client.Limit(page), client.Continue(next)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			out.sort(&list.Items[i])
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// sort puts a Deployment where it belongs.
+func (c *controllers) sort(d *appsv1.Deployment) {
+	if found, is := peer.Serin(d); is {
+		c.serins = append(c.serins, found)
+	} else if found, is := peer.Flagger(d); is {
+		c.flaggers = append(c.flaggers, found)
+	} else if found, is := peer.ArgoRollouts(d); is {
+		c.argos = append(c.argos, found)
+	}
+}
+
+// leased reads the leases of controllers.
+func (s *Session) leased(ctx context.Context, out *controllers, objects []client.Object) error {
+	names := []string{serinLease, peer.Lease, peer.ArgoLease("")}
+	for _, object := range objects {
+		if name := peer.ArgoLease(instanceOf(object)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		var list coordinationv1.LeaseList
+		if err := s.Client.List(ctx, &list, client.InNamespace(out.flags.Namespace), client.MatchingFields{"metadata.name": name}); err != nil {
+			return err
+		}
+		out.leases = append(out.leases, list.Items...)
+	}
+	return nil
+}
+
+// instanceOf is the instance id that an object carries.
+func instanceOf(object client.Object) string { return object.GetLabels()[argov1.InstanceIDLabel] }
+
+// leasesNamed are those of one controller.
+func (c *controllers) leasesNamed(name string) []coordinationv1.Lease {
+	return slices.DeleteFunc(slices.Clone(c.leases), func(l coordinationv1.Lease) bool { return l.Name != name })
+}
+
+// serves is true of a Serin that acts on a release, by its flags.
+func serves(c peer.Controller, object client.Object) bool {
+	f := parse(c.Args)
+	api := "canary"
+	if keyOf(object).Kind == explain.KindRollout {
+		api = "rollout"
+	}
+	return c.Watches(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
+}
+
+// peerOf is who acts on a release in Serin's stead: what Serin itself judges, by the same signs. Where no Serin is, nobody
+// stands back.
+func (c *controllers) peerOf(object client.Object, events []explain.Event, now time.Time) explain.Peer {
+	told := stoodBack(events)
+	if c.flags.AdoptWhilePeerRuns || !c.given && told == "" && !c.serinLives(object, now) {
+		return explain.Peer{}
+	}
+	peers, acting := c.flaggers, func(of []peer.Controller, leases []coordinationv1.Lease) peer.Sign {
+		return peer.Acting(object.GetNamespace(), of, leases, now)
+	}
+	leases := c.leasesNamed(peer.Lease)
+	if keyOf(object).Kind == explain.KindRollout {
+		peers, leases = c.argos, c.leases
+		acting = func(of []peer.Controller, leases []coordinationv1.Lease) peer.Sign {
+			return peer.ActingArgo(object.GetNamespace(), instanceOf(object), of, leases, now)
+		}
+	}
+	sign := acting(peers, leases)
+	if sign.Text == "" && len(c.unread) > 0 {
+		sign.Text = told // what Serin saw, who may read the signs
+	}
+	out := explain.Peer{Sign: sign.Text, Until: sign.Until}
+	for _, one := range peers {
+		if out.Sign != "" && acting([]peer.Controller{one}, nil).Text == out.Sign {
+			out.Stop = fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=0", one.Namespace, one.Name)
+		}
+	}
+	return out
+}
+
+// stoodBack is the sign of a peer in the last event of a release; empty where that speaks of none.
+func stoodBack(events []explain.Event) string {
+	if len(events) == 0 {
+		return ""
+	}
+	_, text, _ := strings.Cut(events[len(events)-1].Message, " (")
+	sign, _, is := strings.Cut(text, "), so Serin does not")
+	if !is {
+		return ""
+	}
+	return sign
+}
+
+// serinLives is true where a Serin that acts on the release has ready pods, or holds its lease.
+func (c *controllers) serinLives(object client.Object, now time.Time) bool {
+	return slices.ContainsFunc(c.serins, func(s peer.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
+		slices.ContainsFunc(c.leasesNamed(serinLease), func(l coordinationv1.Lease) bool { return held(&l, now) })
+}
+
+func held(l *coordinationv1.Lease, now time.Time) bool {
+	return now.Before(peer.HeldUntil(l).Add(slack))
+}
+
+// objectOf is what was seen, as an object.
+func objectOf(seen explain.Seen) client.Object {
+	if rollout, is := seen.(*explain.Rollout); is {
+		return rollout.Object
+	}
+	return seen.(*explain.Canary).Object //nolint:forcetypeassert // there are no more kinds
+}
+
+// summary is whether somebody acts on these releases at all: where they are of both kinds, what is worse of the two.
+func (c *controllers) summary(objects []client.Object, now time.Time) explain.Controller {
+	var out explain.Controller
+	for _, kind := range kinds {
+		of := slices.DeleteFunc(slices.Clone(objects), func(o client.Object) bool { return keyOf(o).Kind != kind })
+		if len(of) == 0 && (len(objects) > 0 || kind == explain.KindRollout) {
+			continue
+		}
+		found := c.acting(kind, of, now)
+		if out.State != "" && found.State != out.State {
+			found.Message = "for " + plural(string(kind)) + ": " + found.Message
+		}
+		if out.State == "" || worse(found.State, out.State) {
+			out = found
+		}
+	}
+	return out
+}
+
+func worse(a, b explain.ControllerState) bool {
+	order := []explain.ControllerState{explain.Running, explain.Active, explain.Unknown, explain.NotFound}
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
+// acting is whether somebody acts on releases of a kind.
+func (c *controllers) acting(kind explain.Kind, objects []client.Object, now time.Time) explain.Controller {
+	by, wrote := writer(objects)
 	last := "no status has been written by one"
 	if !wrote.IsZero() {
 		last = fmt.Sprintf("%s wrote a status last at %s", by, wrote.UTC().Format(time.RFC3339))
 	}
+	names := c.leaseNames(kind, objects)
+	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool { return slices.Contains(names, l.Name) && held(&l, now) })
+	deployed := c.ready(kind, objects)
 	switch {
-	case lease != "":
-		return explain.Controller{State: explain.Running, Message: lease}, f
-	case deployed != "":
-		return explain.Controller{State: explain.Running, Message: deployed}, f
+	case lease >= 0:
+		l := c.leases[lease]
+		return explain.Controller{State: explain.Running, Message: fmt.Sprintf("Lease %s.%s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity)}
+	case deployed != nil:
+		return explain.Controller{State: explain.Running, Message: fmt.Sprintf("Deployment %s.%s has %d ready pods", deployed.Name, deployed.Namespace, deployed.Ready)}
 	case wroteRecently(wrote, now):
-		return explain.Controller{State: explain.Active, Message: last}, f
-	case len(unread) > 0:
-		return explain.Controller{
-			State: explain.Unknown, Message: strings.Join(unread, " and ") + " of all namespaces may not be read; " + last,
-		}, f
+		return explain.Controller{State: explain.Active, Message: last}
+	case len(c.unread) > 0:
+		return explain.Controller{State: explain.Unknown, Message: strings.Join(c.unread, " and ") + inNamespace(c.flags.Namespace) + " may not be read; " + last}
 	default:
 		return explain.Controller{
-			State: explain.NotFound, Message: "no Lease " + strings.Join(leases[:], " or ") + " is held, no Deployment of such an image has ready pods, and " + last,
-		}, f
+			State: explain.NotFound, Message: "no Lease " + strings.Join(names, " or ") + " is held, no Deployment of such an image has ready pods, and " + last,
+		}
 	}
+}
+
+// leaseNames are those of the controllers of a kind.
+func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []string {
+	if kind == explain.KindCanary {
+		return []string{serinLease, peer.Lease}
+	}
+	names := []string{serinLease}
+	for _, object := range objects {
+		if name := peer.ArgoLease(instanceOf(object)); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ready is a controller of a kind with ready pods that acts on one of the releases; nil: there is none.
+func (c *controllers) ready(kind explain.Kind, objects []client.Object) *peer.Controller {
+	others := c.flaggers
+	if kind == explain.KindRollout {
+		others = c.argos
+	}
+	for _, one := range c.serins {
+		if one.Ready > 0 && (len(objects) == 0 || slices.ContainsFunc(objects, func(o client.Object) bool { return serves(one, o) })) {
+			return &one
+		}
+	}
+	for _, one := range others {
+		acts := func(o client.Object) bool {
+			if kind == explain.KindRollout {
+				return one.ServesInstance(o.GetNamespace(), instanceOf(o))
+			}
+			return one.Watches(o.GetNamespace())
+		}
+		if one.Ready > 0 && (len(objects) == 0 || slices.ContainsFunc(objects, acts)) {
+			return &one
+		}
+	}
+	return nil
 }
 
 func wroteRecently(wrote, now time.Time) bool { return !wrote.IsZero() && now.Sub(wrote) < recent }
 
-// writer is who wrote the status of one of the Canaries last, and when.
-func writer(canaries []flaggerv1.Canary) (by string, at time.Time) {
-	for i := range canaries {
-		for _, entry := range canaries[i].ManagedFields {
-			if entry.Subresource != "status" || entry.Time == nil || !ours(entry.Manager) {
+// writers are the names under which controllers write.
+var writers = []string{"serin", "flagger", "rollouts-controller"}
+
+// writer is who wrote the status of one of the releases last, and when.
+func writer(objects []client.Object) (by string, at time.Time) {
+	for _, object := range objects {
+		for _, entry := range object.GetManagedFields() {
+			if entry.Subresource != "status" || entry.Time == nil || !slices.Contains(writers, entry.Manager) {
 				continue
 			}
 			if entry.Time.After(at) {
@@ -170,67 +305,4 @@ func writer(canaries []flaggerv1.Canary) (by string, at time.Time) {
 		}
 	}
 	return by, at
-}
-
-func ours(name string) bool { return name == "serin" || name == "flagger" }
-
-// leased is a lease that is held, in a sentence.
-func (s *Session) leased(ctx context.Context, now time.Time) (string, error) {
-	for _, name := range leases {
-		var list coordinationv1.LeaseList
-		if err := s.Client.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			l := &list.Items[i]
-			if now.Before(peer.HeldUntil(l).Add(slack)) {
-				return fmt.Sprintf("Lease %s.%s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity), nil
-			}
-		}
-	}
-	return "", nil
-}
-
-// page is how many Deployments are read at once.
-const page = 500
-
-// deployed is a Deployment of a controller with ready pods, in a sentence, and its arguments. Those with the label of
-// the charts are looked at first: in a large cluster all others are many.
-func (s *Session) deployed(ctx context.Context, canaries []flaggerv1.Canary) (string, []string, error) {
-	for _, options := range [][]client.ListOption{
-		{client.MatchingLabels{"app.kubernetes.io/name": "serin"}},
-		{client.MatchingLabels{"app.kubernetes.io/name": "flagger"}},
-		{client.Limit(page)},
-	} {
-		next := ""
-		for {
-			var list appsv1.DeploymentList
-			if err := s.Client.List(ctx, &list, append(options, client.Continue(next))...); err != nil {
-				return "", nil, err
-			}
-			for i := range list.Items {
-				d := &list.Items[i]
-				if c, ok := runs(d); ok && c.Ready > 0 && concerns(c, canaries) {
-					return fmt.Sprintf("Deployment %s.%s has %d ready pods", d.Name, d.Namespace, c.Ready), c.Args, nil
-				}
-			}
-			if next = list.Continue; next == "" {
-				break
-			}
-		}
-	}
-	return "", nil, nil
-}
-
-// runs is the controller that a Deployment runs.
-func runs(d *appsv1.Deployment) (peer.Controller, bool) {
-	if c, ok := peer.Serin(d); ok {
-		return c, true
-	}
-	return peer.Flagger(d)
-}
-
-// concerns is false for a controller that watches another namespace only.
-func concerns(c peer.Controller, canaries []flaggerv1.Canary) bool {
-	return len(canaries) == 0 || slices.ContainsFunc(canaries, func(of flaggerv1.Canary) bool { return c.Watches(of.Namespace) })
 }

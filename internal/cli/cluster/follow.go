@@ -15,19 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
 // State is what is known while somebody watches.
 type State struct {
-	// Releases sorted by namespace and name.
+	// Releases sorted by namespace, name and kind.
 	Releases []explain.Seen
 	// Controller that acts on them.
 	Controller explain.Controller
@@ -47,28 +48,51 @@ const (
 const eventsKept = 100
 
 // Follow looks at the selected releases whenever they or what is around them changes, and hands every state to emit,
-// until the context is done or emit says no more. It polls nothing. A cluster that goes away is waited for, and that is
-// part of the state; only what fails at the first look is an error: ErrNotFound, ErrUnreachable.
+// until the context is done or emit says no more. It polls nothing but for the end of another controller that Serin stands
+// back for. A cluster that goes away is waited for, and that is part of the state; only what fails at the first look is an
+// error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
 func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (more bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	canaries, err := s.canaries(ctx, sel)
+	found, err := s.objects(ctx, sel)
 	if err != nil {
 		cancel()
 		return err
 	}
+	sel.Kinds = found.kinds
+	for i := range sel.Names {
+		sel.Names[i].Kind = keyOf(found.objects[i]).Kind
+	}
 	f := &follower{
-		Session: s, sel: sel, emit: emit, changes: make(chan change, 64),
-		objects: map[types.NamespacedName]*flaggerv1.Canary{}, seen: map[types.NamespacedName]explain.Seen{},
-		events: map[types.NamespacedName]map[string]explain.Event{}, dirty: map[types.NamespacedName]bool{},
-		lost: map[string]error{}, streams: map[string]bool{},
+		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan change, 64),
+		objects: map[explain.Key]client.Object{}, seen: map[explain.Key]explain.Seen{},
+		events: map[explain.Key]map[string]explain.Event{}, dirty: map[explain.Key]bool{},
+		lost: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
-	f.controller, f.flags = s.findController(ctx, canaries)
-	f.stream(ctx, "Canaries", &flaggerv1.CanaryList{}, client.InNamespace(sel.Namespace))
+	f.who = s.findControllers(ctx, found.objects)
+	f.controller = f.who.summary(found.objects, s.Clock.Now())
+	for _, kind := range sel.Kinds {
+		f.stream(ctx, plural(string(kind)), listOf(kind), client.InNamespace(sel.Namespace))
+		f.stream(ctx, eventsOf+plural(string(kind)), &corev1.EventList{}, eventOptions(sel, kind)...)
+	}
 	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // what nearly all are
-	f.stream(ctx, "Events", &corev1.EventList{}, eventOptions(sel)...)
+	if slices.Contains(sel.Kinds, explain.KindRollout) {
+		f.streamOwned(ctx)
+	}
 	return f.run(ctx)
+}
+
+// eventsOf begins the names of streams of events.
+const eventsOf = "Events of "
+
+// streamOwned follows what belongs to Rollouts.
+func (f *follower) streamOwned(ctx context.Context) {
+	in := client.InNamespace(f.sel.Namespace)
+	f.stream(ctx, "ReplicaSets", metadataList("apps", "v1", "ReplicaSet"), in, client.HasLabels{argov1.PodTemplateHashLabel})
+	for _, kind := range []string{argov1.AnalysisRunKind, argov1.ExperimentKind} {
+		f.stream(ctx, plural(kind), metadataList(argov1.SchemeGroupVersion.Group, argov1.SchemeGroupVersion.Version, kind), in)
+	}
 }
 
 // follower is one watch by one person. Its maps belong to run alone; streams hand changes over.
@@ -78,21 +102,26 @@ type follower struct {
 	emit    func(State) bool
 	changes chan change
 	group   errgroup.Group
+	// unread are the kinds of releases that the person may not list.
+	unread []string
 
-	objects map[types.NamespacedName]*flaggerv1.Canary
-	seen    map[types.NamespacedName]explain.Seen
-	events  map[types.NamespacedName]map[string]explain.Event
-	dirty   map[types.NamespacedName]bool
+	objects map[explain.Key]client.Object
+	seen    map[explain.Key]explain.Seen
+	events  map[explain.Key]map[string]explain.Event
+	dirty   map[explain.Key]bool
 	// lost are the streams that are not heard of, with the reason; nil for those that are forbidden. heard is when the
 	// first of them was lost.
 	lost       map[string]error
 	heard      time.Time
 	streams    map[string]bool
+	who        controllers
 	controller explain.Controller
-	flags      flags
-	// synced is true once the Canaries were listed.
-	synced bool
+	// listed are the kinds that were.
+	listed map[explain.Kind]bool
 }
+
+// synced is true once all releases were listed.
+func (f *follower) synced() bool { return len(f.listed) == len(f.sel.Kinds) }
 
 // change is what a stream tells.
 type change struct {
@@ -116,10 +145,10 @@ func (f *follower) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case c := <-f.changes:
-			if c.denied && c.of == "Canaries" {
-				return explained("watch Canaries"+inNamespace(f.sel.Namespace), c.err)
+			if kind, is := releases(c.of); is && c.denied {
+				return explained("watch "+c.of+inNamespace(f.sel.Namespace), c.err, kind)
 			}
-			if f.take(c) && f.synced && !f.tell() {
+			if f.take(c) && f.synced() && !f.tell() {
 				return nil
 			}
 			if len(f.dirty) > 0 && look == nil {
@@ -143,8 +172,30 @@ func (f *follower) run(ctx context.Context) error {
 			if !f.tell() {
 				return nil
 			}
+			if look == nil && f.standsBack() {
+				look = f.Clock.After(retryMost) // nothing tells when the other controller is gone
+			}
 		}
 	}
+}
+
+// releases is the kind of release that a stream tells of.
+func releases(stream string) (explain.Kind, bool) {
+	i := slices.IndexFunc(kinds, func(k explain.Kind) bool { return plural(string(k)) == stream })
+	if i < 0 {
+		return "", false
+	}
+	return kinds[i], true
+}
+
+// standsBack is true while another controller acts on some release in Serin's stead.
+func (f *follower) standsBack() bool {
+	for _, seen := range f.seen {
+		if seen.Surroundings().Peer.Sign != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // tell hands the state over, once there is one of every release.
@@ -155,19 +206,18 @@ func (f *follower) tell() bool {
 		if !ok {
 			return true // its first look is due
 		}
-		seen.Events = oldestFirst(f.events[key])
-		state.Releases = append(state.Releases, seen)
+		around := seen.Surroundings()
+		around.Events = oldestFirst(f.events[key])
+		state.Releases = append(state.Releases, seen.In(around))
 	}
-	slices.SortFunc(state.Releases, func(a, b explain.Seen) int {
-		return strings.Compare(a.Object.Namespace+"/"+a.Object.Name, b.Object.Namespace+"/"+b.Object.Name)
-	})
+	slices.SortFunc(state.Releases, func(a, b explain.Seen) int { return a.Key().Compare(b.Key()) })
 	state.Lost = f.losses()
 	return f.emit(state)
 }
 
 // losses say what is not heard of: a cluster that is away once, not once for each kind.
 func (f *follower) losses() []string {
-	var out []string
+	out := slices.Clone(f.unread)
 	for _, name := range slices.Sorted(maps.Keys(f.lost)) {
 		switch err := f.lost[name]; {
 		case err == nil:
@@ -197,10 +247,10 @@ func (f *follower) take(c change) bool {
 	}
 	_, was := f.lost[c.of]
 	delete(f.lost, c.of)
-	switch c.of {
-	case "Canaries":
-		return f.takeCanaries(c) || was
-	case "Events":
+	if kind, is := releases(c.of); is {
+		return f.takeReleases(kind, c) || was
+	}
+	if strings.HasPrefix(c.of, eventsOf) {
 		return f.takeEvents(c) || was
 	}
 	for _, object := range append(c.all, c.object) {
@@ -211,45 +261,44 @@ func (f *follower) take(c change) bool {
 	return was
 }
 
-func (f *follower) takeCanaries(c change) bool {
+func (f *follower) takeReleases(kind explain.Kind, c change) bool {
 	removed := false
 	if c.all != nil {
-		f.synced = true
-		there := map[types.NamespacedName]bool{}
+		f.listed[kind] = true
+		there := map[explain.Key]bool{}
 		for _, object := range c.all {
-			there[client.ObjectKeyFromObject(object)] = true
+			there[keyOf(object)] = true
 		}
 		for key := range f.objects {
-			if !there[key] {
+			if key.Kind == kind && !there[key] {
 				f.forget(key)
 				removed = true
 			}
 		}
 	}
 	for _, object := range append(c.all, c.object) {
-		canary, ok := object.(*flaggerv1.Canary)
-		if !ok {
+		if object == nil {
 			continue
 		}
-		key := client.ObjectKeyFromObject(canary)
-		if c.gone || !f.sel.takes(canary) {
+		key := keyOf(object)
+		if c.gone || !f.sel.takes(key, object.GetLabels()) {
 			_, had := f.objects[key]
 			f.forget(key)
 			removed = removed || had
 			continue
 		}
-		if old := f.objects[key]; old != nil && old.ResourceVersion == canary.ResourceVersion && old.UID == canary.UID {
+		if old := f.objects[key]; old != nil && old.GetResourceVersion() == object.GetResourceVersion() && old.GetUID() == object.GetUID() {
 			continue
 		}
-		f.objects[key], f.dirty[key] = canary, true
-		if by, at := writer([]flaggerv1.Canary{*canary}); f.controller.State != explain.Running && wroteRecently(at, f.Clock.Now()) {
+		f.objects[key], f.dirty[key] = object, true
+		if by, at := writer([]client.Object{object}); f.controller.State != explain.Running && wroteRecently(at, f.Clock.Now()) {
 			f.controller = explain.Controller{State: explain.Active, Message: fmt.Sprintf("%s wrote a status last at %s", by, at.UTC().Format(time.RFC3339))}
 		}
 	}
 	return removed || c.all != nil && len(f.objects) == 0
 }
 
-func (f *follower) forget(key types.NamespacedName) {
+func (f *follower) forget(key explain.Key) {
 	delete(f.objects, key)
 	delete(f.seen, key)
 	delete(f.dirty, key)
@@ -258,11 +307,16 @@ func (f *follower) forget(key types.NamespacedName) {
 func (f *follower) takeEvents(c change) bool {
 	for _, object := range append(c.all, c.object) {
 		event, ok := object.(*corev1.Event)
-		if !ok || c.gone || event.InvolvedObject.Kind != flaggerv1.CanaryKind {
+		if !ok || c.gone {
 			continue
 		}
-		if of := remember(f.events, event); len(of) > eventsKept {
+		of := remember(f.events, event)
+		if len(of) > eventsKept {
 			dropOldest(of)
+		}
+		key := explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
+		if f.objects[key] != nil && stoodBack(oldestFirst(of)) != "" {
+			f.dirty[key] = true // who acts is looked at with it
 		}
 	}
 	return true
@@ -278,22 +332,45 @@ func dropOldest(events map[string]explain.Event) {
 	delete(events, oldest)
 }
 
-// affected marks the Canaries that an object belongs to: the two workloads by their names, routes by their own.
+// affected marks the releases that an object belongs to: workloads and routes by their names, and what a Rollout owns.
 func (f *follower) affected(object client.Object) {
-	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
-	routers := f.flags.Routers()
-	for key, canary := range f.objects {
-		for _, target := range targets(canary) {
-			if target.Kind.GroupKind() == kind && object.GetNamespace() == key.Namespace && object.GetName() == target.Name {
-				f.dirty[key] = true
-			}
+	for key, release := range f.objects {
+		switch of := release.(type) {
+		case *flaggerv1.Canary:
+			seen, _ := f.seen[key].(*explain.Canary)
+			f.dirty[key] = f.dirty[key] || f.affects(object, of, seen)
+		case *argov1.Rollout:
+			f.dirty[key] = f.dirty[key] || belongs(object, of)
 		}
-		for _, ref := range routes(routers, canary, f.seen[key].Snapshot.Plan.Provider) {
-			if ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName() {
-				f.dirty[key] = true
-			}
+		if !f.dirty[key] {
+			delete(f.dirty, key)
 		}
 	}
+}
+
+// affects is true of a workload or a route of a Canary.
+func (f *follower) affects(object client.Object, c *flaggerv1.Canary, seen *explain.Canary) bool {
+	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
+	for _, target := range targets(c) {
+		if target.Kind.GroupKind() == kind && object.GetNamespace() == c.Namespace && object.GetName() == target.Name {
+			return true
+		}
+	}
+	if seen == nil {
+		return false
+	}
+	return slices.ContainsFunc(routes(f.who.flags.Routers(), c, seen.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
+		return ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName()
+	})
+}
+
+// belongs is true of what a Rollout owns, and of the workload that it refers to.
+func belongs(object client.Object, r *argov1.Rollout) bool {
+	if metav1.IsControlledBy(object, r) {
+		return true
+	}
+	ref := r.Spec.WorkloadRef
+	return ref != nil && object.GetObjectKind().GroupVersionKind().Kind == ref.Kind && object.GetNamespace() == r.Namespace && object.GetName() == ref.Name
 }
 
 // targets are the two workloads of a Canary.
@@ -315,35 +392,51 @@ func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKi
 	f.stream(ctx, name, metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
 }
 
-// look looks at the releases that changed.
+// look looks at the releases that changed, and at those that are left to another controller.
 func (f *follower) look(ctx context.Context) error {
-	keys := slices.Collect(maps.Keys(f.dirty))
-	seen := make([]explain.Seen, len(keys))
-	group, looking := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, key := range keys {
-		object := f.objects[key]
-		group.Go(func() error {
-			var err error
-			seen[i], err = f.see(looking, object, f.flags)
-			return err
-		})
+	if f.standsBack() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.toldToStandBack) {
+		all := slices.Collect(maps.Values(f.objects))
+		f.who = f.findControllers(ctx, all)
+		f.controller = f.who.summary(all, f.Clock.Now())
 	}
-	if err := group.Wait(); err != nil {
+	for key, seen := range f.seen {
+		if seen.Surroundings().Peer.Sign != "" {
+			f.dirty[key] = true
+		}
+	}
+	var objects []client.Object
+	for key := range f.dirty {
+		objects = append(objects, f.objects[key])
+	}
+	seen, err := f.seeAll(ctx, objects, f.who.flags)
+	if err != nil {
 		return err
 	}
-	routers := f.flags.Routers()
-	for i, key := range keys {
-		f.seen[key] = seen[i]
+	for _, one := range seen {
+		key := one.Key()
+		around := one.Surroundings()
+		around.Peer = f.who.peerOf(objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		f.seen[key] = one.In(around)
 		delete(f.dirty, key)
-		for _, target := range targets(seen[i].Object) {
-			f.streamTargets(ctx, target.Kind)
-		}
-		for _, ref := range routes(routers, seen[i].Object, seen[i].Snapshot.Plan.Provider) {
-			f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
+		if c, is := one.(*explain.Canary); is {
+			f.streamAround(ctx, c)
 		}
 	}
 	return nil
+}
+
+func (f *follower) toldToStandBack(key explain.Key) bool {
+	return stoodBack(oldestFirst(f.events[key])) != ""
+}
+
+// streamAround follows the kinds of what is around a Canary.
+func (f *follower) streamAround(ctx context.Context, seen *explain.Canary) {
+	for _, target := range targets(seen.Object) {
+		f.streamTargets(ctx, target.Kind)
+	}
+	for _, ref := range routes(f.who.flags.Routers(), seen.Object, seen.Snapshot.Plan.Provider) {
+		f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
+	}
 }
 
 func metadataList(group, version, kind string) client.ObjectList {

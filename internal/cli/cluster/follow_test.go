@@ -75,7 +75,7 @@ func TestFollowTellsEveryChange(t *testing.T) {
 			if len(f.last.Releases) != 1 {
 				t.Fatalf("got %d releases, want 1", len(f.last.Releases))
 			}
-			r := explain.Of(f.last.Releases[0], w.Session.Clock.Now())
+			r := f.last.Releases[0].At(w.Session.Clock.Now())
 			return &r
 		}
 		if got := release(); got.Weight != 20 || got.First().Name != "window" || len(got.Events) != 1 {
@@ -125,7 +125,7 @@ func TestFollowTellsEveryChange(t *testing.T) {
 func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
-		f := follow(t, w, cluster.Selection{Namespace: "shop", Names: []string{"cart"}})
+		f := follow(t, w, cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 		defer f.end(t)
 		w.Fail(errors.New("dial tcp 10.0.0.1:443: connect: connection refused"))
 		f.settle()
@@ -140,8 +140,8 @@ func TestFollowWaitsForAClusterThatGoesAway(t *testing.T) {
 		w.Fail(nil)
 		time.Sleep(time.Minute)
 		f.settle()
-		if len(f.last.Lost) != 0 || f.last.Releases[0].Snapshot.Status.FailedChecks != 1 {
-			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].Snapshot.Status.FailedChecks)
+		if len(f.last.Lost) != 0 || f.last.Releases[0].At(time.Now()).FailedChecks != 1 {
+			t.Errorf("after the cluster came back: lost %q, failed checks %d", f.last.Lost, f.last.Releases[0].At(time.Now()).FailedChecks)
 		}
 	})
 }
@@ -161,8 +161,9 @@ func TestFollowSaysWhatItMayNotWatch(t *testing.T) {
 		w.Forbid("Deployment", "Event")
 		f := follow(t, w, cluster.Selection{Namespace: "shop"})
 		defer f.end(t)
-		if len(f.last.Lost) != 2 || !f.last.Releases[0].WorkloadAssumed {
-			t.Errorf("got lost %q, workload assumed %t; want two sentences, true", f.last.Lost, f.last.Releases[0].WorkloadAssumed)
+		seen, _ := f.last.Releases[0].(*explain.Canary)
+		if len(f.last.Lost) != 3 || !seen.WorkloadAssumed {
+			t.Errorf("got lost %q, workload assumed %t; want three sentences, true", f.last.Lost, seen.WorkloadAssumed)
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
@@ -28,51 +28,81 @@ import (
 // atOnce is how many releases are looked at side by side.
 const atOnce = 8
 
-// Look is one look at the selected releases, sorted by namespace and name. Errors: ErrNotFound for a name that does not
-// exist, ErrUnreachable.
-func (s *Session) Look(ctx context.Context, sel Selection) ([]explain.Seen, explain.Controller, error) {
-	canaries, err := s.canaries(ctx, sel)
+// View is what one look showed.
+type View struct {
+	// Releases sorted by namespace, name and kind, or in the order in which they were named.
+	Releases []explain.Seen
+	// Controller that acts on them.
+	Controller explain.Controller
+	// Unread says which releases could not be listed, one sentence each.
+	Unread []string
+}
+
+// Look is one look at the selected releases. Errors: ErrNotFound for a name that does not exist, ErrAmbiguous,
+// ErrUnreachable.
+func (s *Session) Look(ctx context.Context, sel Selection) (View, error) {
+	found, err := s.objects(ctx, sel)
 	if err != nil {
-		return nil, explain.Controller{}, err
+		return View{}, err
 	}
-	found, flags := s.findController(ctx, canaries)
+	who := s.findControllers(ctx, found.objects)
 	told, unread := s.events(ctx, sel)
-	seen := make([]explain.Seen, len(canaries))
+	seen, err := s.seeAll(ctx, found.objects, who.flags)
+	if err != nil {
+		return View{}, err
+	}
+	for i, one := range seen {
+		around := one.Surroundings()
+		around.Events = told[one.Key()]
+		around.Unread = append(around.Unread, unread...)
+		around.Peer = who.peerOf(objectOf(one), around.Events, s.Clock.Now())
+		seen[i] = one.In(around)
+	}
+	return View{Releases: seen, Controller: who.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
+}
+
+// seeAll looks at releases side by side.
+func (s *Session) seeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Seen, error) {
+	lens, err := newLens(ctx, s.Client)
+	if err != nil {
+		return nil, err
+	}
+	seen := make([]explain.Seen, len(objects))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i := range canaries {
+	for i := range objects {
 		group.Go(func() error {
-			one, err := s.see(ctx, &canaries[i], flags)
-			if err != nil {
-				return err
+			var err error
+			switch object := objects[i].(type) {
+			case *flaggerv1.Canary:
+				seen[i], err = s.see(ctx, lens, object, flags)
+			case *argov1.Rollout:
+				seen[i], err = s.seeRollout(ctx, lens, object, flags)
+			default:
+				err = fmt.Errorf("%T is no release", object)
 			}
-			one.Events = told[client.ObjectKeyFromObject(&canaries[i])]
-			one.Unread = append(one.Unread, unread...)
-			seen[i] = one
-			return nil
+			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, explain.Controller{}, err
-	}
-	return seen, found, nil
+	return seen, group.Wait()
 }
 
 // see looks at everything around one Canary. What the person may not read is assumed to be as the status says, and
 // listed.
-func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags) (explain.Seen, error) {
+func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
 	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
 	settings, options := flags.of(object)
 	routers := flags.Routers()
 	asked := object.DeepCopy()
 	asked.ManagedFields = nil
-	out := explain.Seen{Object: object}
+	out := &explain.Canary{Object: object}
 	now := s.Clock.Now()
 	metricTypes := operator.MetricTypes()
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
 			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object), Namespace: flags.Namespace, MetricTypes: metricTypes,
+			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return rivalOf(ctx, l, c) },
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)
 		denied := reading.kinds()
@@ -83,7 +113,7 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 		case err == nil:
 			out.Snapshot = snapshot
 		case !forbidden(err):
-			return explain.Seen{}, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err)
+			return nil, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case options.ConfigTracking && (denied["ConfigMap"] || denied["Secret"]):
 			options.ConfigTracking = false
 			continue
@@ -109,6 +139,15 @@ func (s *Session) see(ctx context.Context, object *flaggerv1.Canary, flags flags
 	}
 	out.Unread = reading.sentences()
 	return out, nil
+}
+
+// rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the person may know of.
+func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) {
+	rival, err := operator.RolloutBeside(ctx, l, c)
+	if unknown(err) || forbidden(err) {
+		return "", nil
+	}
+	return rival, err
 }
 
 // features are what the router of a plan declares, which needs no cluster.
@@ -174,29 +213,31 @@ func sameConfiguration(s *canary.Snapshot) {
 	}
 }
 
-// events are what people were told about the selected Canaries, oldest first. They explain; nothing depends on them.
-func (s *Session) events(ctx context.Context, sel Selection) (map[types.NamespacedName][]explain.Event, []string) {
-	var list corev1.EventList
-	switch err := s.Client.List(ctx, &list, eventOptions(sel)...); {
-	case forbidden(err):
-		return nil, []string{"Events" + inNamespace(sel.Namespace) + " may not be read."}
-	case err != nil:
-		return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
-	}
-	by := map[types.NamespacedName]map[string]explain.Event{}
-	for i := range list.Items {
-		remember(by, &list.Items[i])
-	}
-	out := map[types.NamespacedName][]explain.Event{}
-	for key, events := range by {
-		out[key] = oldestFirst(events)
+// events are what people were told about the selected releases, oldest first. They explain; nothing depends on them.
+func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]explain.Event, []string) {
+	out := map[explain.Key][]explain.Event{}
+	for _, kind := range sel.wanted() {
+		var list corev1.EventList
+		switch err := s.Client.List(ctx, &list, eventOptions(sel, kind)...); {
+		case forbidden(err):
+			return nil, []string{"Events" + inNamespace(sel.Namespace) + " may not be read."}
+		case err != nil:
+			return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
+		}
+		by := map[explain.Key]map[string]explain.Event{}
+		for i := range list.Items {
+			remember(by, &list.Items[i])
+		}
+		for key, events := range by {
+			out[key] = oldestFirst(events)
+		}
 	}
 	return out, nil
 }
 
 // remember keeps an event under the release that it is about, by its name.
-func remember(by map[types.NamespacedName]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
-	key := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+func remember(by map[explain.Key]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
+	key := explain.Key{Kind: explain.Kind(e.InvolvedObject.Kind), Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	if by[key] == nil {
 		by[key] = map[string]explain.Event{}
 	}
@@ -204,10 +245,10 @@ func remember(by map[types.NamespacedName]map[string]explain.Event, e *corev1.Ev
 	return by[key]
 }
 
-func eventOptions(sel Selection) []client.ListOption {
-	about := client.MatchingFields{"involvedObject.kind": flaggerv1.CanaryKind}
+func eventOptions(sel Selection, kind explain.Kind) []client.ListOption {
+	about := client.MatchingFields{"involvedObject.kind": string(kind)}
 	if len(sel.Names) == 1 {
-		about["involvedObject.name"] = sel.Names[0]
+		about["involvedObject.name"] = sel.Names[0].Name
 	}
 	return []client.ListOption{client.InNamespace(sel.Namespace), about}
 }

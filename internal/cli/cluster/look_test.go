@@ -22,11 +22,11 @@ import (
 func look(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
 	t.Helper()
 	time.Sleep(10 * time.Second) // in the bubble, where it takes none
-	seen, controller, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []string{"cart"}})
+	seen, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return explain.Of(seen[0], w.Session.Clock.Now()), controller
+	return seen.Releases[0].At(w.Session.Clock.Now()), seen.Controller
 }
 
 // verdicts of the gates, by name.
@@ -190,7 +190,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := clitest.NewWorld(t, clitest.Cart)
 			w.Fail(tc.fail)
-			_, _, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []string{tc.ask}})
+			_, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: tc.ask}}})
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -198,7 +198,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 	}
 	w := clitest.NewWorld(t, clitest.Cart)
 	w.Forbid("Canary")
-	if _, _, err := w.Session.Look(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
+	if _, err := w.Session.Look(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
 		t.Errorf("without the right to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/migrate"
 	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -27,22 +28,26 @@ import (
 // Survey looks at everything that a takeover from Flagger would find. Like Look it reads only; what the first passes
 // would write is noted and goes nowhere.
 func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, error) {
-	seen, _, err := s.Look(ctx, sel)
+	found, err := s.objects(ctx, sel)
 	if err != nil {
 		return migrate.Survey{}, err
 	}
-	var out migrate.Survey
-	canaries := make([]flaggerv1.Canary, 0, len(seen))
-	for _, one := range seen {
-		canaries = append(canaries, *one.Object)
+	out := migrate.Survey{Unread: found.unread}
+	who := s.findControllers(ctx, found.objects)
+	seen, err := s.seeAll(ctx, found.objects, who.flags)
+	if err != nil {
+		return migrate.Survey{}, err
 	}
-	_, flags := s.findController(ctx, canaries)
 	for _, one := range seen {
-		rehearsed, err := s.rehearse(ctx, one.Object, flags)
+		c, is := one.(*explain.Canary)
+		if !is {
+			continue
+		}
+		rehearsed, err := s.rehearse(ctx, c.Object, who.flags)
 		if err != nil {
 			return migrate.Survey{}, err
 		}
-		rehearsed.Seen = one
+		rehearsed.Canary = *c
 		out.Canaries = append(out.Canaries, rehearsed)
 	}
 	for what, read := range map[string]func(context.Context, *migrate.Survey) error{
@@ -53,7 +58,7 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 		case forbidden(err):
 			out.Unread = append(out.Unread, strings.ToUpper(what[:1])+what[1:]+" may not be read.")
 		case err != nil:
-			return migrate.Survey{}, explained("look at "+what, err)
+			return migrate.Survey{}, explained("look at "+what, err, explain.KindCanary)
 		}
 	}
 	slices.Sort(out.Unread)
@@ -140,7 +145,7 @@ func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags 
 		case forbidden(err):
 			return migrate.Seen{}, nil
 		case err != nil:
-			return migrate.Seen{}, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err)
+			return migrate.Seen{}, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case refused != nil:
 			return migrate.Seen{Refused: refused.Error()}, nil //nolint:nilerr // it is what was asked for
 		case !migrate.Adopts(played.Status, decision):

@@ -1,128 +1,213 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // ErrPointless is the error of an order that does nothing where the release is.
 var ErrPointless = errors.New("nothing to do")
 
-// Promote lets a release start out of turn and unasked, or go on to its promotion. Errors of this and of the other orders:
-// ErrPointless, ErrNotFound, ErrUnreachable.
-func (s *Session) Promote(ctx context.Context, namespace, name string) error {
-	return s.command(ctx, namespace, name, "promote", func(c *flaggerv1.Canary) string {
-		switch c.Status.Phase {
-		case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-			return ""
-		default:
-			if c.Status.Serin != nil && c.Status.Serin.Queue != nil {
-				return ""
-			}
-			return "no release waits or is observed"
-		}
-	})
-}
+// Order is what a person wants of a release.
+type Order string
 
-// Abort takes a release back.
-func (s *Session) Abort(ctx context.Context, namespace, name string) error {
-	return s.command(ctx, namespace, name, "abort", func(c *flaggerv1.Canary) string {
-		switch c.Status.Phase {
-		case flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting:
-			return ""
-		case flaggerv1.CanaryPhaseFinalising:
-			return "the new version serves already: ship the old one again to go back"
-		default:
-			return "no release is under way"
-		}
-	})
-}
+// The orders.
+const (
+	Promote     Order = "promote"
+	PromoteFull Order = "promote --full"
+	Abort       Order = "abort"
+	Retry       Order = "retry"
+	Pause       Order = "pause"
+	Resume      Order = "resume"
+)
 
-// Retry releases a revision that failed once more.
-func (s *Session) Retry(ctx context.Context, namespace, name string) error {
-	return s.command(ctx, namespace, name, "retry", func(c *flaggerv1.Canary) string {
-		if c.Status.Phase != flaggerv1.CanaryPhaseFailed {
-			return "the last release did not fail"
-		}
-		return ""
-	})
-}
-
-// Pause sets spec.suspend.
-func (s *Session) Pause(ctx context.Context, namespace, name string) error {
-	return s.suspend(ctx, namespace, name, true)
-}
-
-// Resume takes spec.suspend back.
-func (s *Session) Resume(ctx context.Context, namespace, name string) error {
-	return s.suspend(ctx, namespace, name, false)
-}
-
-// command writes an order into the annotation that the controller reads, for the run that the person saw: if the release
-// has moved on since, it is looked at again.
-func (s *Session) command(ctx context.Context, namespace, name, verb string, pointless func(*flaggerv1.Canary) string) error {
-	return s.change(ctx, namespace, name, verb, func(c *flaggerv1.Canary) (map[string]any, error) {
-		if why := pointless(c); why != "" {
-			return nil, fmt.Errorf("%w: Canary %s%s is %s: %s", ErrPointless, name, inNamespace(namespace), c.Status.Phase, why)
-		}
-		order := verb + "@" + canary.Run(string(c.UID), c.Status)
-		if c.Status.Serin != nil && c.Status.Serin.Command == order {
-			return nil, fmt.Errorf("%w: %s was carried out for this release", ErrPointless, verb)
-		}
-		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: order}}}, nil
-	})
-}
-
-func (s *Session) suspend(ctx context.Context, namespace, name string, to bool) error {
-	verb := map[bool]string{true: "pause", false: "resume"}[to]
-	return s.change(ctx, namespace, name, verb, func(c *flaggerv1.Canary) (map[string]any, error) {
-		if c.Spec.Suspend == to {
-			return nil, fmt.Errorf("%w: spec.suspend of Canary %s%s is %v already", ErrPointless, name, inNamespace(namespace), to)
-		}
-		return map[string]any{"spec": map[string]any{"suspend": to}}, nil
-	})
-}
-
-// tries bounds how often a change is made anew because the Canary moved on while it was made.
+// tries bounds how often a change is made anew because the release moved on while it was made.
 const tries = 10
 
-// change patches a Canary as it is now.
-func (s *Session) change(ctx context.Context, namespace, name, verb string, make func(*flaggerv1.Canary) (map[string]any, error)) error {
+// Give carries an order to the controller, by a change of the object as it is now. It gives the release that got it. Errors:
+// ErrPointless, ErrNotFound, ErrAmbiguous, ErrUnreachable.
+func (s *Session) Give(ctx context.Context, order Order, namespace string, name Name) (explain.Key, error) {
 	var err error
+	var key explain.Key
 	for range tries {
-		c := &flaggerv1.Canary{}
-		if err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, c); err != nil {
-			return explained("get Canary "+name+inNamespace(namespace), err)
+		object, getErr := s.named(ctx, namespace, name)
+		if getErr != nil {
+			return explain.Key{}, getErr
 		}
-		patch, refused := make(c)
+		key = keyOf(object)
+		changes, refused := changesOf(order, object)
 		if refused != nil {
-			return refused
+			return key, fmt.Errorf("%w: %s %s%s %w", ErrPointless, key.Kind, key.Name, inNamespace(namespace), refused)
 		}
-		metadata, _ := patch["metadata"].(map[string]any)
-		if metadata == nil {
-			metadata = map[string]any{}
-			patch["metadata"] = metadata
-		}
-		metadata["resourceVersion"] = c.ResourceVersion
-		var body []byte
-		if body, err = json.Marshal(patch); err != nil {
-			return fmt.Errorf("write the change of Canary %s: %w", name, err)
-		}
-		if err = s.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body)); !apierrors.IsConflict(err) {
+		if err = s.change(ctx, object, changes); !apierrors.IsConflict(err) {
 			break
 		}
 	}
 	if err != nil {
-		return explained(verb+" Canary "+name+inNamespace(namespace), err)
+		return key, explained(string(order)+" "+string(key.Kind)+" "+key.Name+inNamespace(namespace), err, key.Kind)
 	}
-	return nil
+	return key, nil
+}
+
+// changes are what an order writes: to the object, and to its status.
+type changes struct {
+	object, status map[string]any
+}
+
+func changesOf(order Order, object client.Object) (changes, error) {
+	switch object := object.(type) {
+	case *flaggerv1.Canary:
+		return canaryChanges(order, object)
+	case *argov1.Rollout:
+		return rolloutChanges(order, object)
+	default:
+		return changes{}, fmt.Errorf("is a %T, which takes no orders", object)
+	}
+}
+
+// change patches an object as it was seen. The status of a Rollout comes first: of a promotion whose second half fails, the
+// pause is still there to be told.
+func (s *Session) change(ctx context.Context, object client.Object, c changes) error {
+	if len(c.status) > 0 {
+		patch, err := patchOf(object, map[string]any{"status": c.status})
+		if err != nil {
+			return err
+		}
+		if err := s.Client.Status().Patch(ctx, object, patch); err != nil {
+			return err
+		}
+	}
+	if len(c.object) == 0 {
+		return nil
+	}
+	patch, err := patchOf(object, c.object)
+	if err != nil {
+		return err
+	}
+	return s.Client.Patch(ctx, object, patch)
+}
+
+// patchOf is a patch of an object in the version that was seen.
+func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
+	body, err := json.Marshal(jsontree.Pinned(tree, object.GetResourceVersion()))
+	if err != nil {
+		return nil, fmt.Errorf("write the change of %s: %w", object.GetName(), err)
+	}
+	return client.RawPatch(types.MergePatchType, body), nil
+}
+
+// canaryChanges writes most orders into the annotation that the controller reads, for the run that the person saw.
+func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
+	switch order {
+	case Pause, Resume:
+		to := order == Pause
+		if c.Spec.Suspend == to {
+			return changes{}, fmt.Errorf("has spec.suspend %v already", to)
+		}
+		return changes{object: map[string]any{"spec": map[string]any{"suspend": to}}}, nil
+	case PromoteFull:
+		return changes{}, errors.New("takes no --full: promote does without further checks already")
+	}
+	if why := pointlessCanary(order, c); why != "" {
+		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), why)
+	}
+	command := string(order) + "@" + canary.Run(string(c.UID), c.Status)
+	if c.Status.Serin != nil && c.Status.Serin.Command == command {
+		return changes{}, fmt.Errorf("has carried out %s for this release", order)
+	}
+	return changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: command}}}}, nil
+}
+
+// pointlessCanary is why an order would do nothing; empty: it would.
+func pointlessCanary(order Order, c *flaggerv1.Canary) string {
+	phase := c.Status.Phase
+	observed := slices.Contains([]flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion}, phase)
+	queued := c.Status.Serin != nil && c.Status.Serin.Queue != nil
+	switch {
+	case order == Promote && !observed && !queued:
+		return "no release waits or is observed"
+	case order == Abort && phase == flaggerv1.CanaryPhaseFinalising:
+		return "the new version serves already: ship the old one again to go back"
+	case order == Abort && !observed && phase != flaggerv1.CanaryPhasePromoting:
+		return "no release is under way"
+	case order == Retry && phase != flaggerv1.CanaryPhaseFailed:
+		return "the last release did not fail"
+	default:
+		return ""
+	}
+}
+
+// rolloutChanges writes what the API documents: the fields by which people steer a Rollout.
+func rolloutChanges(order Order, r *argov1.Rollout) (changes, error) {
+	s := r.Status
+	underWay := s.StableRS != "" && s.CurrentPodHash != s.StableRS
+	spec := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
+	switch {
+	case (order == Pause || order == Resume) && r.Spec.Paused == (order == Pause):
+		return changes{}, fmt.Errorf("has spec.paused %v already", r.Spec.Paused)
+	case order == Pause, order == Resume:
+		return changes{object: spec(order == Pause)}, nil
+	case !underWay:
+		return changes{}, fmt.Errorf("is %s: no release is under way", cmp.Or(string(s.Phase), "new"))
+	case order == Retry && !s.Abort:
+		return changes{}, fmt.Errorf("is %s: the release was not aborted", s.Phase)
+	case order == Retry:
+		return changes{status: map[string]any{"abort": false}}, nil
+	case order == Abort && s.Abort:
+		return changes{}, fmt.Errorf("is %s: the release was aborted already", s.Phase)
+	case order == Abort:
+		return changes{status: map[string]any{"abort": true}}, nil
+	case s.Abort:
+		return changes{}, fmt.Errorf("is %s: the release was aborted: retry it first", s.Phase)
+	}
+	out := changes{}
+	if r.Spec.Paused {
+		out.object = spec(false)
+	}
+	if order == PromoteFull {
+		out.status = map[string]any{"promoteFull": true}
+		return out, nil
+	}
+	status, err := promotion(r)
+	out.status = status
+	return out, err
+}
+
+// promotion ends what a release waits for: its pause, an analysis that came to no end, or else the current step.
+func promotion(r *argov1.Rollout) (map[string]any, error) {
+	s := r.Status
+	index, total := rollout.StepsOf(r.Spec, s)
+	next := map[string]any{"pauseConditions": nil}
+	if index != nil && int(*index) < total {
+		next["currentStepIndex"] = *index + 1
+	}
+	run := s.Canary.CurrentStepAnalysisRunStatus
+	switch {
+	case len(s.PauseConditions) > 0 && s.ControllerPause && run != nil && run.Status == argov1.AnalysisPhaseInconclusive:
+		next["controllerPause"] = false // the step is passed, and not judged once more
+		return next, nil
+	case len(s.PauseConditions) > 0:
+		return map[string]any{"pauseConditions": nil}, nil
+	case r.Spec.Paused:
+		return nil, nil // what holds it goes
+	case next["currentStepIndex"] != nil:
+		return next, nil
+	default:
+		return nil, fmt.Errorf("is %s: no pause holds it and no step is left: promote --full asks nothing more", s.Phase)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +21,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -72,56 +73,180 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, explained("connect to "+config.Host, err)
+		return nil, explained("connect to "+config.Host, err, explain.KindCanary)
 	}
 	return &Session{Client: c, Clock: clk}, nil
+}
+
+// Name of a release.
+type Name struct {
+	// Kind; empty: whichever there is.
+	Kind explain.Kind
+	Name string
 }
 
 // Selection says which releases are looked at.
 type Selection struct {
 	// Namespace; empty: all.
 	Namespace string
-	// Names of Canaries in that namespace; none: all of them.
-	Names []string
-	// Labels that a Canary must have; nil: any.
+	// Kinds; none: all.
+	Kinds []explain.Kind
+	// Names of releases in that namespace; none: all of them.
+	Names []Name
+	// Labels that a release must have; nil: any.
 	Labels labels.Selector
 }
 
-func (s Selection) takes(c *flaggerv1.Canary) bool {
-	return (s.Namespace == "" || c.Namespace == s.Namespace) &&
-		(len(s.Names) == 0 || slices.Contains(s.Names, c.Name)) &&
-		(s.Labels == nil || s.Labels.Matches(labels.Set(c.Labels)))
+// kinds of release, in the order in which they are looked for.
+var kinds = []explain.Kind{explain.KindCanary, explain.KindRollout}
+
+// wanted are the kinds that may be among what is selected.
+func (s Selection) wanted() []explain.Kind {
+	if len(s.Kinds) > 0 {
+		return s.Kinds
+	}
+	return kinds
 }
 
-// canaries reads the selected ones. Those that are named are read by name, which needs fewer rights.
-func (s *Session) canaries(ctx context.Context, sel Selection) ([]flaggerv1.Canary, error) {
-	if len(sel.Names) == 0 {
-		var list flaggerv1.CanaryList
-		options := []client.ListOption{client.InNamespace(sel.Namespace)}
-		if sel.Labels != nil {
-			options = append(options, client.MatchingLabelsSelector{Selector: sel.Labels})
-		}
-		if err := s.Client.List(ctx, &list, options...); err != nil {
-			return nil, explained("list Canaries"+inNamespace(sel.Namespace), err)
-		}
-		sorted(list.Items)
-		return list.Items, nil
+func (s Selection) takes(key explain.Key, of labels.Set) bool {
+	named := func(n Name) bool { return n.Name == key.Name && (n.Kind == "" || n.Kind == key.Kind) }
+	return (s.Namespace == "" || key.Namespace == s.Namespace) && slices.Contains(s.wanted(), key.Kind) &&
+		(len(s.Names) == 0 || slices.ContainsFunc(s.Names, named)) &&
+		(s.Labels == nil || s.Labels.Matches(of))
+}
+
+// found are the objects that were selected, and what could not be read.
+type found struct {
+	objects []client.Object
+	// kinds that could be read.
+	kinds  []explain.Kind
+	unread []string
+}
+
+// keyOf names the release by an object.
+func keyOf(object client.Object) explain.Key {
+	kind := explain.KindCanary
+	if _, is := object.(*argov1.Rollout); is {
+		kind = explain.KindRollout
 	}
-	var out []flaggerv1.Canary
+	return explain.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// objects reads the selected ones. Those that are named are read by name, which needs fewer rights. A kind that the cluster
+// does not know, or that the person may not list, is no failure while the other can be read.
+func (s *Session) objects(ctx context.Context, sel Selection) (found, error) {
+	if len(sel.Names) == 0 {
+		return s.listed(ctx, sel)
+	}
+	var out found
 	for _, name := range sel.Names {
-		var c flaggerv1.Canary
-		if err := s.Client.Get(ctx, types.NamespacedName{Namespace: sel.Namespace, Name: name}, &c); err != nil {
-			return nil, explained("get Canary "+name+inNamespace(sel.Namespace), err)
+		object, err := s.named(ctx, sel.Namespace, name)
+		if err != nil {
+			return found{}, err
 		}
-		out = append(out, c)
+		out.objects = append(out.objects, object)
+		if kind := keyOf(object).Kind; !slices.Contains(out.kinds, kind) {
+			out.kinds = append(out.kinds, kind)
+		}
 	}
 	return out, nil
 }
 
-func sorted(canaries []flaggerv1.Canary) {
-	slices.SortFunc(canaries, func(a, b flaggerv1.Canary) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
+func (s *Session) listed(ctx context.Context, sel Selection) (found, error) {
+	var out found
+	var failures []error
+	options := []client.ListOption{client.InNamespace(sel.Namespace)}
+	if sel.Labels != nil {
+		options = append(options, client.MatchingLabelsSelector{Selector: sel.Labels})
+	}
+	for _, kind := range sel.wanted() {
+		list := listOf(kind)
+		err := s.Client.List(ctx, list, options...)
+		switch {
+		case err != nil && !unknown(err) && !forbidden(err):
+			return found{}, explained("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind)
+		case err != nil:
+			failures = append(failures, explained("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind))
+			if forbidden(err) {
+				out.unread = append(out.unread, plural(string(kind))+inNamespace(sel.Namespace)+" may not be read.")
+			}
+			continue
+		}
+		out.kinds = append(out.kinds, kind)
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			if object, is := item.(client.Object); is {
+				out.objects = append(out.objects, object)
+			}
+			return nil
+		}); err != nil {
+			return found{}, fmt.Errorf("read the list of %s: %w", plural(string(kind)), err)
+		}
+	}
+	if len(failures) == len(sel.wanted()) || len(out.objects) == 0 && len(out.unread) > 0 {
+		return found{}, severest(failures)
+	}
+	slices.SortFunc(out.objects, func(a, b client.Object) int { return keyOf(a).Compare(keyOf(b)) })
+	return out, nil
+}
+
+// listOf is an empty list of a kind.
+func listOf(kind explain.Kind) client.ObjectList {
+	if kind == explain.KindRollout {
+		return &argov1.RolloutList{}
+	}
+	return &flaggerv1.CanaryList{}
+}
+
+// ErrAmbiguous: there is a release of either kind with that name.
+var ErrAmbiguous = errors.New("ambiguous")
+
+// named reads one by its name.
+func (s *Session) named(ctx context.Context, namespace string, name Name) (client.Object, error) {
+	wanted := kinds
+	if name.Kind != "" {
+		wanted = []explain.Kind{name.Kind}
+	}
+	var there []client.Object
+	var failures []error
+	for _, kind := range wanted {
+		var object client.Object = &flaggerv1.Canary{}
+		if kind == explain.KindRollout {
+			object = &argov1.Rollout{}
+		}
+		err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name.Name}, object)
+		switch {
+		case err == nil:
+			there = append(there, object)
+		case !unknown(err) && !forbidden(err) && !apierrors.IsNotFound(err):
+			return nil, explained("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind)
+		default:
+			failures = append(failures, explained("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind))
+		}
+	}
+	switch {
+	case len(there) > 1:
+		return nil, failure{ErrAmbiguous, nil, fmt.Sprintf("%s%s is a Canary and a Rollout: write canary/%s or rollout/%s", name.Name, inNamespace(namespace), name.Name, name.Name)}
+	case len(there) == 1:
+		return there[0], nil
+	case len(failures) == 1:
+		return nil, failures[0]
+	case !slices.ContainsFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) }):
+		return nil, failure{ErrNotFound, errors.Join(failures...), fmt.Sprintf("get %s%s: there is no Canary and no Rollout of that name: list what there is with: serin get -A", name.Name, inNamespace(namespace))}
+	default:
+		return nil, severest(failures)
+	}
+}
+
+// severest is the failure that says most: a kind that is not there matters less than one that may not be read.
+func severest(failures []error) error {
+	i := slices.IndexFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) })
+	if i >= 0 {
+		return failures[i]
+	}
+	if len(failures) > 1 {
+		return failure{ErrNotFound, errors.Join(failures...), "this cluster knows neither Canaries of flagger.app nor Rollouts of argoproj.io: install the definitions with: serin crds | kubectl apply --server-side -f -, or with --group argoproj.io those of Rollouts"}
+	}
+	return failures[0]
 }
 
 func inNamespace(namespace string) string {
@@ -132,14 +257,14 @@ func inNamespace(namespace string) string {
 }
 
 // explained is an error of the API machinery as a sentence, of a kind that callers can tell apart.
-func explained(what string, err error) error {
+func explained(what string, err error, kind explain.Kind) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	err = outbound.RedactError(err)
 	switch {
-	case meta.IsNoMatchError(err), runtime.IsNotRegisteredError(err):
-		return failure{ErrNotFound, err, what + ": this cluster does not know the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"}
+	case unknown(err):
+		return failure{ErrNotFound, err, what + ": " + uninstalled(kind)}
 	case apierrors.IsNotFound(err):
 		return failure{ErrNotFound, err, what + ": there is none: list what there is with: serin get -A"}
 	case forbidden(err):
@@ -147,6 +272,16 @@ func explained(what string, err error) error {
 	default:
 		return failure{ErrUnreachable, err, what + ": " + err.Error()}
 	}
+}
+
+// unknown is true where the cluster does not know a kind.
+func unknown(err error) bool { return meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) }
+
+func uninstalled(kind explain.Kind) string {
+	if kind == explain.KindRollout {
+		return "this cluster does not know the kind Rollout of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
+	}
+	return "this cluster does not know the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"
 }
 
 // forbidden is true for what the person may not do, whoever they are.
@@ -158,5 +293,10 @@ type failure struct {
 	text        string
 }
 
-func (f failure) Error() string   { return f.text }
-func (f failure) Unwrap() []error { return []error{f.kind, f.cause} }
+func (f failure) Error() string { return f.text }
+func (f failure) Unwrap() []error {
+	if f.cause == nil {
+		return []error{f.kind}
+	}
+	return []error{f.kind, f.cause}
+}

@@ -70,7 +70,7 @@ func ahead(s canary.Snapshot) future {
 // fair is the snapshot of a world in which nothing has to be waited for but time.
 func fair(s canary.Snapshot) canary.Snapshot {
 	s.Answers = release.Answers{}
-	s.Obstacle, s.Missing, s.Plan.Suspended, s.Plan.Blocks = "", nil, false, nil
+	s.Peer, s.Obstacle, s.Missing, s.Plan.Suspended, s.Plan.Blocks = canary.Peer{}, "", nil, false, nil
 	s.Workload.Problem, s.Workload.ScalerProblem = "", ""
 	s.Workload.Primary = whole(s.Workload.Primary, max(s.Workload.Primary.Replicas, 1))
 	s.Workload.Target = whole(s.Workload.Target, s.Workload.Target.Replicas)

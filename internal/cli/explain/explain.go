@@ -15,8 +15,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Seen is everything that was found out about one release.
-type Seen struct {
+// Canary is everything that was found out about one release by a Canary.
+type Canary struct {
+	Around
+
 	// Object is the Canary as it is stored.
 	Object *flaggerv1.Canary
 	// Snapshot has no answers: a person's command asks nobody anything.
@@ -24,20 +26,33 @@ type Seen struct {
 	// WorkloadAssumed and RouteAssumed say that workload or route could not be read and stand in the snapshot as the
 	// status implies them. What is said about them then comes from the status.
 	WorkloadAssumed, RouteAssumed bool
-	// Unread says what could not be read, one sentence each.
-	Unread []string
-	// Events about the Canary, oldest first.
-	Events []Event
 }
 
-// Of says where a release stands at that moment.
-func Of(seen Seen, now time.Time) Release {
+// Key names the Canary.
+func (seen *Canary) Key() Key { return Key{KindCanary, seen.Object.Namespace, seen.Object.Name} }
+
+// Version is that of the object, and of the look.
+func (seen *Canary) Version() Version {
+	return Version{seen.Object.ResourceVersion, seen.Snapshot.Now}
+}
+
+// In is the same with other surroundings.
+func (seen *Canary) In(around Around) Seen {
+	other := *seen
+	other.Around = around
+	return &other
+}
+
+// At says where the release stands at that moment.
+func (seen *Canary) At(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
+	s.Peer = canary.Peer{Sign: seen.Peer.Sign, Until: seen.Peer.Until}
 	plan, status := s.Plan, s.Status
 	d := canary.Next(s)
 	f := ahead(s)
 	r := Release{
+		Kind: KindCanary,
 		Name: plan.Name, Namespace: plan.Namespace, Target: plan.Kind + "/" + plan.Target,
 		Provider: plan.Provider, Strategy: string(plan.Strategy),
 		Phase: string(status.Phase), Since: utc(status.LastTransitionTime.Time), Suspended: plan.Suspended, Deleting: s.Deleting,
@@ -60,7 +75,7 @@ func Of(seen Seen, now time.Time) Release {
 	r.State = stateOf(s, d, &r)
 	r.Result = resultOf(status.Phase)
 	r.Message = message(status)
-	if r.State != AtRest {
+	if r.State != AtRest && !s.Peer.Acts() {
 		r.Steps = f.steps
 		if len(f.steps) > 0 {
 			r.NextStep = f.steps[0].Text
@@ -122,6 +137,9 @@ func resultOf(phase flaggerv1.CanaryPhase) Result {
 // stateOf says whether somebody has to do something.
 func stateOf(s canary.Snapshot, d canary.Decision, r *Release) State {
 	phase := s.Status.Phase
+	if s.Peer.Acts() && atRest(phase) {
+		return AtRest // what is new is for the other to take up
+	}
 	if s.Plan.Suspended && atRest(phase) {
 		// A suspended release at rest keeps nobody waiting, unless there is something new.
 		s.Plan.Suspended = false
@@ -179,6 +197,8 @@ func message(status flaggerv1.CanaryStatus) string {
 const (
 	windowGate      = "window"
 	unreachableGate = "provider-unreachable"
+	peerGate        = "peer"
+	deadlineGate    = "deadline"
 	refusedGate     = "refused"
 	sourcesGate     = "metrics-available"
 	// askedPrefix begins the names of gates that hold rollout hooks while their answer is out.
@@ -186,7 +206,7 @@ const (
 )
 
 // merge are the gates of the decision, with what only the controller can know: answers, and since when.
-func merge(seen Seen, s canary.Snapshot, gates release.Gates, limits map[string]string) []Gate {
+func merge(seen *Canary, s canary.Snapshot, gates release.Gates, limits map[string]string) []Gate {
 	said := map[string]flaggerv1.GateStatus{}
 	if s.Status.Serin != nil {
 		for _, gate := range s.Status.Serin.Gates {
@@ -195,6 +215,9 @@ func merge(seen Seen, s canary.Snapshot, gates release.Gates, limits map[string]
 	}
 	var out []Gate
 	for _, name := range []string{refusedGate, unreachableGate} {
+		if s.Peer.Acts() {
+			break // what it said before is old
+		}
 		if gate, ok := said[name]; ok && gate.Verdict != string(release.Pass) && holds(name, s) {
 			out = append(out, told(gate))
 		}
@@ -234,7 +257,7 @@ func merge(seen Seen, s canary.Snapshot, gates release.Gates, limits map[string]
 			g.Since = w.Start
 		}
 		if g.Opener == string(release.ByPerson) && g.Verdict != string(release.Pass) {
-			g.Do = do(s.Plan, question.hook, g.Name)
+			g.Do = do(seen, question.hook, g.Name)
 		}
 		out = append(out, g)
 	}
@@ -274,13 +297,13 @@ func told(g flaggerv1.GateStatus) Gate {
 }
 
 // assumed is true for gates about something that could not be read.
-func (s Seen) assumed(gate string) bool {
+func (seen *Canary) assumed(gate string) bool {
 	switch gate {
 	case "primary-ready", "canary-ready", "primary-serves", "primary-restored", "target-ready", "target",
 		"canary-endpoints", "primary-endpoints", "target-endpoints":
-		return s.WorkloadAssumed
+		return seen.WorkloadAssumed
 	case "route", "route-confirmed":
-		return s.RouteAssumed
+		return seen.RouteAssumed
 	default:
 		return false
 	}
@@ -383,8 +406,12 @@ func source(check canary.Check, object *flaggerv1.Canary) string {
 }
 
 // do says what a person can do to open a gate. Most gates say it in their message already.
-func do(plan canary.Plan, hook *flaggerv1.CanaryWebhook, gate string) string {
-	if gate == "suspended" {
+func do(seen *Canary, hook *flaggerv1.CanaryWebhook, gate string) string {
+	plan := seen.Snapshot.Plan
+	switch gate {
+	case peerGate:
+		return seen.Peer.Stop
+	case "suspended":
 		return fmt.Sprintf(`kubectl -n %s patch canary/%s --type=merge -p '{"spec":{"suspend":false}}'`, plan.Namespace, plan.Name)
 	}
 	if hook == nil || hook.Type == flaggerv1.RollbackHook {

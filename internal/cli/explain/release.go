@@ -4,22 +4,29 @@
 // or terminals, and it never decides: what a release does is what canary.Next says.
 package explain
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // Release is what is known of one release. It is the document that commands print with -o json and -o yaml; fields are
 // added to it, never renamed or removed. Moments are in UTC.
 type Release struct {
-	// Name and Namespace of the Canary.
+	// Kind is Canary or Rollout.
+	Kind Kind `json:"kind"`
+	// Name and Namespace of the object.
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Target is the workload, as kind/name.
+	// Target is the workload, as kind/name. A Rollout without a workload of its own names itself.
 	Target string `json:"target"`
 	// Provider carries the traffic.
 	Provider string `json:"provider"`
-	// Strategy is canary, ab-testing or blue-green.
+	// Strategy is canary, ab-testing or blue-green. Provider is replicas for a Rollout that shares requests by the number of
+	// its pods, and service for one that switches Services.
 	Strategy string `json:"strategy"`
 
-	// Phase as the status has it; empty for a Canary that no controller has looked at.
+	// Phase as the status has it; empty for a release that no controller has looked at.
 	Phase string `json:"phase"`
 	// State says in one word whether somebody has to do something.
 	State State `json:"state"`
@@ -42,7 +49,10 @@ type Release struct {
 	// for, 0 for other strategies.
 	Iterations      int `json:"iterations"`
 	TotalIterations int `json:"totalIterations,omitempty"`
-	// FailedChecks so far; Threshold of them take the release back.
+	// Step is the current step of a Rollout, counted from 1; TotalSteps are those that it has.
+	Step       int `json:"step,omitempty"`
+	TotalSteps int `json:"totalSteps,omitempty"`
+	// FailedChecks so far; Threshold of them take the release back. A Rollout has none: its metrics have limits of their own.
 	FailedChecks int `json:"failedChecks"`
 	Threshold    int `json:"threshold"`
 
@@ -169,8 +179,96 @@ func (r *Release) Person() *Gate {
 	return nil
 }
 
-// FullName names the Canary as events do.
-func (r *Release) FullName() string { return r.Name + "." + r.Namespace }
+// FullName names the release: a Canary as events do, a Rollout with its kind before that.
+func (r *Release) FullName() string {
+	name := r.Name + "." + r.Namespace
+	if r.Kind == KindRollout {
+		return "Rollout " + name
+	}
+	return name
+}
+
+// Argument is how commands name the release.
+func (r *Release) Argument() string {
+	if r.Kind == KindRollout {
+		return "rollout/" + r.Name
+	}
+	return r.Name
+}
+
+// Key names it.
+func (r *Release) Key() Key { return Key{r.Kind, r.Namespace, r.Name} }
+
+// Kind of release.
+type Kind string
+
+// The kinds.
+const (
+	KindCanary  Kind = "Canary"
+	KindRollout Kind = "Rollout"
+)
+
+// Resource is the kind as kubectl names it, with its group.
+func (k Kind) Resource() string {
+	if k == KindRollout {
+		return "rollout.argoproj.io"
+	}
+	return "canary.flagger.app"
+}
+
+// Key names one release.
+type Key struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// Compare orders by namespace, name and kind.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name), cmp.Compare(k.Kind, other.Kind))
+}
+
+// Version is what an explanation depends on, beside the moment that it is made for.
+type Version struct {
+	// Object is the version of the object that was seen.
+	Object string
+	// Looked is when all that is around it was looked at.
+	Looked time.Time
+}
+
+// Seen is everything that was found out about one release.
+type Seen interface {
+	Key() Key
+	Version() Version
+	// Surroundings are what is known of a release of any kind.
+	Surroundings() Around
+	// In is the same with other surroundings.
+	In(around Around) Seen
+	// At says where the release stands at that moment.
+	At(now time.Time) Release
+}
+
+// Around is what is known of a release of any kind.
+type Around struct {
+	// Unread says what could not be read, one sentence each.
+	Unread []string
+	// Events about the release, oldest first.
+	Events []Event
+	// Peer acts on the release in Serin's stead.
+	Peer Peer
+}
+
+// Surroundings are these.
+func (a Around) Surroundings() Around { return a }
+
+// Peer is another controller that acts on a release while Serin stands back.
+type Peer struct {
+	// Sign of it, for the middle of a sentence; empty: there is none.
+	Sign string
+	// Until is when the sign is over by itself; zero: never.
+	Until time.Time
+	// Stop is the command that stops it; empty: none is known.
+	Stop string
+}
 
 // Controller is what was found out about whether somebody acts on releases at all.
 type Controller struct {

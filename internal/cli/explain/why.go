@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -33,7 +34,22 @@ const brokenPrimary = "none"
 
 // resting is about a release that is over.
 func resting(r Release, now time.Time) []string {
-	out := []string{fmt.Sprintf("%s is at rest (%s%s): there is nothing to release.", r.FullName(), r.Phase, since(r.Since, now))}
+	out := []string{fmt.Sprintf("%s is at rest (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), since(r.Since, now))}
+	if r.Kind == KindRollout {
+		out = append(out, restingRollout(r)...)
+	} else {
+		out = append(out, restingCanary(r)...)
+	}
+	for _, gate := range r.Gates { // a peer, and post-rollout hooks that are still out
+		if gate.Verdict != "pass" && (r.Kind == KindCanary || gate.Name == peerGate) {
+			out = append(out, gateSentence(gate, now, true)...)
+		}
+	}
+	return out
+}
+
+func restingCanary(r Release) []string {
+	var out []string
 	primary := strings.TrimPrefix(r.Target, "Deployment/") + "-primary"
 	switch {
 	case r.Result == Failed && r.Promoted == brokenPrimary:
@@ -56,10 +72,35 @@ func resting(r Release, now time.Time) []string {
 		out = append(out, "It is suspended: a new revision would not be taken up before spec.suspend is false.",
 			fmt.Sprintf("  kubectl -n %s patch canary/%s --type=merge -p '{\"spec\":{\"suspend\":false}}'", r.Namespace, r.Name))
 	}
-	for _, gate := range r.Gates { // post-rollout hooks that are still out
-		if gate.Verdict != "pass" {
-			out = append(out, gateSentence(gate, now, true)...)
+	return out
+}
+
+func restingRollout(r Release) []string {
+	var out []string
+	if r.Result != Failed {
+		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.Promoted))
+	} else {
+		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves, as before it. %s.", r.Promoted, strings.TrimSuffix(r.Message, ".")))
+		for _, gate := range r.Gates {
+			if gate.Check && gate.Verdict == "fail" {
+				out = append(out, measured(gate)...)
+			}
 		}
+		out = append(out, "A new release starts when the template changes. To release the same revision once more:",
+			fmt.Sprintf("  serin retry rollout/%s -n %s", r.Name, r.Namespace))
+	}
+	if r.Suspended {
+		out = append(out, "It is paused: a new revision gets no pods before spec.paused is false.",
+			fmt.Sprintf("  serin resume rollout/%s -n %s", r.Name, r.Namespace))
+	}
+	return out
+}
+
+// measured is a metric that was against a release.
+func measured(g Gate) []string {
+	out := []string{fmt.Sprintf("%s was against it: %s%s.", g.Name, strings.TrimSuffix(g.Message, "."), valueText(g))}
+	if g.Query != "" {
+		out = append(out, "  "+oneLine(g.Query))
 	}
 	return out
 }
@@ -91,6 +132,8 @@ func moving(r Release, now time.Time) string {
 	text := fmt.Sprintf("%s is %s%s", r.FullName(), phase, since(r.Since, now))
 	switch {
 	case r.Phase == "" || r.Phase == string(flaggerv1.CanaryPhaseInitializing):
+	case r.Kind == KindRollout:
+		text += inRollout(r)
 	case r.Mirrored:
 		text += "; requests are mirrored to the canary"
 	case r.TotalIterations > 0 && r.Iterations > 0:
@@ -101,10 +144,19 @@ func moving(r Release, now time.Time) string {
 	switch {
 	case r.State == Returning:
 		text += ", and the release is being taken back"
-	case r.Result != "" && len(r.Steps) > 0:
+	case r.Kind == KindCanary && r.Result != "" && len(r.Steps) > 0:
 		text += ", and a new revision is there"
 	}
 	return text + "."
+}
+
+// inRollout is how far a release by a Rollout has come.
+func inRollout(r Release) string {
+	text := ""
+	if r.TotalSteps > 0 && r.Step > 0 {
+		text = fmt.Sprintf("; step %d of %d", r.Step, r.TotalSteps)
+	}
+	return text + fmt.Sprintf("; the new revision has %d %% of the traffic", r.Weight)
 }
 
 // waits are the gates that do not pass, those of people first. Questions that only wait for their turn are told in short.
@@ -150,6 +202,9 @@ func inShort(g Gate) string {
 
 // gateSentence says one gate that does not pass.
 func gateSentence(g Gate, now time.Time, first bool) []string {
+	if g.Name == deadlineGate && g.Opener == "time" { // which holds nothing
+		return []string{fmt.Sprintf("Without progress it counts as degraded %s.", in(g.Until, now))}
+	}
 	it := "It also waits for"
 	if first {
 		it = "It waits for"
@@ -161,10 +216,7 @@ func gateSentence(g Gate, now time.Time, first bool) []string {
 	if g.Message != "" {
 		text += ": " + strings.TrimSuffix(g.Message, ".")
 	}
-	if g.Value != "" || g.Check && g.Limit != "" {
-		text += " (" + strings.TrimSpace(strings.Join(nonEmpty(prefixed("value ", g.Value), prefixed("limit ", g.Limit)), ", ")) + ")"
-	}
-	text += "."
+	text += valueText(g) + "."
 	if !g.Since.IsZero() {
 		text += fmt.Sprintf(" That is so for %s (since %s).", Short(now.Sub(g.Since)), clock(g.Since))
 	}
@@ -176,6 +228,14 @@ func gateSentence(g Gate, now time.Time, first bool) []string {
 		out = append(out, "  "+g.Do)
 	}
 	return out
+}
+
+// valueText is " (value 94.1, limit >= 99)"; empty where nothing was compared.
+func valueText(g Gate) string {
+	if g.Value == "" && (!g.Check || g.Limit == "") {
+		return ""
+	}
+	return " (" + strings.TrimSpace(strings.Join(nonEmpty(prefixed("value ", g.Value), prefixed("limit ", g.Limit)), ", ")) + ")"
 }
 
 // opener says who opens a gate, and when.

@@ -34,7 +34,7 @@ type Survey struct {
 
 // Seen is one Canary as it was left, and what Serin's first passes would do to it.
 type Seen struct {
-	explain.Seen
+	explain.Canary
 
 	// Writes are the objects that they would change, as: patch Service shop/cart.
 	Writes []string
@@ -155,13 +155,13 @@ func count(n int, what string) string {
 }
 
 func of(seen Seen, now time.Time) Canary {
-	before := explain.Of(seen.Seen, now)
+	before := seen.At(now)
 	c := Canary{
 		Name: before.Name, Namespace: before.Namespace, Target: before.Target, Provider: before.Provider, Phase: before.Phase,
 		Hash: form(seen.Object.Status), Writes: slices.Clone(seen.Writes),
 	}
-	after, said := adopted(seen.Seen, now)
-	r := explain.Of(after, now)
+	after, said := adopted(seen.Canary, now)
+	r := after.At(now)
 	c.Outcome, c.Sentences = outcome(seen, &r, said)
 	if c.Hash == "other" {
 		c.Sentences = append(c.Sentences, fmt.Sprintf("status.lastAppliedSpec is %q, which is a hash neither of Flagger's nor of Serin's: what the workloads run decides, not the hash.", seen.Object.Status.LastAppliedSpec))
@@ -173,7 +173,7 @@ func of(seen Seen, now time.Time) Canary {
 }
 
 // adopted is a Canary after the pass that takes over what another controller recorded, and what that pass tells people.
-func adopted(seen explain.Seen, now time.Time) (explain.Seen, []string) {
+func adopted(seen explain.Canary, now time.Time) (explain.Canary, []string) {
 	s := seen.Snapshot
 	s.Now, s.Pruned = now, false // whether our part of the status is kept shows when it was written
 	seen.Snapshot = s

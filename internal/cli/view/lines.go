@@ -12,7 +12,7 @@ import (
 // Line is a release in one line, without the time of the day and without durations: two lines differ only when
 // something has changed.
 func Line(r *explain.Release) string {
-	out := fmt.Sprintf("%s/%s %s", r.Namespace, r.Name, cmp.Or(r.Phase, "new"))
+	out := fmt.Sprintf("%s/%s %s", r.Namespace, r.Argument(), cmp.Or(r.Phase, "new"))
 	switch {
 	case r.Mirrored:
 		out += " mirror"
@@ -22,7 +22,10 @@ func Line(r *explain.Release) string {
 	if r.TotalIterations > 0 && r.Iterations > 0 {
 		out += fmt.Sprintf(" iteration=%d/%d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
 	}
-	if r.State != explain.AtRest || r.FailedChecks > 0 {
+	if r.TotalSteps > 0 && r.Step > 0 && r.State != explain.AtRest {
+		out += fmt.Sprintf(" step=%d/%d", r.Step, r.TotalSteps)
+	}
+	if r.Kind == explain.KindCanary && (r.State != explain.AtRest || r.FailedChecks > 0) {
 		out += fmt.Sprintf(" failed=%d/%d", r.FailedChecks, r.Threshold)
 	}
 	gate := r.Person()
@@ -43,7 +46,7 @@ func Line(r *explain.Release) string {
 
 // EventLine is an event in one line.
 func EventLine(r *explain.Release, e explain.Event) string {
-	out := fmt.Sprintf("%s/%s event %s %s", r.Namespace, r.Name, strings.ToLower(e.Type), e.Message)
+	out := fmt.Sprintf("%s/%s event %s %s", r.Namespace, r.Argument(), strings.ToLower(e.Type), e.Message)
 	if e.Count > 1 {
 		out += fmt.Sprintf(" (%d times)", e.Count)
 	}

@@ -81,7 +81,7 @@ func (s Screen) list(room int) []string {
 	}
 	name := len("RELEASE")
 	for i := range s.Releases {
-		name = max(name, width(s.Releases[i].Namespace)+1+width(s.Releases[i].Name))
+		name = max(name, width(s.Releases[i].Namespace)+1+width(s.Releases[i].Argument()))
 	}
 	name = min(name, max(s.Width/4, 12))
 	phase, share := len("PHASE"), len("CANARY")
@@ -94,7 +94,7 @@ func (s Screen) list(room int) []string {
 	lines := []string{s.in(faint, pad("RELEASE", name)+"  "+pad("PHASE", phase)+"  "+pad("CANARY", share)+"  "+pad("FAILED", checked)+"  WAITS FOR")}
 	for i := first; i < len(s.Releases) && len(lines) <= rows; i++ {
 		r := &s.Releases[i]
-		label := pad(r.Namespace+"/"+r.Name, name)
+		label := pad(r.Namespace+"/"+r.Argument(), name)
 		if i == s.Selected {
 			label = s.in(mark, label)
 		}
@@ -149,7 +149,7 @@ func sinceText(t, now time.Time) string {
 }
 
 func failedText(r *explain.Release) string {
-	if r.State == explain.AtRest && r.FailedChecks == 0 {
+	if r.Kind == explain.KindRollout || r.State == explain.AtRest && r.FailedChecks == 0 {
 		return ""
 	}
 	return fmt.Sprintf("   failed checks %d of %d", r.FailedChecks, r.Threshold)
@@ -165,12 +165,19 @@ func (s Screen) traffic(r *explain.Release) []string {
 	if r.Mirrored {
 		canary += " mirrored"
 	}
-	if r.TotalIterations > 0 && r.Iterations > 0 {
+	switch {
+	case r.TotalIterations > 0 && r.Iterations > 0:
 		canary += fmt.Sprintf("  iteration %d of %d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
+	case r.TotalSteps > 0 && r.Step > 0:
+		canary += fmt.Sprintf("  step %d of %d", r.Step, r.TotalSteps)
+	}
+	old, young := "primary", "canary"
+	if r.Kind == explain.KindRollout {
+		old, young = "stable", "new"
 	}
 	return []string{
-		pad("primary", 9) + s.in(green, bar(float64(100-r.Weight), 100, columns)) + share(100-r.Weight),
-		pad("canary", 9) + s.in(cyan, bar(float64(r.Weight), 100, columns)) + canary,
+		pad(old, 9) + s.in(green, bar(float64(100-r.Weight), 100, columns)) + share(100-r.Weight),
+		pad(young, 9) + s.in(cyan, bar(float64(r.Weight), 100, columns)) + canary,
 	}
 }
 

@@ -18,7 +18,7 @@ type TableOptions struct {
 
 // Table is one line for each release, with a head.
 func Table(releases []explain.Release, now time.Time, o TableOptions) string {
-	head := []string{"NAME", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
+	head := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
 	if o.Namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
@@ -29,7 +29,7 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
-			r.Name, r.Target, r.Strategy, o.in(ofState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
+			r.Name, string(r.Kind), r.Target, r.Strategy, o.in(ofState(r), cmp.Or(r.Phase, "new")), progress(r), checks(r), WaitsFor(r, now), age(r.Since, now),
 		}
 		if o.Namespaces {
 			row = append([]string{r.Namespace}, row...)
@@ -68,7 +68,8 @@ func align(rows [][]string) string {
 	return b.String()
 }
 
-// progress is how far a release has come: the canary's share of requests, and the iteration where there are some.
+// progress is how far a release has come: the share of requests of the new version, and the iteration or step where there
+// are some.
 func progress(r *explain.Release) string {
 	text := fmt.Sprintf("%d%%", r.Weight)
 	switch {
@@ -77,14 +78,22 @@ func progress(r *explain.Release) string {
 	case r.State == explain.AtRest && r.Weight == 0:
 		return "-"
 	}
-	if r.TotalIterations > 0 && r.Iterations > 0 {
+	switch {
+	case r.TotalIterations > 0 && r.Iterations > 0:
 		text += fmt.Sprintf(" %d/%d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
+	case r.TotalSteps > 0 && r.Step > 0:
+		text += fmt.Sprintf(" %d/%d", r.Step, r.TotalSteps)
 	}
 	return text
 }
 
-// checks are the failed ones and how many of them take the release back.
-func checks(r *explain.Release) string { return fmt.Sprintf("%d/%d", r.FailedChecks, r.Threshold) }
+// checks are the failed ones and how many of them take the release back; each metric of a Rollout has its own number.
+func checks(r *explain.Release) string {
+	if r.Kind == explain.KindRollout {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", r.FailedChecks, r.Threshold)
+}
 
 // WaitsFor names the gate that a release waits for: one that a person opens before any other.
 func WaitsFor(r *explain.Release, now time.Time) string {

@@ -28,7 +28,7 @@ func TestGolden(t *testing.T) {
 			}
 			var releases []explain.Release
 			for _, one := range seen {
-				releases = append(releases, explain.Of(one, now))
+				releases = append(releases, one.At(now))
 			}
 			paint := view.Paint{Colours: d.HasArg("colours")}
 			switch d.Cmd {

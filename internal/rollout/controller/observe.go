@@ -121,7 +121,7 @@ func (r *Reconciler) lookAtSets(ctx context.Context, s *seen) error {
 // lookAtRuns finds its AnalysisRuns.
 func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
 	var runs argov1.AnalysisRunList
-	if err := r.Client.List(ctx, &runs, ownedBy(s.object)...); err != nil {
+	if err := r.Client.List(ctx, &runs, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the AnalysisRuns of Rollout %s: %w", s.key(), err)
 	}
 	for i := range runs.Items {
@@ -136,7 +136,7 @@ func (r *Reconciler) lookAtRuns(ctx context.Context, s *seen) error {
 // lookAtExperiments finds its Experiments.
 func (r *Reconciler) lookAtExperiments(ctx context.Context, s *seen) error {
 	var experiments argov1.ExperimentList
-	if err := r.Client.List(ctx, &experiments, ownedBy(s.object)...); err != nil {
+	if err := r.Client.List(ctx, &experiments, OwnedBy(s.object)...); err != nil {
 		return fmt.Errorf("list the Experiments of Rollout %s: %w", s.key(), err)
 	}
 	for i := range experiments.Items {

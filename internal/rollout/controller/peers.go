@@ -2,13 +2,12 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/internal/peer"
-	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // leftTo is who acts on a release in Serin's stead. Whoever runs Serin is told when it begins to leave releases to a peer,
@@ -20,7 +19,7 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 	}
 	reason := ""
 	if sign.Text != "" {
-		reason = left(sign).Message
+		reason = rollout.LeftTo(sign.Text, sign.Until).Message
 	}
 	r.left.Note(ctx, key, reason, func(sentence string) {
 		if r.Health != nil {
@@ -28,11 +27,4 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 		}
 	})
 	return sign, nil
-}
-
-// left is what people are told of a release that another controller acts on.
-func left(sign peer.Sign) release.Event {
-	return release.Event{Type: release.Warning, Reason: "LeftToArgoRollouts", Standing: true, Message: fmt.Sprintf(
-		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share Rollouts by namespace or instance id",
-		sign.Text)}
 }

@@ -80,7 +80,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, err)
 	}
 	if sign.Text != "" {
-		r.tell(ctx, object, r.Standing.News(key, []release.Event{left(sign)})...)
+		r.tell(ctx, object, r.Standing.News(key, rollout.LeftTo(sign.Text, sign.Until).Events)...)
 		return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, nil
 	}
 	if r.memory.meets(key, object.UID) {

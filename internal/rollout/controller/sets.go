@@ -35,8 +35,8 @@ func ownerOf(object client.Object) []string {
 	return []string{nobody}
 }
 
-// ownedBy lists what belongs to a Rollout. What is read is not changed.
-func ownedBy(object *argov1.Rollout) []client.ListOption {
+// OwnedBy lists what belongs to a Rollout. What is read is not changed.
+func OwnedBy(object *argov1.Rollout) []client.ListOption {
 	return []client.ListOption{client.InNamespace(object.Namespace), client.MatchingFields{byOwner: string(object.UID)}, client.UnsafeDisableDeepCopy}
 }
 
@@ -44,7 +44,7 @@ func ownedBy(object *argov1.Rollout) []client.ListOption {
 // and lets go of its own that the selector does not match any more.
 func (r *Reconciler) owned(ctx context.Context, s *seen) ([]*appsv1.ReplicaSet, error) {
 	var own, orphans appsv1.ReplicaSetList
-	if err := r.Client.List(ctx, &own, ownedBy(s.object)...); err != nil {
+	if err := r.Client.List(ctx, &own, OwnedBy(s.object)...); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of Rollout %s: %w", s.key(), err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)

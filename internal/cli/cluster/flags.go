@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/workload"
+)
+
+// flags are how the controller was started.
+type flags struct {
+	operator.Flags
+	// known is false where they are the defaults because nobody told.
+	known bool
+}
+
+// parse reads the arguments of a controller. What it does not know is left out: a newer controller may have more.
+func parse(args []string) flags {
+	var f flags
+	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	set.ParseErrorsAllowlist.UnknownFlags = true
+	set.Usage = func() {}
+	f.Register(set)
+	f.known = set.Parse(operator.Normalise(set, args)) == nil && args != nil
+	return f
+}
+
+// of are the settings for one Canary. Where nobody told the flags, the status shows some of them.
+func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
+	provider, _ := traffic.Normalize(f.MeshProvider)
+	settings := canary.Settings{
+		Provider: provider, MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
+	}
+	options := f.Workload()
+	if f.known {
+		return settings, options
+	}
+	status := object.Status
+	if status.TrackedConfigs == nil && status.LastAppliedSpec != "" {
+		options.ConfigTracking = false // with tracking there is at least an empty list
+	}
+	if own := status.Serin; own != nil {
+		if shape := strings.Split(own.Shape, "/"); len(shape) == 4 {
+			settings.Provider = shape[1]
+		}
+		if observedBelow(object, settings.MinInterval) {
+			settings.MinInterval = 0
+		}
+	}
+	return settings, options
+}
+
+// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for.
+func (f flags) limits(object *flaggerv1.Canary) release.Limits {
+	if f.known || object.Status.Serin == nil {
+		return f.Limits()
+	}
+	i := slices.IndexFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Name == "turn" })
+	if i < 0 {
+		return f.Limits()
+	}
+	gate := object.Status.Serin.Gates[i]
+	limit, err := strconv.Atoi(gate.Limit)
+	switch {
+	case err != nil:
+		return f.Limits()
+	case strings.HasSuffix(gate.Message, "in this namespace"):
+		return release.Limits{Namespace: limit}
+	default:
+		return release.Limits{Cluster: limit}
+	}
+}
+
+// observedBelow is true when a window was observed for the interval that the Canary asks for, although the floor would
+// have made it longer.
+func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
+	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
+	if plan.Window >= floor {
+		return false
+	}
+	return slices.ContainsFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool {
+		switch {
+		case g.Name != "window":
+			return false
+		case g.Until != nil && object.Status.Serin.Window != nil:
+			return g.Until.Sub(object.Status.Serin.Window.Start.Time).Round(time.Second) == plan.Window.Round(time.Second)
+		default:
+			return g.Message == fmt.Sprintf("observed for %s", plan.Window)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	canarycontroller "github.com/serin-dev/serin/internal/canary/controller"
+	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
+)
+
+// lens reads live what a controller reads from caches: it answers for the indexes of those, and reads each list of a namespace
+// once, whatever is looked for in it. It writes nothing. It is for one look; the next one needs another.
+type lens struct {
+	*dry
+
+	indexes map[string]client.IndexerFunc // by kind and field
+
+	mu    sync.Mutex
+	lists map[string]*listing
+}
+
+// listing is a list that was read.
+type listing struct {
+	once  sync.Once
+	items []runtime.Object
+	err   error
+}
+
+// newLens makes one for the lookups of both controllers.
+func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
+	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, lists: map[string]*listing{}}
+	for _, index := range []func(context.Context, client.FieldIndexer) error{
+		rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, canarycontroller.IndexTargets,
+	} {
+		if err := index(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// IndexField implements client.FieldIndexer.
+func (l *lens) IndexField(_ context.Context, object client.Object, field string, of client.IndexerFunc) error {
+	kind, err := l.kind(object)
+	if err != nil {
+		return err
+	}
+	l.indexes[kind+" "+field] = of
+	return nil
+}
+
+// kind names the kind of an object or a list.
+func (l *lens) kind(object runtime.Object) (string, error) {
+	gvk, err := apiutil.GVKForObject(object, l.Scheme())
+	if err != nil {
+		return "", fmt.Errorf("name the kind of %T: %w", object, err)
+	}
+	return strings.TrimSuffix(gvk.Kind, "List") + "." + gvk.Group, nil
+}
+
+// List answers a question to an index from the whole list of the namespace, and all others as the API server does.
+func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	kind, err := l.kind(list)
+	if err != nil {
+		return err
+	}
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	of, value := l.index(kind, options)
+	if of == nil {
+		return l.dry.List(ctx, list, opts...)
+	}
+	read := l.listing(kind + " " + options.Namespace)
+	read.once.Do(func() {
+		all, _ := list.DeepCopyObject().(client.ObjectList)
+		if read.err = l.dry.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
+			read.items, read.err = meta.ExtractList(all)
+		}
+	})
+	if read.err != nil {
+		return read.err
+	}
+	var wanted []runtime.Object
+	for _, item := range read.items {
+		object, is := item.(client.Object)
+		if is && slices.Contains(of(object), value) && (options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
+			wanted = append(wanted, item.DeepCopyObject())
+		}
+	}
+	return meta.SetList(list, wanted)
+}
+
+// index is the one that a question is put to, and what is looked for in it; nil: none.
+func (l *lens) index(kind string, options client.ListOptions) (of client.IndexerFunc, value string) {
+	if options.FieldSelector == nil {
+		return nil, ""
+	}
+	for _, requirement := range options.FieldSelector.Requirements() {
+		if of := l.indexes[kind+" "+requirement.Field]; of != nil {
+			return of, requirement.Value
+		}
+	}
+	return nil, ""
+}
+
+func (l *lens) listing(key string) *listing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lists[key] == nil {
+		l.lists[key] = &listing{}
+	}
+	return l.lists[key]
+}
