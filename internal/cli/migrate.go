@@ -15,13 +15,14 @@ func migrateCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
 	format, check := "", false
 	cmd := &cobra.Command{
-		Use: "migrate --check", Short: "Say what would happen if Serin took over from Flagger", Args: checked(cobra.NoArgs),
-		Long: `Says of every Canary what would happen if Serin took over from Flagger now: whether it would be taken over at rest, go on
-in the middle of a release, start one, or need you first, and which objects would be changed. It reads with your rights
+		Use: "migrate --check", Short: "Say what would happen if Serin took over from Flagger and Argo Rollouts", Args: checked(cobra.NoArgs),
+		Long: `Says of every Canary and every Rollout what would happen if Serin took over from Flagger and Argo Rollouts now: whether
+it would be taken over at rest, go on in the middle of a release, start one, or need you first, and which objects would be
+changed. It reads with your rights
 and changes nothing: what it says is what Serin's own first passes over these objects decide, played without writing.
 
 Exit codes: 0 nothing stands in the way, 7 something has to be looked at first, 2 wrong usage, 6 cluster unreachable or
-forbidden. A living Flagger is said, and does not count: it is stopped when you are ready.`,
+forbidden. A living Flagger or Argo Rollouts is said, and does not count: it is stopped when you are ready.`,
 		Example: "  serin migrate --check -A\n  serin migrate --check -n shop -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !check {
@@ -43,7 +44,7 @@ forbidden. A living Flagger is said, and does not count: it is stopped when you 
 				return err
 			}
 			if !report.Ready {
-				return exit(ExitCheck, errors.New("some Canaries have to be looked at before Serin takes over"))
+				return exit(ExitCheck, errors.New("some releases have to be looked at before Serin takes over"))
 			}
 			return nil
 		},

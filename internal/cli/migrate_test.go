@@ -133,3 +133,84 @@ func TestMigrateNeedsAClusterAndSomethingToDo(t *testing.T) {
 		}
 	})
 }
+
+func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
+	healthy := []string{
+		"phase: Paused\n  message: CanaryPauseStep", "phase: Healthy", "stableRS: old", "stableRS: new", "currentStepIndex: 1", "currentStepIndex: 5",
+		"controllerPause: true\n  pauseConditions: [{reason: CanaryPauseStep, startTime: \"1999-12-31T23:59:00Z\"}]", "controllerPause: false", "updatedReplicas: 1", "updatedReplicas: 4",
+		"spec:\n  replicas: 3", "spec:\n  replicas: 0", "status: {replicas: 3, readyReplicas: 3, availableReplicas: 3", "status: {replicas: 0, readyReplicas: 0, availableReplicas: 0",
+		"spec:\n  replicas: 1", "spec:\n  replicas: 4", "status: {replicas: 1, readyReplicas: 1, availableReplicas: 1", "status: {replicas: 4, readyReplicas: 4, availableReplicas: 4",
+		"  conditions:\n  - {type: Progressing, status: Unknown, reason: RolloutPaused, message: \"Rollout is paused\",", "  conditions:\n  - {type: Progressing, status: \"True\", reason: NewReplicaSetAvailable, message: \"done\",",
+		"  - {type: Paused, status: \"True\", reason: RolloutPaused, message: \"Rollout is paused\",", "  - {type: Completed, status: \"True\", reason: RolloutCompleted, message: \"done\",",
+	}
+	for _, tt := range []struct {
+		name      string
+		replace   []string // pairs of old and new in what Argo Rollouts left
+		more      string
+		forbidden []string
+		outcome   migrate.Outcome
+		says      []string
+		code      int
+	}{
+		{name: "at rest", replace: healthy, outcome: migrate.Adopt, says: []string{"No living Argo Rollouts was found", "Rollout web.shop: Taken over as it is: nothing starts", "Of 1 Rollout: 1 at rest. Nothing stands in the way."}},
+		{
+			name: "Argo Rollouts lives", more: clitest.ArgoRollouts, outcome: migrate.Continue,
+			says: []string{"Argo Rollouts lives: Deployment argo-rollouts of namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
+		},
+		{name: "mid-release", outcome: migrate.Continue, says: []string{"In the middle of a release (Paused, step 2 of 5, the new revision has 25 % of the traffic): it goes on from there. It waits for a person: until a person promotes the rollout. Next: analysis."}},
+		{
+			name: "a change that nobody took up", replace: append([]string{`spec: {containers: [{name: web, image: "web:v2"}]}
+  strategy:`, `spec: {containers: [{name: web, image: "web:v3"}]}
+  strategy:`, "uid: web-uid, generation: 2", "uid: web-uid, generation: 3"}, healthy...), outcome: migrate.Release, says: []string{"A release would start"}, code: ExitCheck,
+		},
+		{name: "a step of a plugin", replace: []string{"{setWeight: 25}", "{plugin: {name: acme/step}}"}, outcome: migrate.Blocked, says: []string{"Its steps call plugin acme/step"}, code: ExitCheck},
+		{name: "a router that is not served", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {plugins: {acme/mesh: {}}}\n      steps:"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"Serin would not carry it out"}},
+		{name: "a template that is gone", replace: []string{"metadata: {name: success, namespace: shop}", "metadata: {name: other, namespace: shop}"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"AnalysisTemplate 'success' not found"}},
+		{
+			name: "a metric of a plugin", replace: []string{`successCondition: result[0] >= 0.95
+    provider: {prometheus: {address: "http://prometheus:9090", query: "sum(rate(x[1m]))"}}
+---`, `successCondition: result[0] >= 0.95
+    provider: {plugin: {acme/metric: {}}}
+---`}, outcome: migrate.Continue, code: ExitCheck, says: []string{"AnalysisTemplate success.shop measures success-rate by a plugin"},
+		},
+		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends none for Rollouts"}},
+		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id. There are: blue."}},
+		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				manifests := clitest.Rolled
+				for i := 0; i < len(tt.replace); i += 2 {
+					if !strings.Contains(manifests, tt.replace[i]) {
+						t.Fatalf("no %q in the manifests", tt.replace[i])
+					}
+					manifests = strings.Replace(manifests, tt.replace[i], tt.replace[i+1], 1)
+				}
+				w := clitest.NewWorld(t, manifests+tt.more)
+				before := w.All(t)
+				w.Forbid(tt.forbidden...)
+				w.Uninstall("Canary")
+				out, notes, code := migrates(t, w, "--check")
+				if code != tt.code {
+					t.Errorf("ended with %d, want %d: %s%s", code, tt.code, out, notes)
+				}
+				for _, text := range tt.says {
+					if !strings.Contains(out, text) {
+						t.Errorf("does not say %q:\n%s", text, out)
+					}
+				}
+				document, _, _ := migrates(t, w, "--check", "-o", "json")
+				var report migrate.Report
+				if err := json.Unmarshal([]byte(document), &report); err != nil {
+					t.Fatal(err)
+				}
+				if len(report.Rollouts) != 1 || report.Rollouts[0].Outcome != tt.outcome || report.Ready != (tt.code == ExitDone) {
+					t.Errorf("want one Rollout %s:\n%s", tt.outcome, document)
+				}
+				if after := w.All(t); after != before {
+					t.Errorf("the command changed the cluster:\n%s\n%s", before, after)
+				}
+			})
+		})
+	}
+}

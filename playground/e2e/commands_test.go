@@ -149,6 +149,7 @@ type document struct {
 }
 
 type shown struct {
+	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	Phase     string `json:"phase"`
@@ -212,7 +213,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	sh := shell{t, shared.Kubeconfig}
 	// Nothing in this cluster tells how the controller was started, because it is no Deployment.
 	of := func(command string, more ...string) []string {
-		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"}, more)
+		return slices.Concat([]string{command, "-n", namespace, "--controller-flags=-namespace=commands -mesh-provider=gatewayapi:v1 -min-analysis-interval=1s -drain-delay=1s"}, more)
 	}
 	watch := func(more ...string) []string { return of("watch", append([]string{"cart", "--plain"}, more...)...) }
 
@@ -220,7 +221,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 		t.Errorf("an empty namespace has to be told: %s", p)
 	}
 	for _, args := range [][]string{of("get", "cart"), of("why", "cart"), watch("--until", "done")} {
-		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get Canary cart of namespace commands: there is none") {
+		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get cart of namespace commands: there is no Canary and no Rollout of that name") {
 			t.Errorf("what was not found has to be named: %s", p)
 		}
 	}
@@ -289,7 +290,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 func atRest(sh shell, of func(string, ...string) []string) {
 	t := sh.t
 	table := sh.run(codeDone, of("get")...)
-	sh.wants(table, "NAME", "WAITS FOR", "cart", "Deployment/cart", "Initialized")
+	sh.wants(table, "NAME", "KIND", "WAITS FOR", "cart", "Canary", "Deployment/cart", "Initialized")
 	wide := sh.run(codeDone, of("get", "-o", "wide")...)
 	sh.wants(wide, "PROVIDER", "REVISION", "gatewayapi:v1")
 	if head, _, _ := strings.Cut(wide.stdout, "\n"); len(strings.Fields(head)) <= len(strings.Fields(strings.SplitN(table.stdout, "\n", 2)[0])) {
@@ -311,7 +312,7 @@ func atRest(sh shell, of func(string, ...string) []string) {
 	if diff := cmp.Diff(inJSON, inYAML, cmp.AllowUnexported(gate{})); diff != "" {
 		t.Errorf("JSON and YAML differ (-json +yaml):\n%s", diff)
 	}
-	want := []shown{{Name: "cart", Namespace: "commands", Phase: "Initialized", State: "at-rest", Result: "promoted", Gates: inJSON.Releases[0].Gates}}
+	want := []shown{{Kind: "Canary", Name: "cart", Namespace: "commands", Phase: "Initialized", State: "at-rest", Result: "promoted", Gates: inJSON.Releases[0].Gates}}
 	if diff := cmp.Diff(want, inJSON.Releases); diff != "" {
 		t.Errorf("the release (-want +got):\n%s", diff)
 	}

@@ -192,9 +192,16 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	if status := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
 		t.Errorf("the status belongs to the other, and was written: %s", toJSON(t, status))
 	}
+	sh, of := shell{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace}
+	why := sh.run(codePerson, append([]string{"why", "rollout/cart"}, of...)...)
+	sh.wants(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "A person opens it")
+	table := sh.run(codeDone, append([]string{"get"}, of...)...)
+	sh.wants(table, "peer (person)")
+	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
 	s.delete(leases, lease.Name)
 	s.phase("cart", argov1.RolloutPhaseHealthy, "")
 	s.pods("cart", "v1=1")
+	sh.wants(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is at rest (Healthy")
 }
 
 // TestAnInstanceServesWhatCarriesItsID, and nothing else.

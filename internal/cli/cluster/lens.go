@@ -23,7 +23,11 @@ type lens struct {
 	*dry
 
 	indexes map[string]client.IndexerFunc // by kind and field
+	read    *reads
+}
 
+// reads are the lists that were read.
+type reads struct {
 	mu    sync.Mutex
 	lists map[string]*listing
 }
@@ -37,7 +41,7 @@ type listing struct {
 
 // newLens makes one for the lookups of both controllers.
 func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
-	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, lists: map[string]*listing{}}
+	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &reads{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, canarycontroller.IndexTargets,
 	} {
@@ -79,7 +83,7 @@ func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.
 	if of == nil {
 		return l.dry.List(ctx, list, opts...)
 	}
-	read := l.listing(kind + " " + options.Namespace)
+	read := l.read.listing(kind + " " + options.Namespace)
 	read.once.Do(func() {
 		all, _ := list.DeepCopyObject().(client.ObjectList)
 		if read.err = l.dry.List(ctx, all, client.InNamespace(options.Namespace)); read.err == nil {
@@ -112,11 +116,16 @@ func (l *lens) index(kind string, options client.ListOptions) (of client.Indexer
 	return nil, ""
 }
 
-func (l *lens) listing(key string) *listing {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lists[key] == nil {
-		l.lists[key] = &listing{}
+func (r *reads) listing(key string) *listing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lists[key] == nil {
+		r.lists[key] = &listing{}
 	}
-	return l.lists[key]
+	return r.lists[key]
+}
+
+// apart notes down on its own what was to be written.
+func (l *lens) apart() *lens {
+	return &lens{dry: &dry{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
 }

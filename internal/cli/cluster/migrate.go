@@ -7,15 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -25,7 +23,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Survey looks at everything that a takeover from Flagger would find. Like Look it reads only; what the first passes
+// Survey looks at everything that a takeover from Flagger and Argo Rollouts would find. Like Look it reads only; what the first passes
 // would write is noted and goes nowhere.
 func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, error) {
 	found, err := s.objects(ctx, sel)
@@ -38,21 +36,19 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	if err != nil {
 		return migrate.Survey{}, err
 	}
-	for _, one := range seen {
-		c, is := one.(*explain.Canary)
-		if !is {
-			continue
-		}
-		rehearsed, err := s.rehearse(ctx, c.Object, who.flags)
-		if err != nil {
-			return migrate.Survey{}, err
-		}
-		rehearsed.Canary = *c
-		out.Canaries = append(out.Canaries, rehearsed)
+	if err := s.rehearsed(ctx, seen, who.flags, &out); err != nil {
+		return migrate.Survey{}, err
+	}
+	now := s.Clock.Now()
+	out.Flaggers, out.Argos = who.flaggers, who.argos
+	out.Held = peer.Acting("", nil, who.leasesNamed(peer.Lease), now)
+	out.HeldByArgo = peer.ActingArgo("", "", nil, who.leases, now)
+	out.Verifies = slices.ContainsFunc(who.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
+	for _, unread := range who.unread {
+		out.Unread = append(out.Unread, unread+" of all namespaces may not be read.")
 	}
 	for what, read := range map[string]func(context.Context, *migrate.Survey) error{
-		"Deployments of all namespaces": s.flaggers, "Leases of all namespaces": s.held,
-		"the definition of Canaries": s.prunes, "Rollouts of all namespaces": s.rollouts,
+		"the definitions of Canaries and Rollouts": s.prunes, "AnalysisTemplates": s.templates(sel.Namespace),
 	} {
 		switch err := read(ctx, &out); {
 		case forbidden(err):
@@ -65,67 +61,120 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	return out, nil
 }
 
-// flaggers are the Deployments that run a Flagger.
-func (s *Session) flaggers(ctx context.Context, out *migrate.Survey) error {
-	next := ""
-	for {
-		var list appsv1.DeploymentList
-		if err := s.Client.List(ctx, &list, client.Limit(page), client.Continue(next)); err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if c, is := peer.Flagger(&list.Items[i]); is {
-				out.Flaggers = append(out.Flaggers, c)
-			}
-		}
-		if next = list.Continue; next == "" {
-			return nil
-		}
-	}
-}
-
-// held is a lease of a Flagger, renewed a moment ago.
-func (s *Session) held(ctx context.Context, out *migrate.Survey) error {
-	var list coordinationv1.LeaseList
-	if err := s.Client.List(ctx, &list, client.MatchingFields{"metadata.name": peer.Lease}); err != nil {
-		return err
-	}
-	out.Held = peer.Acting("", nil, list.Items, s.Clock.Now())
-	return nil
-}
-
-// prunes looks whether the stored schema has our part of the status.
-func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
-	definition := &unstructured.Unstructured{}
-	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	err := s.Client.Get(ctx, client.ObjectKey{Name: "canaries." + flaggerv1.GroupName}, definition)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+// rehearsed plays the first passes over what was seen.
+func (s *Session) rehearsed(ctx context.Context, seen []explain.Seen, flags flags, out *migrate.Survey) error {
+	l, err := newLens(ctx, s.Client)
 	if err != nil {
 		return err
 	}
-	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, item := range versions {
-		version, _ := item.(map[string]any)
-		if version["name"] == flaggerv1.SchemeGroupVersion.Version {
-			_, found, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "serin")
-			out.Prunes = !found
+	for _, one := range seen {
+		switch one := one.(type) {
+		case *explain.Canary:
+			rehearsed, err := s.rehearse(ctx, one.Object, flags)
+			if err != nil {
+				return err
+			}
+			rehearsed.Canary = *one
+			out.Canaries = append(out.Canaries, rehearsed)
+		case *explain.Rollout:
+			rehearsed, err := s.rehearseRollout(ctx, l.apart(), one.Object, flags)
+			if err != nil {
+				return err
+			}
+			rehearsed.Rollout = *one
+			out.Rollouts = append(out.Rollouts, rehearsed)
 		}
 	}
 	return nil
 }
 
-// rollouts counts those of Argo, where their kind is known.
-func (s *Session) rollouts(ctx context.Context, out *migrate.Survey) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "RolloutList"})
-	err := s.Client.List(ctx, list)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+// rehearseRollout plays Serin's first pass over a Rollout that Argo Rollouts left, with a client that writes nothing. Where
+// the person may not read enough for that, nothing is said about writes.
+func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (migrate.SeenRollout, error) {
+	played := object.DeepCopy()
+	played.ManagedFields = nil
+	pass, err := rolloutObserver(l, object, flags).Rehearse(ctx, played, s.Clock.Now())
+	switch {
+	case forbidden(err):
+		return migrate.SeenRollout{}, nil
+	case err != nil && !errors.Is(err, errDry):
+		return migrate.SeenRollout{}, explained("look at Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+	}
+	out := migrate.SeenRollout{Decision: pass.Decision, Writes: l.writes}
+	if pass.Refused != nil {
+		out.Refused = pass.Refused.Error()
+	}
+	return out, nil
+}
+
+// prunes looks whether the stored schemas have our part of the status.
+func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
+	var err error
+	if out.Prunes, err = s.drops(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
+		return err
+	}
+	out.PrunesRollouts, err = s.drops(ctx, "rollouts."+argov1.SchemeGroupVersion.Group, argov1.SchemeGroupVersion.Version)
+	return err
+}
+
+// drops is true of a definition that keeps nothing of what Serin adds to a status.
+func (s *Session) drops(ctx context.Context, name, version string) (bool, error) {
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := s.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, item := range versions {
+		of, _ := item.(map[string]any)
+		if of["name"] != version {
+			continue
+		}
+		_, has, _ := unstructured.NestedMap(of, "schema", "openAPIV3Schema", "properties", "status", "properties", "serin")
+		keeps, _, _ := unstructured.NestedBool(of, "schema", "openAPIV3Schema", "properties", "status", "x-kubernetes-preserve-unknown-fields")
+		return !has && !keeps, nil
+	}
+	return false, nil
+}
+
+// templates finds those whose measurements Serin cannot make.
+func (s *Session) templates(namespace string) func(context.Context, *migrate.Survey) error {
+	return func(ctx context.Context, out *migrate.Survey) error {
+		var local argov1.AnalysisTemplateList
+		var all argov1.ClusterAnalysisTemplateList
+		for _, read := range []error{s.Client.List(ctx, &local, client.InNamespace(namespace)), s.Client.List(ctx, &all)} {
+			if unknown(read) {
+				return nil
+			}
+			if read != nil {
+				return read
+			}
+		}
+		for _, t := range local.Items {
+			out.Templates = append(out.Templates, unmeasured(argov1.AnalysisTemplateKind+" "+t.Name+"."+t.Namespace, t.Spec)...)
+		}
+		for _, t := range all.Items {
+			out.Templates = append(out.Templates, unmeasured(argov1.ClusterAnalysisTemplateKind+" "+t.Name, t.Spec)...)
+		}
 		return nil
 	}
-	out.Rollouts = len(list.Items)
-	return err
+}
+
+func unmeasured(name string, spec argov1.AnalysisTemplateSpec) []migrate.Template {
+	out := migrate.Template{Name: name}
+	for _, m := range spec.Metrics {
+		if len(m.Provider.Plugin) > 0 {
+			out.Metrics = append(out.Metrics, m.Name)
+		}
+	}
+	if len(out.Metrics) == 0 {
+		return nil
+	}
+	return []migrate.Template{out}
 }
 
 // rehearse plays Serin's first two passes over a Canary that Flagger left, with a client that writes nothing: one takes it

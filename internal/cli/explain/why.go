@@ -262,7 +262,11 @@ func opener(g Gate, now time.Time) string {
 		if g.Asks != "" {
 			text += ", through " + g.Asks
 		}
-		if !g.Until.IsZero() && left > 0 {
+		switch {
+		case g.Until.IsZero() || left <= 0:
+		case g.Name == peerGate:
+			text += fmt.Sprintf("; unless it is renewed, the sign is over %s", in(g.Until, now))
+		default:
 			text += fmt.Sprintf("; it is asked again %s", in(g.Until, now))
 		}
 		if g.Do != "" {

@@ -1,6 +1,7 @@
-// Package migrate says what would happen if Serin took over from Flagger: to each Canary, and to all of them together.
+// Package migrate says what would happen if Serin took over from Flagger and Argo Rollouts: to each release, and to all of
+// them together.
 //
-// It knows values only: what was seen of a cluster, and what canary.Next decides about it. It must not know clients, and
+// It knows values only: what was seen of a cluster, and what the machines decide about it. It must not know clients, and
 // it never judges by itself what a release would do.
 package migrate
 
@@ -24,10 +25,18 @@ type Survey struct {
 	Flaggers []peer.Controller
 	Held     peer.Sign
 	// Prunes is true where the installed definition of Canaries drops what Serin adds to their status.
-	Prunes bool
-	// Rollouts is how many of Argo's there are.
-	Rollouts int
+	Prunes   bool
 	Canaries []Seen
+	// Argos are the Deployments that run Argo Rollouts, HeldByArgo a lease of one that is held. Verifies is true where one
+	// verifies target groups.
+	Argos      []peer.Controller
+	HeldByArgo peer.Sign
+	Verifies   bool
+	// PrunesRollouts is true where the installed definition of Rollouts drops what Serin adds to their status.
+	PrunesRollouts bool
+	Rollouts       []SeenRollout
+	// Templates are those whose measurements Serin cannot make.
+	Templates []Template
 	// Unread says what could not be read, one sentence each.
 	Unread []string
 }
@@ -52,10 +61,12 @@ func Adopts(before flaggerv1.CanaryStatus, d canary.Decision) bool {
 type Report struct {
 	// Ready is true when nothing has to be looked at before Serin takes over.
 	Ready bool `json:"ready"`
-	// Sentences are about all Canaries together.
+	// Sentences are about all releases together.
 	Sentences []string `json:"sentences"`
 	// Canaries, sorted by namespace and name.
 	Canaries []Canary `json:"canaries"`
+	// Rollouts, sorted by namespace and name.
+	Rollouts []Rollout `json:"rollouts,omitempty"`
 	// Unread says what could not be read, one sentence each.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -100,8 +111,18 @@ type Canary struct {
 
 // Of says what would happen.
 func Of(s Survey, now time.Time) Report {
-	r := Report{Ready: true, Canaries: make([]Canary, 0, len(s.Canaries)), Unread: slices.Clone(s.Unread)}
-	r.Sentences = together(s)
+	r := Report{Ready: len(s.Templates) == 0 || len(s.Rollouts) == 0, Canaries: make([]Canary, 0, len(s.Canaries)), Unread: slices.Clone(s.Unread)}
+	if len(s.Canaries) > 0 || len(s.Rollouts) == 0 || len(s.Flaggers) > 0 {
+		r.Sentences = together(s)
+	}
+	if len(s.Rollouts) > 0 || len(s.Argos) > 0 {
+		r.Sentences = append(r.Sentences, aboutRollouts(s)...)
+	}
+	for _, seen := range s.Rollouts {
+		one := ofRollout(seen, now)
+		r.Ready = r.Ready && one.Outcome.fine()
+		r.Rollouts = append(r.Rollouts, one)
+	}
 	for _, seen := range s.Canaries {
 		one := of(seen, now)
 		r.Ready = r.Ready && one.Outcome.fine()
@@ -138,20 +159,10 @@ func together(s Survey) []string {
 		out = append(out, "The installed definition of Canaries drops what Serin adds to their status. It works without, with less precision after a restart; better, before Serin starts:",
 			"  serin crds | kubectl apply --server-side --force-conflicts -f -")
 	}
-	if s.Rollouts > 0 {
-		out = append(out, fmt.Sprintf("There are %s of Argo. This version of Serin does not serve them: leave them to the controller of Argo Rollouts, which can run beside Serin.", count(s.Rollouts, "Rollout")))
-	}
 	if len(s.Canaries) == 0 {
 		out = append(out, "There are no Canaries here.")
 	}
 	return out
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func of(seen Seen, now time.Time) Canary {
@@ -268,6 +279,11 @@ func (r Report) Paragraphs() []string {
 	for _, c := range canaries {
 		out = append(out, fmt.Sprintf("%s.%s: %s", c.Name, c.Namespace, strings.Join(c.Sentences, " ")))
 	}
+	rollouts := slices.Clone(r.Rollouts)
+	slices.SortStableFunc(rollouts, func(a, b Rollout) int { return cmp.Compare(urgency(a.Outcome), urgency(b.Outcome)) })
+	for _, one := range rollouts {
+		out = append(out, fmt.Sprintf("Rollout %s.%s: %s", one.Name, one.Namespace, strings.Join(one.Sentences, " ")))
+	}
 	for _, unread := range r.Unread {
 		out = append(out, "Not read: "+unread)
 	}
@@ -279,9 +295,25 @@ func urgency(o Outcome) int {
 }
 
 func (r Report) summary() string {
-	counts := map[Outcome]int{}
+	var canaries, rollouts []Outcome
 	for _, c := range r.Canaries {
-		counts[c.Outcome]++
+		canaries = append(canaries, c.Outcome)
+	}
+	for _, one := range r.Rollouts {
+		rollouts = append(rollouts, one.Outcome)
+	}
+	text := sum("Canary", "Canaries", canaries) + sum("Rollout", "Rollouts", rollouts)
+	if r.Ready {
+		return text + "Nothing stands in the way."
+	}
+	return text + "Look at those first that are named above."
+}
+
+// sum counts the outcomes of one kind, as a sentence with a blank behind it; empty where there are none.
+func sum(one, several string, outcomes []Outcome) string {
+	counts := map[Outcome]int{}
+	for _, o := range outcomes {
+		counts[o]++
 	}
 	var parts []string
 	for _, o := range []Outcome{Adopt, Continue, Release, Blocked, Unknown} {
@@ -289,15 +321,14 @@ func (r Report) summary() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, words[o]))
 		}
 	}
-	if len(parts) == 0 {
-		return "Nothing stands in the way."
+	switch len(outcomes) {
+	case 0:
+		return ""
+	case 1:
+		return "Of 1 " + one + ": " + parts[0] + ". "
+	default:
+		return fmt.Sprintf("Of %d %s: %s. ", len(outcomes), several, strings.Join(parts, ", "))
 	}
-	text := "Of " + count(len(r.Canaries), "Canary") + ": " + strings.Join(parts, ", ") + "."
-	text = strings.ReplaceAll(text, "Canarys", "Canaries")
-	if r.Ready {
-		return text + " Nothing stands in the way."
-	}
-	return text + " Look at those first that are named above."
 }
 
 var words = map[Outcome]string{
