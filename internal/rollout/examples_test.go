@@ -96,10 +96,11 @@ func TestExampleOfSteps(t *testing.T) {
 	if diff := cmp.Diff([]string{"0/10", "1/10", "1/9"}, n.seen); diff != "" {
 		t.Errorf("new/old at weight 10 (-want +got):\n%s", diff)
 	}
-	pause := func(began time.Time) {
+	pause := func(from time.Time) {
 		t.Helper()
-		if c := w.status.PauseConditions; len(c) != 1 || c[0].Reason != argov1.PauseReasonCanaryPauseStep || !c[0].StartTime.Time.Equal(began.Truncate(time.Second)) {
-			t.Errorf("pauses %+v, want one since %s", c, began)
+		c := w.status.PauseConditions
+		if len(c) != 1 || c[0].Reason != argov1.PauseReasonCanaryPauseStep || c[0].StartTime.Time.Before(from.Truncate(time.Second)) || c[0].StartTime.After(w.now) {
+			t.Errorf("pauses %+v, want one that began after %s", c, from)
 		}
 	}
 	began := w.now
@@ -113,10 +114,7 @@ func TestExampleOfSteps(t *testing.T) {
 	if diff := cmp.Diff([]string{"2/9", "2/8"}, n.seen); diff != "" {
 		t.Errorf("new/old at weight 20 (-want +got):\n%s", diff)
 	}
-	pause(w.status.PauseConditions[0].StartTime.Time)
-	if since := w.status.PauseConditions[0].StartTime.Sub(began); since < time.Hour {
-		t.Errorf("the second pause began %s after the first", since)
-	}
+	pause(began.Add(time.Hour))
 	w.until(t, w.now.Add(1000*time.Hour))
 	if w.status.Phase != argov1.RolloutPhasePaused {
 		t.Errorf("a pause without duration ended: %s", w.status.Phase)
