@@ -24,6 +24,7 @@ const (
 	reasonCreated          = "NewReplicaSetCreated"
 	reasonFound            = "FoundNewReplicaSet"
 	reasonCreateError      = "ReplicaSetCreateError"
+	reasonReconciliation   = "ReconciliationError"
 	reasonUpdated          = "ReplicaSetUpdated"
 	reasonNotAvailable     = "ReplicaSetNotAvailable"
 	reasonProgressed       = "NewReplicaSetAvailable"

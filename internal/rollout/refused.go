@@ -24,6 +24,15 @@ func CreateRefused(s Snapshot, name, why string) Decision {
 	}
 }
 
+// Refused is decided where the cluster refused an effect for a reason that a person must remove: nothing of the decision is
+// remembered, and people read why.
+func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
+	return Decision{
+		Status: s.Status, Gates: append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, looked...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
+	}
+}
+
 // NameTaken is decided where somebody else has the name that the ReplicaSet of the template should get: the next look
 // gives it another one.
 func NameTaken(s Snapshot) Decision {

@@ -209,7 +209,7 @@ func pluginSuccessful(v StepView) release.Gate {
 	gate := release.Fails("plugin", release.ByPerson, v.Step.Plugin.Name+" is not configured")
 	gate.Until = v.Now.Add(pluginRetry)
 	gate.Events = []release.Event{{
-		Type: release.Warning, Reason: "ReconciliationError", Standing: true,
+		Type: release.Warning, Reason: reasonReconciliation, Standing: true,
 		Message: fmt.Sprintf("Reconciliation failed with error: step plugin %s is not configured", v.Step.Plugin.Name),
 	}}
 	return gate

@@ -7,10 +7,12 @@ package shell
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -42,6 +44,14 @@ func Guarded(ctx context.Context, panicked func(), pass func() (reconcile.Result
 		}
 	}()
 	return pass()
+}
+
+// Sentence is what an error says to a person: of one of the API server, what the server says.
+func Sentence(err error) string {
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return status.ErrStatus.Message
+	}
+	return err.Error()
 }
 
 // RateLimiter is the one of a controller's queue. The library's default also shares ten retries a second among all, so that

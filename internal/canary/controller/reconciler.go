@@ -120,7 +120,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, failed)
 	}
 	if failed != nil {
-		decision = canary.Refused(s.snapshot, decision.Gates, sentence(failed))
+		decision = canary.Refused(s.snapshot, decision.Gates, shell.Sentence(failed))
 	}
 	if byServer(failed) {
 		look = shell.Earliest(look, r.memory.again(key, afterRefusal, began))
@@ -284,12 +284,4 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if target := r.memory.forget(key); target != "" {
 		r.Metrics.Forget(key.Namespace, key.Name, target)
 	}
-}
-
-// sentence is what an error says to a person.
-func sentence(err error) string {
-	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return status.ErrStatus.Message
-	}
-	return err.Error()
 }

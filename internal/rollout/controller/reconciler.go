@@ -106,7 +106,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if failed == nil {
 		decision = rollout.Settled(s.snapshot, decision)
 	} else {
-		if decision, err = r.failed(s, failed); err != nil {
+		if decision, err = r.failed(s, decision.Gates, failed); err != nil {
 			return r.later(ctx, key, began, err)
 		}
 		if errors.Is(failed, errTaken) {
@@ -133,14 +133,19 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
 // the failure itself.
-func (r *Reconciler) failed(s *seen, cause error) (rollout.Decision, error) {
+func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout.Decision, error) {
 	if refusal, ok := errors.AsType[*refusedError](cause); ok {
 		return rollout.CreateRefused(s.snapshot, refusal.name, refusal.cause.Error()), nil
 	}
-	if errors.Is(cause, errTaken) {
+	switch {
+	case errors.Is(cause, errTaken):
 		return rollout.NameTaken(s.snapshot), nil
+	case isSentence(cause), apierrors.IsForbidden(cause), apierrors.IsInvalid(cause):
+		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
+		return rollout.Refused(s.snapshot, looked, shell.Sentence(cause)), nil
+	default:
+		return rollout.Decision{}, cause
 	}
-	return rollout.Decision{}, cause
 }
 
 // later tells errors that go away by themselves, at once, from those that need patience.

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,6 +179,36 @@ func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
 	p.refuse = nil
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=2"}) {
+		t.Errorf("allowed, the ReplicaSets are %v", got)
+	}
+}
+
+// TestWhatMayNotBeWrittenIsToldOnTheRollout: once in an event, and in the status when it has lasted. When it may be, the
+// release goes on.
+func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	p.refuse = func(_ string, object client.Object) error {
+		if _, is := object.(*appsv1.ReplicaSet); is {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, object.GetName(), errors.New("serin cannot patch it"))
+		}
+		return nil
+	}
+	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
+	for range 2 {
+		if _, err := p.pass(); err == nil {
+			t.Fatal("the pass is not tried again")
+		}
+		p.clock.Step(explainAfter)
+	}
+	p.until("ReconciliationError: Reconciliation failed with error: replicasets.apps")
+	gates := said(p.rollout().Status)
+	if len(gates) == 0 || gates[0].Name != "refused" || gates[0].Opener != "person" || !strings.Contains(gates[0].Message, "serin cannot patch it") {
+		t.Errorf("the status says that it waits for %+v", gates)
+	}
+	p.refuse = nil
+	p.settle()
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
 		t.Errorf("allowed, the ReplicaSets are %v", got)
 	}
 }
