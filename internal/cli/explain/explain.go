@@ -48,8 +48,8 @@ func (seen *Canary) At(now time.Time) Release {
 	s := seen.Snapshot
 	s.Now = now
 	s.Peer = canary.Peer{Sign: seen.Peer.Sign, Until: seen.Peer.Until}
+	s, d := looked(s)
 	plan, status := s.Plan, s.Status
-	d := canary.Next(s)
 	f := ahead(s)
 	r := Release{
 		Kind: KindCanary,
@@ -82,6 +82,18 @@ func (seen *Canary) At(now time.Time) Release {
 		}
 	}
 	return r
+}
+
+// looked is a decision, and the snapshot that it was made on. One that only notes down since when a deadline counts is
+// followed by the next at once.
+func looked(s canary.Snapshot) (canary.Snapshot, canary.Decision) {
+	d := canary.Next(s)
+	if len(d.Gates) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
+		return s, d
+	}
+	s.Status = *d.Status.DeepCopy()
+	canary.Stamp(&s.Status, s.Plan, d.Stamp, s.Now)
+	return s, canary.Next(s)
 }
 
 // live is the canary's share of the requests.

@@ -90,7 +90,7 @@ const bookkeeping = 5
 func (seen *Rollout) look(s rollout.Snapshot) (rollout.Snapshot, []Gate) {
 	switch {
 	case seen.Peer.Sign != "":
-		gate := looked(rollout.LeftTo(seen.Peer.Sign, seen.Peer.Until))
+		gate := gateOf(rollout.LeftTo(seen.Peer.Sign, seen.Peer.Until))
 		gate.Do = seen.Peer.Stop
 		return s, []Gate{gate}
 	case seen.Assumed:
@@ -108,7 +108,7 @@ func (seen *Rollout) look(s rollout.Snapshot) (rollout.Snapshot, []Gate) {
 	// That the API server would not have a ReplicaSet, only the controller knows.
 	gates := seen.stored(func(name string) bool { return name == refusedGate })
 	for _, gate := range decision.Gates {
-		gates = append(gates, seen.withDo(looked(gate)))
+		gates = append(gates, seen.withDo(gateOf(gate)))
 		gates = append(gates, seen.metrics(gate, s)...)
 	}
 	return s, gates
@@ -136,8 +136,8 @@ func (seen *Rollout) stored(wanted func(name string) bool) []Gate {
 	return out
 }
 
-// looked is a gate as the machine sees it. When the cluster is looked at again is nobody's business.
-func looked(gate release.Gate) Gate {
+// gateOf is a gate as the machine sees it. When the cluster is looked at again is nobody's business.
+func gateOf(gate release.Gate) Gate {
 	g := Gate{Name: gate.Name, Verdict: string(gate.Verdict), Message: gate.Message, Opener: string(gate.Opener)}
 	if gate.Opener != release.ByCluster {
 		g.Until = utc(gate.Until)
