@@ -1,0 +1,69 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"testing"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/load"
+)
+
+// apart are the Services and the route of Rollout cart, for a host of its own.
+func apart(t *testing.T, host string) string { return replaced(t, rolledRoute, "rolled.test", host) }
+
+// share wants the new version to get that part of the requests.
+func (s *stage) share(l *load.Load, version string, weight int) {
+	s.t.Helper()
+	counts := s.settled(l)
+	low, high := load.Bounds(counts.Requests, float64(weight)/100, tail)
+	if got := counts.ByVersion[version].Requests; got < low || got > high {
+		s.t.Errorf("at weight %d %s got %d of %d requests, want %d to %d", weight, version, got, counts.Requests, low, high)
+	}
+}
+
+// TestADynamicStableScaleLosesNoRequest: the stable revision shrinks as its traffic goes, and an abort brings it back before
+// its traffic; no request meets a pod that is gone.
+func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "shrinking")
+	s.apply(apart(t, "shrinking.test") + aRollout(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary, dynamicStableScale: true, abortScaleDownDelaySeconds: 600,
+	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: shrinking}}},
+	  steps: [{setWeight: 25}, {pause: {}}, {setWeight: 75}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.send("shrinking.test", 80)
+	requests(t, l, 20, "v1")
+	s.release("cart", "v2")
+	s.phaseAt("cart", 25)
+	s.pods("cart", "v1=3 v2=1")
+	s.share(l, "v2", 25)
+	s.act("cart", `{"pauseConditions":null}`)
+	s.phaseAt("cart", 75)
+	s.pods("cart", "v1=1 v2=3")
+	s.share(l, "v2", 75)
+	s.act("cart", `{"abort":true}`)
+	s.pods("cart", "v1=4 v2=3") // those of the canary stay for their delay
+	s.share(l, "v2", 0)
+	if counts := l.Counts(); counts.Lost > 0 {
+		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
+	}
+}
+
+// TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten: one pod of four gets nine tenths of the requests, after a warning.
+func TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "unbalanced")
+	s.apply(apart(t, "unbalanced.test") + aRollout(t, "cart", 4, `{canary: {stableService: cart-stable, canaryService: cart-canary,
+	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: unbalanced}}},
+	  steps: [{setCanaryScale: {weight: 10}}, {pause: {}}, {setWeight: 90}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.send("unbalanced.test", 80)
+	requests(t, l, 20, "v1")
+	s.release("cart", "v2")
+	s.phaseAt("cart", 0)
+	s.toldOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods")
+	s.act("cart", `{"pauseConditions":null}`)
+	s.phaseAt("cart", 90)
+	s.pods("cart", "v1=4 v2=1")
+	s.share(l, "v2", 90)
+}
