@@ -13,7 +13,6 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/cockroachdb/datadriven"
 	"github.com/spf13/cobra"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"

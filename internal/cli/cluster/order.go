@@ -122,6 +122,7 @@ func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
 		return changes{object: map[string]any{"spec": map[string]any{"suspend": to}}}, nil
 	case PromoteFull:
 		return changes{}, errors.New("takes no --full: promote does without further checks already")
+	case Promote, Abort, Retry: // a command for this run
 	}
 	if why := pointlessCanary(order, c); why != "" {
 		return changes{}, fmt.Errorf("is %s: %s", cmp.Or(string(c.Status.Phase), "new"), why)

@@ -197,7 +197,7 @@ func listOf(kind explain.Kind) client.ObjectList {
 	return &flaggerv1.CanaryList{}
 }
 
-// ErrAmbiguous: there is a release of either kind with that name.
+// ErrAmbiguous is the error of a name without a kind: there is a release of either kind with that name.
 var ErrAmbiguous = errors.New("ambiguous")
 
 // named reads one by its name.
