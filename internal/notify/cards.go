@@ -122,9 +122,27 @@ type chatText struct {
 	Text string `json:"text"`
 }
 
-// googleCard has one section for the text and one for each field. The form has no colour that could tell a severity:
+// chatMessageV2 is the form that took its place. The parts of a card are the same.
+type chatMessageV2 struct {
+	Cards []identifiedCard `json:"cardsV2"`
+}
+
+type identifiedCard struct {
+	ID   string   `json:"cardId"`
+	Card chatCard `json:"card"`
+}
+
+// googleCardV2 is the same card in the newer form, for when Google takes the recorded one no more.
+func googleCardV2(m Message) any {
+	return chatMessageV2{Cards: []identifiedCard{{ID: "alert", Card: theCard(m)}}}
+}
+
+// googleCard is the recorded form, which Google calls deprecated and takes.
+func googleCard(m Message) any { return chatMessage{Cards: []chatCard{theCard(m)}} }
+
+// theCard has one section for the text and one for each field. The form has no colour that could tell a severity:
 // all its texts are grey, as recorded.
-func googleCard(m Message) any {
+func theCard(m Message) chatCard {
 	paragraph := func(before, text string) chatSection {
 		return chatSection{Widgets: []chatWidget{{Paragraph: chatText{
 			Text: before + "<font color=#848484><strong>" + text + "</strong></font>",
@@ -134,8 +152,8 @@ func googleCard(m Message) any {
 	for _, f := range m.Fields {
 		sections = append(sections, paragraph(f.Name+"<br>", f.Value))
 	}
-	return chatMessage{Cards: []chatCard{{
+	return chatCard{
 		Header:   chatHeader{Title: "Flagger", Subtitle: m.Canary, ImageURL: "https://flagger.app/favicon.png"},
 		Sections: sections,
-	}}}
+	}
 }

@@ -99,7 +99,7 @@ func New(client *outbound.Client, chat string, o Options) (Notifier, error) {
 			n.payload = adaptiveCard
 		}
 	case "gchat":
-		n.payload = googleCard
+		n.payload, n.newer = googleCard, googleCardV2
 	default:
 		return nil, fmt.Errorf("alert provider type %q is not supported: use one of %v", chat, Types())
 	}
@@ -128,24 +128,52 @@ type notifier struct {
 	url, proxy string
 	token      outbound.Secret
 	payload    func(Message) any
+	// newer is the form for a chat that takes the usual one no more; nil: there is none.
+	newer func(Message) any
 	// accepted reads the answer of chats that refuse with a status of 200.
 	accepted func(body []byte) error
 }
 
-// StatusError says that the chat answered and did not take the message.
+// StatusError says that whoever was asked answered and did not take the message.
 type StatusError struct {
-	// Status is code and name.
-	Status string
-	answer outbound.Response
+	// Who answered, and with which code and name.
+	Who, Status string
+	answer      outbound.Response
 }
 
-func (e *StatusError) Error() string { return "the chat answered " + e.Status }
+func (e *StatusError) Error() string { return e.Who + " answered " + e.Status }
+
+// Refused is the error for an answer that is no success. The body is not part of it.
+func Refused(who string, answer outbound.Response) *StatusError {
+	answer.Body = nil
+	return &StatusError{Who: who, Status: answer.Status(), answer: answer}
+}
 
 // Post sends the message.
 func (n *notifier) Post(ctx context.Context, m Message) error {
-	body, err := json.Marshal(n.payload(m))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	answer, err := n.post(ctx, n.payload(m))
+	if err == nil && answer.Code == http.StatusBadRequest && n.newer != nil {
+		answer, err = n.post(ctx, n.newer(m))
+	}
+	switch {
+	case err != nil:
+		return err
+	case !answer.OK():
+		return Refused("the chat", answer)
+	case n.accepted != nil:
+		return n.accepted(answer.Body)
+	default:
+		return nil
+	}
+}
+
+// post makes one call.
+func (n *notifier) post(ctx context.Context, payload any) (outbound.Response, error) {
+	body, err := json.Marshal(payload)
 	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
+		return outbound.Response{}, fmt.Errorf("encode message: %w", err)
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	if n.token != "" {
@@ -154,17 +182,10 @@ func (n *notifier) Post(ctx context.Context, m Message) error {
 	answer, err := n.client.Do(ctx, outbound.Request{
 		Method: http.MethodPost, URL: n.url, Header: header, Body: body, Limit: maxAnswer, Timeout: timeout, Proxy: n.proxy,
 	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("post message: %w", err)
-	case !answer.OK():
-		answer.Body = nil
-		return &StatusError{Status: answer.Status(), answer: answer}
-	case n.accepted != nil:
-		return n.accepted(answer.Body)
-	default:
-		return nil
+	if err != nil {
+		return outbound.Response{}, fmt.Errorf("post message: %w", err)
 	}
+	return answer, nil
 }
 
 // RetryAfter says whether an error of Post may be gone in a moment, because nobody answered or the chat was too busy, and

@@ -382,3 +382,31 @@ func TestWants(t *testing.T) {
 		}
 	}
 }
+
+// TestGoogleChatIsAskedInTheNewerForm where it takes the recorded one no more, with the same card.
+func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
+	var bodies []string
+	refusing := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		bodies = append(bodies, string(body))
+		if strings.HasPrefix(string(body), refusing) {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+	t.Cleanup(server.Close)
+	n := notifier(t, "gchat", notify.Options{URL: server.URL})
+	message := notify.Message{Canary: "cart.shop", Text: "Done."}
+	refusing = `{"cards":`
+	if err := n.Post(t.Context(), message); err != nil || len(bodies) != 2 {
+		t.Fatalf("%v after %q", err, bodies)
+	}
+	card := strings.TrimSuffix(strings.TrimPrefix(bodies[0], `{"cards":[`), "]}")
+	if want := `{"cardsV2":[{"cardId":"alert","card":` + card + "}]}"; bodies[1] != want {
+		t.Errorf("second %s, want %s", bodies[1], want)
+	}
+	refusing = "{"
+	if err := n.Post(t.Context(), message); err == nil || len(bodies) != 4 {
+		t.Errorf("refused altogether: %v after %d calls", err, len(bodies))
+	}
+}
