@@ -97,6 +97,8 @@ type seen struct {
 	// again is true where nothing tells of the change that is waited for: a right, or the definition of a kind, for which
 	// there is nothing to watch yet.
 	again bool
+	// warnings are what people should know of what the Canary refers to; it holds nothing up.
+	warnings []release.Event
 }
 
 // Snapshot is what is known of a Canary now, without answers.
@@ -352,6 +354,10 @@ func (o *Observer) missing(ctx context.Context, s *seen) error {
 			s.snapshot.Plan.Blocks = append(s.snapshot.Plan.Blocks, fmt.Sprintf(
 				"metric template %s.%s asks %s, which this version of Serin cannot: use one of %s",
 				key.Name, key.Namespace, template.Spec.Provider.Type, strings.Join(o.MetricTypes, ", ")))
+		case template.Spec.Provider.InsecureSkipVerify:
+			s.warnings = append(s.warnings, release.Event{Type: release.Warning, Standing: true, Private: true, Message: fmt.Sprintf(
+				"metric template %s.%s asks without verifying the certificate (insecureSkipVerify), so that anybody on the way can answer: give the service one that is trusted",
+				key.Name, key.Namespace)})
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -115,7 +116,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	decision := canary.Next(s.snapshot)
 	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(deciding))
 	warnings, failed := r.apply(ctx, s, decision)
-	decision.Events = append(decision.Events, warnings...)
+	decision.Events = slices.Concat(decision.Events, s.warnings, warnings)
 	if failed != nil && !isSentence(failed) {
 		return r.later(ctx, key, began, failed)
 	}

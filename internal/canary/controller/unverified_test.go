@@ -1,0 +1,49 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// TestPeopleAreToldOnceThatACertificateIsNotVerified: of the template that says so, and of no other.
+func TestPeopleAreToldOnceThatACertificateIsNotVerified(t *testing.T) {
+	var objects []client.Object
+	for name, skip := range map[string]bool{"trusting": true, "verifying": false} {
+		template := &flaggerv1.MetricTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "town", Name: name}}
+		template.Spec.Query = "errors"
+		template.Spec.Provider = flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "https://127.0.0.1:1", InsecureSkipVerify: skip}
+		c := resident(name, "http://127.0.0.1:1", "http://127.0.0.1:1")
+		c.Spec.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: "errors", TemplateRef: &flaggerv1.CrossNamespaceObjectReference{Name: name}, ThresholdRange: &flaggerv1.CanaryThresholdRange{Max: new(1.0)}}}
+		c.Spec.Analysis.Webhooks = nil
+		objects = append(objects, template, c)
+	}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	for _, name := range []string{"trusting", "verifying"} {
+		w.untilPhase(t, client.ObjectKey{Namespace: "town", Name: name}, flaggerv1.CanaryPhaseInitialized)
+	}
+	const said = "metric template trusting.town asks without verifying the certificate (insecureSkipVerify)"
+	events := &corev1.EventList{}
+	w.until(t, "an event says so", func() (bool, string) {
+		if err := w.client.List(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range events.Items {
+			if strings.HasPrefix(event.Message, said) {
+				return true, ""
+			}
+		}
+		return false, ""
+	})
+	for _, event := range events.Items {
+		if strings.Contains(event.Message, "without verifying") && (event.Count != 1 || event.Type != corev1.EventTypeWarning || event.InvolvedObject.Name != "trusting") {
+			t.Errorf("%s, %d times, about %s: %s", event.Type, event.Count, event.InvolvedObject.Name, event.Message)
+		}
+	}
+}
