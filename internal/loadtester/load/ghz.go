@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -27,9 +28,8 @@ type ghzFlags struct {
 	address                               string
 }
 
-// readGhz reads the command line. Of the flags of ghz it takes those that say what is sent where and how much of it. The
-// message is an empty one: to encode another one, its description would have to be read, by libraries whose mere
-// presence the controller would pay for in memory. So what describes the message is taken and not needed.
+// readGhz reads the command line. Of the flags of ghz it takes those that say what is sent where and how much of it. What
+// a message means is in a set of descriptors, or asked of the server: to read --proto would take a compiler.
 func readGhz(args []string) (*ghzFlags, error) {
 	var f ghzFlags
 	set := pflag.NewFlagSet("ghz", pflag.ContinueOnError)
@@ -66,8 +66,6 @@ func readGhz(args []string) (*ghzFlags, error) {
 		return nil, errors.New("ghz: give one address, host:port")
 	case f.format != "summary" || f.output != "":
 		return nil, errors.New("ghz: only the summary is built in, without a file: use an image with ghz itself")
-	case f.data != "" && strings.Join(strings.Fields(f.data), "") != "{}":
-		return nil, errors.New("ghz: only calls with an empty message are built in: use an image with ghz itself")
 	case !strings.Contains(f.call, ".") && !strings.Contains(f.call, "/"):
 		return nil, errors.New("ghz: --call is written as package.Service/Method")
 	}
@@ -118,14 +116,26 @@ func ghz(ctx context.Context, o Options, args []string) error {
 		return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s", f.timeout))
 	}
 	path := f.path()
+	sent, err := f.messages(ctx, p, path, timed)
+	if err != nil {
+		return fmt.Errorf("ghz: %w", err)
+	}
+	var turn atomic.Uint64
 	send(ctx, o, f.volume, func(ctx context.Context) (string, error) {
 		ctx, cancel := timed(ctx)
 		defer cancel()
-		_, code, err := p.call(ctx, path, nil)
+		_, code, err := p.call(ctx, path, sent[(turn.Add(1)-1)%uint64(len(sent))])
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return codeName(code), err
 	}).show(o.Out)
 	return context.Cause(ctx)
+}
+
+// messages are what is sent, in turn.
+func (f *ghzFlags) messages(ctx context.Context, p *peer, path string, timed func(context.Context) (context.Context, context.CancelFunc)) ([][]byte, error) {
+	ctx, cancel := timed(ctx)
+	defer cancel()
+	return messages(ctx, p, path, f.data, f.protoset)
 }

@@ -229,7 +229,6 @@ func TestCommandLinesThatCannotWork(t *testing.T) {
 		"hey -wrong http://a":                `-wrong`,
 		"ghz --insecure":                     `give one address`,
 		"ghz --wrong a:1":                    `--wrong: use an image with ghz itself`,
-		"ghz -d {\"a\":1} a:1":               `empty message`,
 		"ghz -O json a:1":                    `only the summary`,
 		"ghz --call nonsense a:1":            `package\.Service/Method`,
 		"ghz -m nonsense a:1":                `metadata \(-m\)`,

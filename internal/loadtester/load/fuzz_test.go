@@ -1,0 +1,35 @@
+package load
+
+import (
+	"strings"
+	"testing"
+
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// FuzzReflection reads what a server says of itself. Nothing panics, and what can be read fits together or is refused.
+func FuzzReflection(f *testing.F) {
+	file, err := proto.Marshal(protodesc.ToFileDescriptorProto(healthv1.File_grpc_health_v1_health_proto))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte{0x22, 0x00}, `{"service":"x"}`)
+	f.Add([]byte{0x3a, 0x02, 0x08, 0x05}, `[]`)
+	inner := append([]byte{0x0a, byte(len(file)), 0x03}, file...)
+	f.Add(inner, `[{"service":"x"}, 1]`)
+	f.Fuzz(func(t *testing.T, answer []byte, data string) {
+		files, err := readReflection(answer, "a.B")
+		if err == nil && len(files) == 0 {
+			t.Error("no file, and no error")
+		}
+		if set, err := protodesc.NewFiles(&descriptorpb.FileDescriptorSet{File: files}); err == nil {
+			_, _ = inputOf(set, "a.B", "C")
+		}
+		if strings.TrimSpace(data) != "" {
+			_, _ = readObjects(data)
+		}
+	})
+}

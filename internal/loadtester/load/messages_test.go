@@ -1,0 +1,130 @@
+package load_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	older "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// heard are the services whose health a real gRPC server was asked for.
+type heard struct {
+	mu    sync.Mutex
+	asked []string
+}
+
+// newHealthServer is a real gRPC server; describe makes it describe itself.
+func newHealthServer(t *testing.T, describe ...func(*grpc.Server)) (*heard, string) {
+	t.Helper()
+	h := &heard{}
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if check, ok := request.(*healthv1.HealthCheckRequest); ok {
+			h.mu.Lock()
+			h.asked = append(h.asked, check.GetService())
+			h.mu.Unlock()
+		}
+		return next(ctx, request)
+	}))
+	state := health.NewServer()
+	state.SetServingStatus("cart", healthv1.HealthCheckResponse_SERVING)
+	healthv1.RegisterHealthServer(server, state)
+	for _, each := range describe {
+		each(server)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return h, listener.Addr().String()
+}
+
+func reflects(s *grpc.Server) { reflection.Register(s) }
+
+// protoset is a file of descriptors of the health service.
+func protoset(t *testing.T) string {
+	t.Helper()
+	raw, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
+		protodesc.ToFileDescriptorProto(healthv1.File_grpc_health_v1_health_proto),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "health.protoset")
+	if err := os.WriteFile(name, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestGhzSendsWhatTheServerDescribes(t *testing.T) {
+	for name, c := range map[string]struct {
+		describe func(*grpc.Server)
+		args     []string
+		asked    []string
+		prints   string
+	}{
+		"by reflection": {reflects, []string{"-d", `{"service":"cart"}`}, []string{"cart", "cart", "cart", "cart"}, "[OK]\t4 responses"},
+		"in turn":       {reflects, []string{"-d", `[{"service":"cart"},{"service":"other"}]`}, []string{"cart", "cart", "other", "other"}, "[NotFound]\t2 responses"},
+		"by older words": {func(s *grpc.Server) {
+			older.RegisterServerReflectionServer(s, reflection.NewServer(reflection.ServerOptions{Services: s}))
+		}, []string{"-d", `{"service":"cart"}`}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
+		"by a set":         {func(*grpc.Server) {}, []string{"-d", `{"service":"cart"}`, "--protoset", protoset(t)}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
+		"nothing to tell":  {func(*grpc.Server) {}, []string{"-d", "{ }"}, []string{"", "", "", ""}, "[OK]"},
+		"a dot in between": {reflects, []string{"-d", `{"service":"cart"}`, "--call", "grpc.health.v1.Health.Check"}, []string{"cart", "cart", "cart", "cart"}, "[OK]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, address := newHealthServer(t, c.describe)
+			out, err := run(t.Context(), here, slices.Concat([]string{"ghz", "--insecure", "-n", "4", "-c", "1"}, c.args, []string{address})...)
+			if err != nil || !strings.Contains(out, c.prints) {
+				t.Errorf("%v, want %q in\n%s", err, c.prints, out)
+			}
+			slices.Sort(h.asked)
+			if !slices.Equal(h.asked, c.asked) {
+				t.Errorf("asked for %q, want %q", h.asked, c.asked)
+			}
+		})
+	}
+}
+
+func TestGhzSaysWhyItCannotSend(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"the server does not know a.B":                               {"--call", "a.B/C", "-d", `{"a":1}`},
+		"the service grpc.health.v1.Health has no method No":         {"--call", "grpc.health.v1.Health/No", "-d", `{"a":1}`},
+		"grpc.health.v1.Health.Watch is a stream":                    {"--call", "grpc.health.v1.Health/Watch", "-d", `{"a":1}`},
+		"data (-d) are no message grpc.health.v1.HealthCheckRequest": {"-d", `{"wrong":1}`},
+		"data (-d) are written as":                                   {"-d", `[]`},
+		"is no service":                                              {"--call", "grpc.health.v1.HealthCheckRequest/X", "-d", `{"a":1}`},
+		"it is no set of descriptors":                                {"-d", `{"a":1}`, "--protoset", broken},
+		"no such file":                                               {"-d", `{"a":1}`, "--protoset", broken + "-2"},
+		"nothing describes the service a.B":                          {"--call", "a.B/C", "-d", `{"a":1}`, "--protoset", protoset(t)},
+	} {
+		_, address := newHealthServer(t, reflects)
+		_, err := run(t.Context(), here, slices.Concat([]string{"ghz", "--insecure", "-n", "1"}, args, []string{address})...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+	_, address := newHealthServer(t)
+	if _, err := run(t.Context(), here, "ghz", "--insecure", "-d", `{"service":"cart"}`, address); err == nil || !strings.Contains(err.Error(), "give its descriptors with --protoset") {
+		t.Errorf("without reflection: %v", err)
+	}
+}
