@@ -32,6 +32,10 @@ type ArgoFlags struct {
 	IstioAPI, SplitAPI, AmbassadorAPI, TraefikAPI string
 	// VerifyTargetGroups asks for what Serin cannot do. Rollouts with the router alb are refused then.
 	VerifyTargetGroups bool
+	// SelfServiceNotification lets the namespace of a Rollout have a configuration of notifications of its own, beside that
+	// of OwnNamespace, in which the process runs.
+	SelfServiceNotification bool
+	OwnNamespace            string
 }
 
 // accepted are the flags of Argo Rollouts that choose something that Serin has no choice in, with their defaults and why.
@@ -44,11 +48,6 @@ var accepted = map[string]struct{ value, why string }{
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
 	"aws-target-group-binding-api-version": {"elbv2.k8s.aws/v1beta1", "target groups are not verified"},
 	"alb-tag-key-resource-id":              {"ingress.k8s.aws/resource", "target groups are not verified"},
-}
-
-// acceptedSwitches are those that are on or off.
-var acceptedSwitches = map[string]string{
-	"self-service-notification-enabled": "Rollouts have no notifications",
 }
 
 // register declares the flags.
@@ -72,6 +71,7 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	for _, name := range []string{"aws-verify-target-group", "alb-verify-weight"} {
 		set.BoolVar(&a.VerifyTargetGroups, name, false, "Serin does not ask AWS: with it, Rollouts with the router alb are refused")
 	}
+	set.BoolVar(&a.SelfServiceNotification, "self-service-notification-enabled", false, "read the configuration of notifications in the namespace of a Rollout too")
 	set.BoolVar(&f.EnableLeaderElection, "leader-elect", false, "the same as -enable-leader-election")
 	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "how long a lease holds that is not renewed")
 	set.DurationVar(&a.RenewDeadline, "leader-election-renew-deadline", renewDeadline, "how long the leader tries to renew it")
@@ -83,9 +83,6 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	set.StringVar(&f.ProfilingAddress, "enable-pprof-address", "", "the same as -profiling-address")
 	for name, flag := range accepted {
 		set.String(name, flag.value, "accepted for compatibility: "+flag.why)
-	}
-	for name, why := range acceptedSwitches {
-		set.Bool(name, false, "accepted for compatibility: "+why)
 	}
 }
 
@@ -119,8 +116,9 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // settle resolves what flags say in other words.
 func (f *Flags) settle(lookup func(string) string) {
+	f.Argo.OwnNamespace = ownNamespace(lookup)
 	if f.Argo.Namespaced && f.Namespace == "" {
-		f.Namespace = ownNamespace(lookup)
+		f.Namespace = f.Argo.OwnNamespace
 	}
 	if f.LogEncoding == "text" {
 		f.LogEncoding = "console"

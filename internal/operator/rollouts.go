@@ -85,13 +85,18 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err := p.serveExperiments(own, runs, told); err != nil {
 		return err
 	}
+	recorder := told()
+	notifications, err := p.notifications(ctx, own, seeing, recorder)
+	if err != nil {
+		return err
+	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers,
 		},
-		Clock: clk, Recorder: told(), Standing: &telemetry.Standing{}, Metrics: p.shown,
+		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
 	})
 	p.together.setRollouts(own.GetClient())
@@ -135,6 +140,7 @@ func (f *Flags) rolloutCache() cache.Options {
 		&appsv1.ReplicaSet{}:    {Label: having(argov1.PodTemplateHashLabel)},
 		&batchv1.Job{}:          jobs,
 	}
+	f.notificationCache(options.ByObject)
 	for _, object := range []client.Object{
 		&argov1.Rollout{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, &argov1.ClusterAnalysisTemplate{},
 	} {

@@ -51,6 +51,8 @@ type Metrics struct {
 	panics      *prometheus.CounterVec
 	rollouts    *rollouts
 
+	notifications *notifications
+
 	registerer prometheus.Registerer
 	argoproj   map[string]passes // by kind
 	analyses   *analyses
@@ -114,6 +116,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.panics = d.counter("serin_panics_total",
 		"Passes over a release that a fault of Serin ended; the release says so, and the others go on.", "kind")
 	m.rollouts = newRollouts(d)
+	m.notifications = newNotifications(d)
 	m.argoproj["AnalysisRun"] = d.passes("analysis_run", "an AnalysisRun")
 	m.argoproj["Experiment"] = d.passes("experiment", "an Experiment")
 	m.analyses = newAnalyses(d)

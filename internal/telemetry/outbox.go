@@ -84,6 +84,8 @@ type message struct {
 	// record messages are the history of a release; the others are copies of it for somebody, and go first when a
 	// queue is full.
 	record bool
+	// then hears what became of the message; nil: nobody does.
+	then func(error)
 }
 
 // NewOutbox makes an outbox. Messages that could not be sent are logged to log, as errors.
@@ -103,6 +105,12 @@ func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 // for it; those posted after its end are dropped. Whatever is dropped is logged.
 func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx context.Context) error) {
 	o.post(key, message{name: name, send: send})
+}
+
+// PostThen is Post, and calls then once with what became of the message: nil when it was sent, else the error for which it
+// was dropped. then must not post to this outbox, nor wait.
+func (o *Outbox) PostThen(key types.NamespacedName, name string, send func(ctx context.Context) error, then func(error)) {
+	o.post(key, message{name: name, send: send, then: then})
 }
 
 func (o *Outbox) post(key types.NamespacedName, m message) {
@@ -195,8 +203,11 @@ func (o *Outbox) next(ctx context.Context) func() {
 	l.sending = true
 	o.sending++
 	return func() {
-		if err := o.deliver(ctx, m); err != nil {
+		switch err := o.deliver(ctx, m); {
+		case err != nil:
 			o.dropped(l.key, m, err)
+		case m.then != nil:
+			m.then(nil)
 		}
 		o.left(l)
 	}
@@ -273,6 +284,9 @@ func (o *Outbox) dropAll() {
 
 func (o *Outbox) dropped(key types.NamespacedName, m message, err error) {
 	o.log.Error(err, "Dropped message", "namespace", key.Namespace, "name", key.Name, "message", m.name)
+	if m.then != nil {
+		m.then(err)
+	}
 }
 
 func (o *Outbox) signal() {

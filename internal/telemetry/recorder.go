@@ -106,7 +106,7 @@ func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, even
 		name:   fmt.Sprintf("Kubernetes event %q", object.Message),
 		record: true,
 		send: func(ctx context.Context) error {
-			return transientOrFinal(r.write(ctx, object.DeepCopy(), again))
+			return TransientOrFinal(r.write(ctx, object.DeepCopy(), again))
 		},
 	})
 }
@@ -199,8 +199,9 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, again bool) e
 	return err
 }
 
-// transientOrFinal marks what may be gone in a moment: an API server that is away or busy. A refusal stays one.
-func transientOrFinal(err error) error {
+// TransientOrFinal marks those errors of requests to the API server that may be gone in a moment: it is away or busy. A
+// refusal stays one.
+func TransientOrFinal(err error) error {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:

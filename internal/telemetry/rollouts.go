@@ -129,4 +129,5 @@ func (m *Metrics) ForgetRollout(namespace, name string) {
 	m.rollouts.passes.DeletePartialMatch(of)
 	m.rollouts.failures.DeletePartialMatch(of)
 	m.rollouts.events.DeletePartialMatch(of)
+	m.notifications.forget(of)
 }

@@ -90,7 +90,7 @@ func (s *stage) serve(flags ...string) {
 	s.t.Helper()
 	t := s.t
 	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", s.namespace}, flags)
-	if _, err := shared.StartProcess(s.program(), argv, nil); err != nil {
+	if _, err := shared.StartProcess(s.program(), argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -16,7 +16,7 @@ var decisions = []string{"internal/release", "internal/canary", "internal/rollou
 var layers = [][]string{
 	{"api", "config", "internal/release"},
 	{"internal/canary", "internal/rollout", "internal/analysis", "internal/experiment", "internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/toolkeys", "internal/watching"},
-	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/telemetry"},
+	{"internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/notification", "internal/telemetry"},
 	{"internal/analysis/launch", "internal/analysis/measure", "internal/shell"},
 	{"internal/canary/controller", "internal/rollout/controller", "internal/analysis/controller", "internal/experiment/controller"},
 	{"internal/operator", "internal/cli", "internal/dashboard", "internal/loadtester"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 // apart are rooms that must not know the machines, although they are above them: what they do is the same whoever
 // decided it.
 var apart = []string{
-	"internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/shell", "internal/toolkeys", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify",
+	"internal/cachetest", "internal/jsontree", "internal/outbound", "internal/ownwrites", "internal/peer", "internal/prober", "internal/shell", "internal/toolkeys", "internal/watching", "internal/workload", "internal/traffic", "internal/metric", "internal/hook", "internal/notify", "internal/notification",
 	"internal/telemetry", "internal/loadtester",
 }
 

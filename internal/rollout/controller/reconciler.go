@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/notification/courier"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -37,6 +38,8 @@ type Parts struct {
 	Recorder *telemetry.Recorder
 	Standing *telemetry.Standing
 	Metrics  *telemetry.Metrics
+	// Courier has notifications sent; nil: nobody gets any.
+	Courier *courier.Courier
 	// Resync is how often a workload is looked at of whose changes no watch tells.
 	Resync time.Duration
 	// Watch makes sure that changes of objects of these kinds bring their releases back. Add sets it; whoever runs passes
@@ -102,7 +105,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	decision := rollout.Next(s.snapshot)
 	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
 	told, failed := r.apply(ctx, s, decision.Effects)
-	r.tell(ctx, s.object, told...)
+	r.tellAbout(ctx, r.about(s), told...)
 	if failed == nil {
 		decision = rollout.Settled(s.snapshot, decision)
 	} else {
@@ -119,7 +122,8 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return r.later(ctx, key, began, err)
 	}
 	r.memory.succeeded(key)
-	r.tell(ctx, s.object, r.Standing.News(key, decision.Events)...)
+	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
+	r.notify(ctx, r.about(s))
 	r.show(s, decision)
 	r.memory.wakes(key, decision.Wake)
 	if written {
@@ -284,6 +288,9 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.memory.forget(key)
 	r.dependents.Forget(key)
 	r.Recorder.Forget(key)
+	if r.Courier != nil {
+		r.Courier.Forget(key)
+	}
 	r.Standing.Forget(key)
 	r.Metrics.ForgetRollout(key.Namespace, key.Name)
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/notification/courier"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -16,15 +17,50 @@ import (
 // Component is the source of all events about Rollouts.
 const Component = "rollouts-controller"
 
-// tell tells people what happened to a Rollout.
-func (r *Reconciler) tell(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
-	about := corev1.ObjectReference{
-		APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
-		Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+// Teller is how people are told of an event of a Rollout: as a Kubernetes event, and in the metrics.
+func Teller(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+	return func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+		recorder.Event(ctx, corev1.ObjectReference{
+			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
+			Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
+		}, event)
+		metrics.RolloutTold(object.Namespace, object.Name, string(event.Type), event.Reason)
 	}
+}
+
+// tell tells people what happened to a Rollout of which no more is known than the object.
+func (r *Reconciler) tell(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
+	r.tellAbout(ctx, courier.About{Object: object, Runs: r.runsOf(object)}, events...)
+}
+
+// tellAbout tells people what happened to a Rollout, those who asked for notifications too.
+func (r *Reconciler) tellAbout(ctx context.Context, about courier.About, events ...release.Event) {
+	tell := Teller(r.Recorder, r.Metrics)
 	for _, event := range events {
-		r.Recorder.Event(ctx, about, event)
-		r.Metrics.RolloutTold(object.Namespace, object.Name, string(event.Type), event.Reason)
+		tell(ctx, about.Object, event)
+		if r.Courier != nil {
+			r.Courier.Happened(ctx, about, event)
+		}
+	}
+}
+
+// notify has those told who asked for what a Rollout is now.
+func (r *Reconciler) notify(ctx context.Context, about courier.About) {
+	if r.Courier != nil {
+		r.Courier.Changed(ctx, about)
+	}
+}
+
+func (r *Reconciler) about(s *seen) courier.About {
+	return courier.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
+}
+
+// runsOf lists the AnalysisRuns of a Rollout.
+func (r *Reconciler) runsOf(object *argov1.Rollout) func(context.Context) ([]argov1.AnalysisRun, error) {
+	return func(ctx context.Context) ([]argov1.AnalysisRun, error) {
+		var runs argov1.AnalysisRunList
+		err := r.Client.List(ctx, &runs, OwnedBy(object)...)
+		return runs.Items, err
 	}
 }
 

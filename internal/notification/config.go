@@ -1,0 +1,206 @@
+package notification
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Service is one that is configured.
+type Service struct {
+	Name, Type string
+	// Options are JSON, with the values of the Secret in place.
+	Options []byte
+}
+
+// Problem is a key of the ConfigMap that a person has to mend. It spoils nothing but itself.
+type Problem struct {
+	Key string
+	// Text says what is wrong.
+	Text string
+}
+
+// String is one sentence.
+func (p Problem) String() string { return fmt.Sprintf("key %q: %s", p.Key, p.Text) }
+
+// Config is what a ConfigMap and its Secret say.
+type Config struct {
+	triggers        map[string]trigger
+	templates       map[string]template
+	services        map[string]Service
+	subscriptions   []subscription
+	defaults        []string
+	serviceDefaults map[string][]string
+	secrets         map[string]string
+	hidden          hidden
+	problems        map[string]string
+	// prefix of the keys of its messages in a book.
+	prefix string
+}
+
+// NewConfig reads the data of a ConfigMap and of its Secret. What cannot be read is in Problems, and the rest works.
+func NewConfig(data map[string]string, secret map[string][]byte) *Config {
+	c := &Config{
+		triggers: map[string]trigger{}, templates: map[string]template{}, services: map[string]Service{},
+		serviceDefaults: map[string][]string{}, secrets: make(map[string]string, len(secret)), problems: map[string]string{},
+	}
+	for key, value := range secret {
+		c.secrets[key] = string(value)
+	}
+	c.hidden = newHidden(slices.Collect(maps.Values(c.secrets)))
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if err := c.read(key, data[key]); err != nil {
+			c.problems[key] = c.hidden.out(err)
+		}
+	}
+	return c
+}
+
+// Own is the configuration as that of a namespace which serves itself: its messages have keys of their own.
+func (c *Config) Own(namespace string) *Config {
+	out := *c
+	out.prefix = namespace + ":"
+	return &out
+}
+
+// read takes one key. Keys that mean nothing here are somebody else's.
+func (c *Config) read(key, text string) (err error) {
+	kind, name, _ := strings.Cut(key, ".")
+	switch {
+	case key == "subscriptions":
+		c.subscriptions, err = readSubscriptions(text)
+	case key == "defaultTriggers":
+		err = decode(text, &c.defaults)
+	case name == "":
+		return nil
+	case kind == "defaultTriggers":
+		return into(c.serviceDefaults, name)(readNames(text))
+	case kind == "trigger":
+		return into(c.triggers, name)(readTrigger(text))
+	case kind == "template":
+		return into(c.templates, name)(readTemplate(name, text))
+	case kind == "service":
+		return c.readService(name, text)
+	}
+	return err
+}
+
+// into keeps what was read without an error.
+func into[V any](all map[string]V, name string) func(V, error) error {
+	return func(value V, err error) error {
+		if err == nil {
+			all[name] = value
+		}
+		return err
+	}
+}
+
+func readNames(text string) (names []string, err error) {
+	err = decode(text, &names)
+	return names, err
+}
+
+// readService reads one service. Its name may follow its type.
+func (c *Config) readService(name, text string) error {
+	service := Service{Name: name, Type: name}
+	if kind, own, found := strings.Cut(name, "."); found {
+		if own == "" || strings.Contains(own, ".") {
+			return errors.New("write the key as service.TYPE or service.TYPE.NAME")
+		}
+		service = Service{Name: own, Type: kind}
+	}
+	var options any
+	if decode(text, &options) != nil {
+		return errors.New("it is no YAML: correct it") // and the reason might quote a password
+	}
+	missing := map[string]bool{}
+	var err error
+	if service.Options, err = json.Marshal(c.resolved(options, missing)); err != nil {
+		return err
+	}
+	c.services[service.Name] = service
+	if len(missing) > 0 {
+		names := strings.Join(slices.Sorted(maps.Keys(missing)), ", ")
+		return fmt.Errorf("it refers to %s, which the Secret %s does not have: add it there", names, SecretName)
+	}
+	return nil
+}
+
+// reference is how options name a key of the Secret.
+var reference = regexp.MustCompile(`\$[\w-]+`)
+
+// resolved are options with the values of the Secret in place of its keys. A text that begins with a dollar and names no
+// key stays as it is.
+func (c *Config) resolved(options any, missing map[string]bool) any {
+	return mapped(options, func(text string) string {
+		return reference.ReplaceAllStringFunc(text, func(name string) string {
+			value, ok := c.secrets[name[1:]]
+			if !ok {
+				missing[name] = true
+				return name
+			}
+			return value
+		})
+	})
+}
+
+// mapped is a decoded document with all its texts changed.
+func mapped(document any, change func(string) string) any {
+	switch d := document.(type) {
+	case string:
+		return change(d)
+	case []any:
+		out := make([]any, len(d))
+		for i, each := range d {
+			out[i] = mapped(each, change)
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(d))
+		for key, each := range d {
+			out[key] = mapped(each, change)
+		}
+		return out
+	default:
+		return document
+	}
+}
+
+// decode reads YAML.
+func decode(text string, into any) error {
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		return fmt.Errorf("it is not what such a key holds: %s", firstLine(err))
+	}
+	return nil
+}
+
+// Problems are the keys that cannot be read, in their order.
+func (c *Config) Problems() []Problem {
+	var all []Problem
+	for _, key := range slices.Sorted(maps.Keys(c.problems)) {
+		all = append(all, Problem{Key: key, Text: c.problems[key]})
+	}
+	return all
+}
+
+// Service is the one of that name.
+func (c *Config) Service(name string) (Service, error) {
+	service, ok := c.services[name]
+	switch {
+	case ok:
+		return service, nil
+	case c.problems["service."+name] != "":
+		return Service{}, errors.New(Problem{Key: "service." + name, Text: c.problems["service."+name]}.String())
+	default:
+		return Service{}, fmt.Errorf("no service %q is configured: add the key service.%s", name, name)
+	}
+}
+
+// Hide is the text of an error without the values of the Secret.
+func (c *Config) Hide(err error) string { return c.hidden.out(err) }

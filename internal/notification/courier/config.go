@@ -1,0 +1,89 @@
+package courier
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/service"
+)
+
+// configured is the configuration of one namespace as it was read last.
+type configured struct {
+	*notification.Config
+	// namespace that has it, and which version of it this is.
+	namespace, version string
+
+	mu      sync.Mutex
+	senders map[string]service.Sender
+}
+
+// sender is that of a service; it is made when it is first needed, and kept while the configuration stays.
+func (c *configured) sender(by *Courier, name string) (service.Sender, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sender, ok := c.senders[name]; ok {
+		return sender, nil
+	}
+	options, err := c.Service(name)
+	if err != nil {
+		return nil, err
+	}
+	sender, err := service.New(by.Services, by.Policy, options)
+	if err != nil {
+		return nil, fmt.Errorf("service %s: %w", name, err)
+	}
+	c.senders[name] = sender
+	return sender, nil
+}
+
+// config is the configuration of a namespace; nil: it has none.
+func (c *Courier) config(ctx context.Context, namespace string) (*configured, error) {
+	var texts corev1.ConfigMap
+	var secret corev1.Secret
+	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.ConfigMapName}, &texts, client.UnsafeDisableDeepCopy); {
+	case apierrors.IsNotFound(err):
+		c.drop(namespace)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get ConfigMap %s in %s: %w", notification.ConfigMapName, namespace, err)
+	}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.SecretName}, &secret, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get Secret %s in %s: %w", notification.SecretName, namespace, err)
+	}
+	version := string(texts.UID) + "/" + texts.ResourceVersion + "/" + string(secret.UID) + "/" + secret.ResourceVersion
+	c.mu.Lock()
+	known := c.configs[namespace]
+	c.mu.Unlock()
+	if known != nil && known.version == version {
+		return known, nil
+	}
+	config := notification.NewConfig(texts.Data, secret.Data)
+	if namespace == c.Namespace {
+		c.health(config.Problems())
+	} else {
+		config = config.Own(namespace)
+	}
+	read := &configured{Config: config, namespace: namespace, version: version, senders: map[string]service.Sender{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configs[namespace] = read
+	return read, nil
+}
+
+// drop forgets a configuration that is gone.
+func (c *Courier) drop(namespace string) {
+	c.mu.Lock()
+	known := c.configs[namespace]
+	delete(c.configs, namespace)
+	c.mu.Unlock()
+	if known != nil && namespace == c.Namespace {
+		c.health(nil)
+	}
+}

@@ -1,0 +1,357 @@
+package courier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
+
+// office is a courier with a cluster in memory and a real receiver. Its messages leave when the test says so.
+type office struct {
+	*testing.T
+	client   client.Client
+	courier  *courier.Courier
+	outbox   *telemetry.Outbox
+	registry *prometheus.Registry
+	clock    *clocktesting.FakeClock
+	url      string
+	health   string
+
+	mu sync.Mutex
+	// got are the bodies that the receiver took; told the events.
+	got, told []string
+	answer    func(http.ResponseWriter)
+}
+
+func open(t *testing.T, self bool, data map[string]string) *office {
+	t.Helper()
+	o := &office{T: t, registry: prometheus.NewRegistry(), clock: clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))}
+	server := httptest.NewServer(http.HandlerFunc(o.receive))
+	t.Cleanup(server.Close)
+	o.url = server.URL
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, argov1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rollout := &argov1.Rollout{}
+	rollout.Namespace, rollout.Name, rollout.UID = key.Namespace, key.Name, "uid"
+	rollout.Annotations = map[string]string{
+		"notifications.argoproj.io/subscribe.on-rollout-completed.hook": "",
+		"notifications.argoproj.io/subscribe.on-degraded.hook":          "",
+		"rollout.argoproj.io/revision":                                  "2",
+	}
+	o.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(rollout).Build()
+	o.configure("serin", data)
+	o.begin(self)
+	return o
+}
+
+// begin starts a process.
+func (o *office) begin(self bool) {
+	o.outbox = telemetry.NewOutbox(o.clock, logr.Discard())
+	o.registry = prometheus.NewRegistry()
+	policy := outbound.Policy{AllowLoopback: true}
+	o.courier = courier.New(courier.Parts{
+		Client: o.client, Clock: o.clock, Outbox: o.outbox, Metrics: telemetry.New(o.registry), Services: outbound.New(policy), Policy: policy,
+		Namespace: "serin", SelfService: self,
+		Tell: func(_ context.Context, _ *argov1.Rollout, event release.Event) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.told = append(o.told, event.Reason+": "+event.Message)
+		},
+		Health: func(_, sentence string) { o.health = sentence },
+	})
+}
+
+func (o *office) receive(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, string(body))
+	if o.answer != nil {
+		o.answer(w)
+	}
+}
+
+// configure writes the configuration of a namespace, with a service hook that is the receiver.
+func (o *office) configure(namespace string, data map[string]string) {
+	o.Helper()
+	texts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: notification.ConfigMapName}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: notification.SecretName}}
+	secret.Data = map[string][]byte{"path": []byte("Very-Secret-Path")}
+	_ = o.client.Create(o.Context(), secret)
+	texts.Data = map[string]string{"service.webhook.hook": "{url: '" + o.url + "/$path'}"}
+	maps.Copy(texts.Data, data)
+	err := o.client.Create(o.Context(), texts)
+	if err != nil {
+		existing := &corev1.ConfigMap{}
+		if err := o.client.Get(o.Context(), client.ObjectKeyFromObject(texts), existing); err != nil {
+			o.Fatal(err)
+		}
+		existing.Data = texts.Data
+		if err := o.client.Update(o.Context(), existing); err != nil {
+			o.Fatal(err)
+		}
+	}
+}
+
+// about is the Rollout as it is stored, in a phase.
+func (o *office) about(phase argov1.RolloutPhase) courier.About {
+	o.Helper()
+	rollout := &argov1.Rollout{}
+	if err := o.client.Get(o.Context(), key, rollout); err != nil {
+		o.Fatal(err)
+	}
+	rollout.Status.Phase, rollout.Status.CurrentPodHash = phase, "abc"
+	run := func(name, hash, revision string, age time.Duration) argov1.AnalysisRun {
+		out := argov1.AnalysisRun{}
+		out.Name, out.CreationTimestamp = name, metav1.NewTime(o.clock.Now().Add(-age))
+		out.Labels, out.Annotations = map[string]string{argov1.PodTemplateHashLabel: hash}, map[string]string{argov1.RevisionAnnotation: revision}
+		return out
+	}
+	spec := rollout.Spec.DeepCopy()
+	spec.Template.Spec.Containers = []corev1.Container{{Name: "cart", Image: "cart:2"}}
+	return courier.About{Object: rollout, Spec: spec, Runs: func(context.Context) ([]argov1.AnalysisRun, error) {
+		return []argov1.AnalysisRun{run("older", "abc", "2", time.Hour), run("other", "xyz", "1", 0), run("newer", "abc", "2", time.Minute)}, nil
+	}}
+}
+
+// send lets leave what is queued.
+func (o *office) send() {
+	for o.outbox.Send(o.Context()) {
+	}
+}
+
+func (o *office) want(got ...string) {
+	o.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Equal(o.got, got) {
+		o.Errorf("received %q, want %q; told %q", o.got, got, o.told)
+	}
+	o.got = nil
+}
+
+var usual = map[string]string{
+	"trigger.on-rollout-completed": "- send: [done]",
+	"template.done":                "message: '{{.rollout.metadata.name}} {{.event.message}} {{(index .rollout.spec.template.spec.containers 0).image}}{{range .analysisRuns}} {{.metadata.name}}{{end}}'",
+	"trigger.on-degraded":          "- when: rollout.status.phase == 'Degraded'\n  send: [bad]",
+	"template.bad":                 "message: bad",
+}
+
+func TestAnEventIsToldOnce(t *testing.T) {
+	o := open(t, false, usual)
+	o.courier.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutCompleted", Message: "well"})
+	o.courier.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: "no"})
+	o.courier.Changed(t.Context(), o.about("Healthy"))
+	o.send()
+	o.want("cart well cart:2 newer older")
+	if got := sent(t, o.registry, "notification_send_success"); got != 1 {
+		t.Errorf("%v successes", got)
+	}
+}
+
+// TestAStateIsToldOnceByAllProcesses: the annotation says what was told, and forgets it when the state ends.
+func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
+	o := open(t, false, usual)
+	stale := o.about("Degraded")
+	for range 3 { // a cache that lags shows the annotation later
+		o.courier.Changed(t.Context(), stale)
+		o.send()
+	}
+	o.want("bad")
+	if o.about("").Object.Annotations[notification.NotifiedAnnotation] == "" {
+		t.Error("the annotation does not say so")
+	}
+	o.begin(false)
+	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.send()
+	o.want()
+	o.courier.Changed(t.Context(), o.about("Healthy"))
+	o.send()
+	if left, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
+		t.Errorf("the annotation still has %s", left)
+	}
+	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.send()
+	o.want("bad")
+}
+
+// TestAReceiverThatIsDeadIsTriedAgain, with pauses, and is then given up: with an event that shows no secret, once.
+func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
+	o := open(t, false, usual)
+	o.answer = func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error)
+	go func() { done <- o.outbox.Run(ctx) }()
+	o.courier.Changed(t.Context(), o.about("Degraded"))
+	waited := false
+	for range 5 {
+		o.until(func() bool { return o.clock.HasWaiters() })
+		o.clock.Step(16 * time.Second)
+		waited = true
+	}
+	o.until(func() bool { return len(o.told) > 0 })
+	o.courier.Changed(t.Context(), o.about("Degraded")) // given up: not again
+	o.mu.Lock()
+	attempts, told := len(o.got), slices.Clone(o.told)
+	o.mu.Unlock()
+	if attempts != 6 || !waited {
+		t.Errorf("%d attempts", attempts)
+	}
+	want := "NotificationFailed: The message of trigger on-degraded to hook was not sent: the service answered 502 Bad Gateway"
+	if len(told) != 1 || told[0] != want {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if got := sent(t, o.registry, "notification_send_error"); got != 1 {
+		t.Errorf("%v errors", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// until waits for something that another goroutine brings about.
+func (o *office) until(is func() bool) {
+	o.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		o.mu.Lock()
+		ok := is()
+		o.mu.Unlock()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			o.Fatal("it did not come to that")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// sent is the sum of a counter.
+func sent(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// TestAMistakeIsSaidOnceAndDisturbsNothing: in the event of those who asked for it, and in the health of the process.
+func TestAMistakeIsSaidOnceAndDisturbsNothing(t *testing.T) {
+	broken := map[string]string{"trigger.on-degraded": "- when: rollout.(\n  send: [bad]", "template.done": "message: '{{.x'", "trigger.on-rollout-completed": "- send: [done]"}
+	o := open(t, false, broken)
+	for range 2 {
+		o.courier.Changed(t.Context(), o.about("Degraded"))
+		o.send()
+	}
+	if len(o.told) != 1 || !strings.HasPrefix(o.told[0], `NotificationFailed: Notifications: ConfigMap argo-rollouts-notification-configmap in serin, key "trigger.on-degraded": when "rollout.("`) {
+		t.Errorf("told %q", o.told)
+	}
+	if !strings.Contains(o.health, "2 keys of ConfigMap") || !strings.Contains(o.health, "template.done") {
+		t.Errorf("health %q", o.health)
+	}
+	o.told = nil
+	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.send()
+	if len(o.told) != 1 || !strings.Contains(o.told[0], `key "template.done"`) {
+		t.Errorf("told %q", o.told)
+	}
+	o.configure("serin", usual)
+	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.send()
+	o.want("bad")
+	if o.health != "" {
+		t.Errorf("health %q", o.health)
+	}
+}
+
+func TestErrorsOfServicesShowNoSecret(t *testing.T) {
+	o := open(t, false, usual)
+	o.configure("serin", map[string]string{
+		"service.webhook.hook": "url: ftp://$path", "trigger.on-rollout-completed": "- send: [done]",
+		"template.done": "message: '{{fail .secrets.path}}'",
+	})
+	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.send()
+	if len(o.told) != 1 || strings.Contains(o.told[0], "Very-Secret") {
+		t.Errorf("told %q", o.told)
+	}
+}
+
+// TestANamespaceMayServeItself beside the configuration for all, where that is allowed.
+func TestANamespaceMayServeItself(t *testing.T) {
+	for _, self := range []bool{false, true} {
+		t.Run(fmt.Sprint(self), func(t *testing.T) {
+			o := open(t, self, usual)
+			o.configure("shop", map[string]string{"trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: own"})
+			for range 2 {
+				o.courier.Changed(t.Context(), o.about("Degraded"))
+				o.send()
+			}
+			want := []string{"bad"}
+			if self {
+				want = append(want, "own")
+			}
+			o.want(want...)
+		})
+	}
+}
+
+// TestWithoutConfigurationNothingHappens, and nothing is asked of the Rollout.
+func TestWithoutConfigurationNothingHappens(t *testing.T) {
+	o := open(t, false, usual)
+	if err := o.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "serin", Name: notification.ConfigMapName}}); err != nil {
+		t.Fatal(err)
+	}
+	about := o.about("Degraded")
+	about.Runs = func(context.Context) ([]argov1.AnalysisRun, error) { return nil, errors.New("asked") }
+	o.courier.Changed(t.Context(), about)
+	o.courier.Happened(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
+	o.send()
+	o.want()
+	if len(o.told) > 0 {
+		t.Errorf("told %q", o.told)
+	}
+}

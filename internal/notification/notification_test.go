@@ -1,0 +1,358 @@
+package notification
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func subject(annotations ...string) Subject {
+	s := Subject{Labels: map[string]string{"app": "cart"}, Annotations: map[string]string{}}
+	for i := 0; i < len(annotations); i += 2 {
+		s.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return s
+}
+
+func rolloutIn(phase string) map[string]any {
+	return map[string]any{
+		"metadata": map[string]any{"name": "cart", "namespace": "shop", "creationTimestamp": "2026-05-04T11:00:00Z"},
+		"spec":     map[string]any{"replicas": int64(1000000)},
+		"status":   map[string]any{"phase": phase, "message": "why"},
+	}
+}
+
+func TestSubscriptionsSayWhoIsToldByWhat(t *testing.T) {
+	config := map[string]string{
+		"defaultTriggers":       "[on-a, on-b]",
+		"defaultTriggers.email": "[on-mail]",
+		"subscriptions": `
+- recipients: ["slack:all", "slack:all"]
+  selector: app=cart
+  triggers: [on-a]
+- recipients: [webhook]
+- recipients: ["slack:nobody"]
+  selector: app!=cart
+`,
+	}
+	for name, c := range map[string]struct {
+		annotation, value string
+		want              map[string][]string
+	}{
+		"trigger and service": {"notifications.argoproj.io/subscribe.on-x.slack", "one; two;;one", map[string][]string{"on-x": {"slack:one", "slack:two"}}},
+		"no recipient":        {"notifications.argoproj.io/subscribe.on-x.webhook", "", map[string][]string{"on-x": {"webhook"}}},
+		"default triggers":    {"notifications.argoproj.io/subscribe.slack", "one", map[string][]string{"on-a": {"slack:one"}, "on-b": {"slack:one"}}},
+		"those of a service":  {"notifications.argoproj.io/subscribe.email", "a@b.c", map[string][]string{"on-mail": {"email:a@b.c"}}},
+		"a list": {"notifications.argoproj.io/subscriptions", `
+- trigger: [on-x, on-y]
+  destinations:
+  - {service: slack, recipients: [one, two]}
+- destinations:
+  - {service: email, recipients: [a@b.c]}
+`, map[string][]string{"on-x": {"slack:one", "slack:two"}, "on-y": {"slack:one", "slack:two"}, "on-mail": {"email:a@b.c"}}},
+		"a list that is none": {"notifications.argoproj.io/subscriptions", "{a: b}", map[string][]string{}},
+		"another annotation":  {"example.org/subscribe.on-x.slack", "one", map[string][]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string][]string{}
+			own := NewConfig(map[string]string{"defaultTriggers": config["defaultTriggers"], "defaultTriggers.email": config["defaultTriggers.email"]}, nil)
+			for trigger, all := range own.Destinations(subject(c.annotation, c.value)) {
+				for _, to := range all {
+					got[trigger] = append(got[trigger], to.String())
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("destinations (-want +got):\n%s", diff)
+			}
+		})
+	}
+	all := NewConfig(config, nil).Destinations(subject("notifications.argoproj.io/subscribe.on-a.slack", "all"))
+	want := map[string][]Destination{
+		"on-a": {{Service: "slack", Recipient: "all"}, {Service: "webhook"}}, "on-b": {{Service: "webhook"}},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("destinations of all (-want +got):\n%s", diff)
+	}
+	if text := Unreadable(subject("notifications.argoproj.io/subscriptions", "{a: b}")); text == "" {
+		t.Error("a list that is none is not complained about")
+	}
+}
+
+func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
+	for reason, want := range map[string]string{
+		"RolloutCompleted": "on-rollout-completed", "AnalysisRunFailed": "on-analysis-run-failed", "ScalingReplicaSet": "on-scaling-replica-set",
+		"PatchingALBIngress": "on-patching-alb-ingress", "SkipSteps": "on-skip-steps",
+	} {
+		if got := triggerOf(reason); got != want {
+			t.Errorf("%s fires %s, want %s", reason, got, want)
+		}
+	}
+	c := NewConfig(map[string]string{
+		"trigger.on-rollout-completed": "- send: [done]\n- when: rollout.status.phase == 'Degraded'\n  send: [odd]",
+	}, nil)
+	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-rollout-completed.slack", "ops",
+		"notifications.argoproj.io/subscribe.on-nothing.slack", "ops"))
+	vars := c.Vars(Situation{Rollout: rolloutIn("Healthy"), Now: now})
+	for _, tt := range []struct {
+		event string
+		fires bool
+	}{{"RolloutCompleted", true}, {"RolloutPaused", false}, {"", false}, {"Nothing", false}} {
+		event := release.Event{Reason: tt.event}
+		if fires := c.Fires(event, to); fires != tt.fires {
+			t.Errorf("event %q fires: %v", tt.event, fires)
+		}
+		out := c.Due(event, to, vars, nil)
+		if (len(out.Due) > 0) != tt.fires {
+			t.Errorf("event %q: due %v", tt.event, out.Due)
+		}
+	}
+	out := c.Due(release.Event{Reason: "RolloutCompleted"}, to, vars, Book{})
+	want := []Message{{To: Destination{"slack", "ops"}, Trigger: "on-rollout-completed", Templates: []string{"done"}}}
+	if diff := cmp.Diff(want, out.Due); diff != "" {
+		t.Errorf("due (-want +got):\n%s", diff)
+	}
+}
+
+// TestAStateIsToldOnceUntilItEnds: what the book has is not due, and what ends leaves the book.
+func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
+	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
+	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
+	ask := func(phase string, book Book) Outcome {
+		return c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), book)
+	}
+	if out := ask("Healthy", Book{}); len(out.Due) > 0 {
+		t.Errorf("healthy: due %v", out.Due)
+	}
+	first := ask("Degraded", Book{})
+	if len(first.Due) != 1 || first.Due[0].Key == "" {
+		t.Fatalf("degraded: due %v", first.Due)
+	}
+	// The key is the one that others wrote into the annotation.
+	if want := "on-degraded:[0]." + hash("rollout.status.phase == 'Degraded'") + ":slack:ops"; first.Due[0].Key != want {
+		t.Errorf("key %s, want %s", first.Due[0].Key, want)
+	}
+	book := ReadBook(first.Book.With(first.Due[0].Key, now).String())
+	if out := ask("Degraded", book); len(out.Due) > 0 || !out.Book.Has(first.Due[0].Key) {
+		t.Errorf("told: due %v, book %v", out.Due, out.Book)
+	}
+	ended := ask("Healthy", book)
+	if len(ended.Due) > 0 || len(ended.Book) > 0 {
+		t.Errorf("ended: due %v, book %v", ended.Due, ended.Book)
+	}
+	if out := ask("Degraded", ended.Book); len(out.Due) != 1 {
+		t.Errorf("degraded anew: due %v", out.Due)
+	}
+	if self := c.Own("shop").Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), book); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
+		t.Errorf("of a namespace that serves itself: %v", self.Due)
+	}
+}
+
+func TestOncePerValueIsToldOnceForEach(t *testing.T) {
+	c := NewConfig(map[string]string{"trigger.on-x": "- when: 'true'\n  oncePer: rollout.status.phase\n  send: [x]"}, nil)
+	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-x.slack", "ops"))
+	book := Book{}
+	for _, tt := range []struct {
+		phase string
+		due   int
+	}{{"A", 1}, {"A", 0}, {"B", 1}, {"A", 0}} {
+		out := c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), book)
+		if len(out.Due) != tt.due {
+			t.Errorf("%s: due %v, want %d", tt.phase, out.Due, tt.due)
+		}
+		for _, m := range out.Due {
+			book = book.With(m.Key, now)
+		}
+	}
+}
+
+func TestTheBookForgetsTheOldest(t *testing.T) {
+	book := Book{}
+	for i := range maxBook + 5 {
+		book = book.With(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
+	}
+	if len(book) != maxBook || book.Has("4") || !book.Has("5") || book.Has("") {
+		t.Errorf("%d messages", len(book))
+	}
+	for _, text := range []string{"", "null", "[]", "{", `{"a":"b"}`} {
+		if book := ReadBook(text); book == nil || len(book) > 0 {
+			t.Errorf("%q is %v", text, book)
+		}
+	}
+}
+
+func TestTemplatesSayWhatTheVariablesHold(t *testing.T) {
+	c := NewConfig(map[string]string{
+		"template.a": `
+message: '{{.rollout.metadata.name}} of {{.rollout.spec.replicas}} {{.recipient}} {{.event.message | upper}} {{toString .secrets.word}} {{range .analysisRuns}}{{.name}}{{end}}'
+slack:
+  attachments: '[{"title": "{{(call .time.Parse .rollout.metadata.creationTimestamp).Hour}} {{(call .time.Now).Year}}"}]'
+  notifyBroadcast: true
+webhook:
+  own: {body: "{{.serviceType}}", method: POST}
+`,
+		"template.b": "message: ''\nslack: {attachments: '', username: '{{.missing}}b'}\nemail: {subject: s}",
+	}, map[string][]byte{"word": []byte("open sesame")})
+	if problems := c.Problems(); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	vars := c.Vars(Situation{Rollout: rolloutIn(""), Runs: []any{map[string]any{"name": "run"}}, Event: release.Event{Message: "it is"}, Now: now})
+	vars["recipient"], vars["serviceType"] = "ops", "slack"
+	got, err := c.Render([]string{"a", "b"}, vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Content{
+		Message: "cart of 1000000 ops IT IS open sesame run", Template: "b",
+		parts: map[string]any{
+			"slack":   map[string]any{"attachments": `[{"title": "11 2026"}]`, "notifyBroadcast": true, "username": "<no value>b"},
+			"webhook": map[string]any{"own": map[string]any{"body": "slack", "method": "POST"}},
+			"email":   map[string]any{"subject": "s"},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Content{})); diff != "" {
+		t.Errorf("content (-want +got):\n%s", diff)
+	}
+}
+
+// TestAMistakeSpoilsItselfAlone: each key is read for itself, and says what is wrong with it and no secret.
+func TestAMistakeSpoilsItselfAlone(t *testing.T) {
+	c := NewConfig(map[string]string{
+		"trigger.on-a": "- send: [a]", "trigger.on-b": "- when: 'rollout.('", "trigger.on-c": "send: x",
+		"template.a": "message: fine", "template.b": "message: '{{.x'", "template.c": "message: '{{env \"HOME\"}}'", "template.d": "[",
+		"service.slack": "token: $slack-token", "service.webhook.x": "url: https://a/$none", "service.a.b.c": "{}", "service.email": "{",
+		"subscriptions": "- selector: 'a in b'", "defaultTriggers": "x: y", "something": "else",
+	}, map[string][]byte{"slack-token": []byte("xoxb-1")})
+	got := map[string]string{}
+	for _, problem := range c.Problems() {
+		got[problem.Key] = problem.Text
+	}
+	for key, want := range map[string]string{
+		"trigger.on-b": "is no expression", "trigger.on-c": "it is not what such a key holds", "template.b": "unclosed action", "template.c": `function "env" not defined`,
+		"template.d": "it is not what such a key holds", "service.webhook.x": "refers to $none", "service.a.b.c": "service.TYPE.NAME", "service.email": "no YAML",
+		"subscriptions": "the selector", "defaultTriggers": "it is not what such a key holds",
+	} {
+		if text, ok := got[key]; !ok || !strings.Contains(text, want) {
+			t.Errorf("%s: %q, want %q", key, text, want)
+		}
+		delete(got, key)
+	}
+	if len(got) > 0 {
+		t.Errorf("further problems: %v", got)
+	}
+	if s, err := c.Service("slack"); err != nil || string(s.Options) != `{"token":"xoxb-1"}` {
+		t.Errorf("slack: %s, %v", s.Options, err)
+	}
+	if s, err := c.Service("x"); err != nil || s.Type != "webhook" {
+		t.Errorf("x: %+v, %v", s, err)
+	}
+	to := map[string][]Destination{"on-a": {{"slack", "ops"}}, "on-b": {{"slack", "ops"}}}
+	if out := c.Due(release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
+		t.Errorf("problems of what is asked: %v", out.Problems)
+	}
+	for _, template := range []string{"b", "none"} {
+		if _, err := c.Render([]string{"a", template}, nil); err == nil || !strings.Contains(err.Error(), "template."+template) {
+			t.Errorf("template %s: %v", template, err)
+		}
+	}
+	for _, service := range []string{"email", "none"} {
+		if _, err := c.Service(service); err == nil || !strings.Contains(err.Error(), "service."+service) {
+			t.Errorf("service %s: %v", service, err)
+		}
+	}
+}
+
+// TestAConditionAboutNothingDoesNotHold: conditions reach for AnalysisRuns that are not there yet.
+func TestAConditionAboutNothingDoesNotHold(t *testing.T) {
+	c := NewConfig(map[string]string{"trigger.on-x": "- when: analysisRuns[0].status.phase == 'Failed'\n  send: [x]", "trigger.on-y": "- when: 1 + 1\n  send: [x]"}, nil)
+	to := map[string][]Destination{"on-x": {{"slack", "ops"}}, "on-y": {{"slack", "ops"}}}
+	out := c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("")}), nil)
+	if len(out.Due) > 0 || len(out.Problems) > 0 || len(out.Unasked) != 2 {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestTemplatesAreBounded(t *testing.T) {
+	for _, text := range []string{
+		`{{range until 1000000000}}x{{end}}`, `{{repeat 2000000000 "x"}}`, `{{untilStep -9223372036854775808 9223372036854775807 1}}`,
+		`{{range until 1000}}{{repeat 1000 "x"}}{{end}}`, `{{randAlphaNum 1000000000}}`, `{{indent 1000000000 "x"}}`, `{{repeat -1 "x"}}`,
+	} {
+		c := NewConfig(map[string]string{"template.x": "message: |\n  " + text}, nil)
+		if _, err := c.Render([]string{"x"}, nil); err == nil || !strings.Contains(err.Error(), errTooLong.Error()) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestTemplatesEnd(t *testing.T) {
+	loop := func(n int) string {
+		return strings.Repeat("{{range until 2}}", n) + "x" + strings.Repeat("{{end}}", n)
+	}
+	for text, want := range map[string]error{
+		loop(3): nil, loop(4): errLoops, `{{define "a"}}x{{end}}{{template "a"}}`: nil, "{{if true}}" + loop(3) + "{{else}}" + loop(4) + "{{end}}": errLoops,
+		`{{define "a"}}{{template "a"}}{{template "a"}}{{end}}{{template "a"}}`: errCalls, `{{define "a"}}x{{end}}{{range until 2}}{{template "a"}}{{end}}`: errCalls,
+		`{{with .x}}{{template "x"}}{{end}}`: nil,
+	} {
+		_, err := readTemplate("x", "message: |\n  "+text)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
+func TestErrorsShowNoSecret(t *testing.T) {
+	c := NewConfig(map[string]string{"template.x": "message: '{{atoi .secrets.word}}{{fail .secrets.word}}{{fail .secrets.lines}}'"},
+		map[string][]byte{"word": []byte(`pa"ss word`), "lines": []byte("first line\nsecond line\n")})
+	_, err := c.Render([]string{"x"}, c.Vars(Situation{}))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, word := range []string{`pa"ss word`, `pa\"ss`, "first line", "second line"} {
+		if text := c.Hide(fmt.Errorf("%w %q https://user:x@host/p?key=1 second line", err, `pa"ss word`)); strings.Contains(text, word) || strings.Contains(text, "key=1") {
+			t.Errorf("shows %q: %s", word, text)
+		}
+	}
+}
+
+// FuzzConfig reads whatever somebody may have written. Nothing panics, nothing is endless, and no text shows the secret.
+func FuzzConfig(f *testing.F) {
+	f.Add("trigger.on-rollout-completed", "- when: rollout.status.phase in ['Healthy']\n  oncePer: rollout.metadata.name\n  send: [x]", "template.x", "message: '{{.rollout}} {{.secrets.word}}'\nslack: {attachments: '[]'}", "slack:ops")
+	f.Add("service.slack", "token: $word", "subscriptions", "- recipients: [slack:x]\n  selector: a in (b)", "")
+	f.Add("service.webhook.x", "url: $word\nheaders: [{name: a, value: $word}]", "defaultTriggers", "[on-x]", ";")
+	f.Add("template.x", "message: '{{range $i, $e := until 100}}{{repeat $i \"x\"}}{{end}}'", "trigger.on-x", "- when: len(rollout) > 0\n  send: [x]", "a;b")
+	f.Fuzz(func(t *testing.T, key, text, other, more, annotation string) {
+		const word = "Very-Secret-Word"
+		c := NewConfig(map[string]string{key: text, other: more}, map[string][]byte{"word": []byte(word)})
+		for _, problem := range c.Problems() {
+			if strings.Contains(problem.String(), word) {
+				t.Errorf("shows the secret: %s", problem)
+			}
+		}
+		s := subject("notifications.argoproj.io/subscribe.on-x.slack", annotation, "notifications.argoproj.io/subscribe."+key, annotation,
+			"notifications.argoproj.io/subscriptions", annotation)
+		to := c.Destinations(s)
+		vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
+		for _, event := range []release.Event{{}, {Reason: "RolloutCompleted"}} {
+			out := c.Due(event, to, vars, ReadBook(annotation))
+			for _, m := range out.Due {
+				content, err := c.Render(m.Templates, vars)
+				if err != nil && strings.Contains(c.Hide(err), word) {
+					t.Errorf("shows the secret: %s", c.Hide(err))
+				}
+				if len(content.Message) > maxText {
+					t.Errorf("a message of %d bytes", len(content.Message))
+				}
+			}
+		}
+		for name := range c.templates {
+			_, _ = c.Render([]string{name}, vars)
+		}
+	})
+}

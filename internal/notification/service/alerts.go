@@ -1,0 +1,249 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// yamlList reads what templates write as the text of a YAML list; empty text is none.
+func yamlList(field, text string) ([]any, error) {
+	var out []any
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		return nil, fmt.Errorf("%s of the template is no YAML list: correct it", field)
+	}
+	return out, nil
+}
+
+type grafanaOptions struct {
+	APIURL, APIKey     string
+	InsecureSkipVerify bool
+}
+
+// newGrafana makes annotations; the recipient is their tags, with bars between.
+func newGrafana(c caller, o grafanaOptions) (send, error) {
+	if err := errors.Join(required("apiUrl", o.APIURL), required("apiKey", o.APIKey)); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		_, err := c.post(ctx, call{url: under(o.APIURL, "annotations"), header: bearer(o.APIKey), insecure: o.InsecureSkipVerify}, map[string]any{
+			"time": m.Now.UnixMilli(), "isRegion": false, "tags": strings.Split(m.Recipient, "|"), "text": m.Content.Message,
+		})
+		return err
+	}, nil
+}
+
+type alertmanagerOptions struct {
+	Targets                      []string
+	Scheme, APIPath, BearerToken string
+	BasicAuth                    *basicAuth
+	InsecureSkipVerify           bool
+}
+
+// alert is one of Alertmanager.
+type alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	GeneratorURL string            `json:"generatorURL"`
+	StartsAt     time.Time         `json:"startsAt"`
+}
+
+// newAlertmanager posts to all members of a cluster; one that takes the alert is enough.
+func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
+	if len(o.Targets) == 0 {
+		return nil, errors.New("its option targets is empty: name at least one as HOST:PORT")
+	}
+	header := http.Header{}
+	switch {
+	case o.BasicAuth != nil:
+		header.Set("Authorization", o.BasicAuth.header())
+	case o.BearerToken != "":
+		header = bearer(o.BearerToken)
+	}
+	return func(ctx context.Context, m Message) error {
+		var part alert
+		if err := m.Content.Part("alertmanager", &part); err != nil {
+			return err
+		}
+		if len(part.Labels) == 0 {
+			return errors.New("the template has no alertmanager.labels: add at least one")
+		}
+		part.Labels = maps.Clone(part.Labels)
+		part.Labels["alertname"] = cmp.Or(part.Labels["alertname"], m.Content.Template)
+		part.StartsAt = m.Now
+		var last error
+		taken := false
+		for _, target := range o.Targets {
+			address := cmp.Or(o.Scheme, "http") + "://" + target + cmp.Or(o.APIPath, "/api/v2/alerts")
+			if _, err := c.post(ctx, call{url: address, header: header.Clone(), insecure: o.InsecureSkipVerify}, []alert{part}); err != nil {
+				last = err
+				continue
+			}
+			taken = true
+		}
+		if taken {
+			return nil
+		}
+		return last
+	}, nil
+}
+
+type opsgenieOptions struct {
+	APIURL  string
+	APIKeys map[string]string
+}
+
+type opsgenieAlert struct {
+	Message     string              `json:"message"`
+	Description string              `json:"description,omitempty"`
+	Priority    string              `json:"priority,omitempty"`
+	Alias       string              `json:"alias,omitempty"`
+	Note        string              `json:"note,omitempty"`
+	Actions     []string            `json:"actions,omitempty"`
+	Tags        []string            `json:"tags,omitempty"`
+	Details     map[string]string   `json:"details,omitempty"`
+	Entity      string              `json:"entity,omitempty"`
+	VisibleTo   []opsgenieResponder `json:"visibleTo,omitempty"`
+	User        string              `json:"user,omitempty"`
+	Responders  []opsgenieResponder `json:"responders,omitempty"`
+	Source      string              `json:"source,omitempty"`
+}
+
+type opsgenieResponder struct {
+	Type     string `json:"type,omitempty"`
+	Name     string `json:"name,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Username string `json:"username,omitempty"`
+}
+
+// newOpsgenie makes alerts of a team; the recipient is its ID.
+func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
+	address := cmp.Or(o.APIURL, "api.opsgenie.com")
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	return func(ctx context.Context, m Message) error {
+		key, err := chosen("apiKeys", o.APIKeys, m.Recipient)
+		if err != nil {
+			return err
+		}
+		var body opsgenieAlert
+		if err := m.Content.Part("opsgenie", &body); err != nil {
+			return err
+		}
+		body.Message, body.Source = m.Content.Message, "Serin"
+		body.Responders = []opsgenieResponder{{Type: "team", ID: m.Recipient}}
+		_, err = c.post(ctx, call{url: under(address, "v2/alerts"), header: http.Header{"Authorization": {"GenieKey " + key}}}, body)
+		return err
+	}, nil
+}
+
+type pagerDutyOptions struct{ Token, From, APIURL string }
+
+// newPagerDuty makes incidents; the recipient is the ID of a service.
+func newPagerDuty(c caller, o pagerDutyOptions) (send, error) {
+	if err := required("token", o.Token); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		if !m.Content.Has("pagerduty") {
+			return errors.New("the template has no part pagerduty: add one with a title")
+		}
+		var part struct{ Title, Body, Urgency, PriorityID string }
+		if err := m.Content.Part("pagerduty", &part); err != nil {
+			return err
+		}
+		type reference struct {
+			ID   string `json:"id"`
+			Type string `json:"type"`
+		}
+		incident := map[string]any{
+			"type": "incident", "title": part.Title, "service": reference{m.Recipient, "service_reference"},
+			"body": map[string]string{"type": "incident_details", "details": part.Body},
+		}
+		if part.Urgency != "" {
+			incident["urgency"] = part.Urgency
+		}
+		if part.PriorityID != "" {
+			incident["priority"] = reference{part.PriorityID, "priority_reference"}
+		}
+		header := http.Header{"Authorization": {"Token token=" + o.Token}, "Accept": {"application/vnd.pagerduty+json;version=2"}, "From": {o.From}}
+		address := under(cmp.Or(o.APIURL, "https://api.pagerduty.com"), "incidents")
+		_, err := c.post(ctx, call{url: address, header: header}, map[string]any{"incident": incident})
+		return err
+	}, nil
+}
+
+type pagerDutyEventsOptions struct {
+	ServiceKeys map[string]string
+	APIURL      string
+}
+
+type pagerDutyPayload struct {
+	Summary   string `json:"summary"`
+	Severity  string `json:"severity"`
+	Source    string `json:"source"`
+	Component string `json:"component,omitempty"`
+	Group     string `json:"group,omitempty"`
+	Class     string `json:"class,omitempty"`
+}
+
+// newPagerDutyEvents sends events, with the routing key of the recipient.
+func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (send, error) {
+	return func(ctx context.Context, m Message) error {
+		key, err := chosen("serviceKeys", o.ServiceKeys, m.Recipient)
+		if err != nil {
+			return err
+		}
+		if !m.Content.Has("pagerdutyv2") {
+			return errors.New("the template has no part pagerdutyv2: add one with summary, severity and source")
+		}
+		var part struct {
+			pagerDutyPayload
+			URL string
+		}
+		if err := m.Content.Part("pagerdutyv2", &part); err != nil {
+			return err
+		}
+		event := map[string]any{"routing_key": key, "event_action": "trigger", "payload": part.pagerDutyPayload, "client": "Serin"}
+		if part.URL != "" {
+			event["client_url"] = part.URL
+		}
+		_, err = c.post(ctx, call{url: under(cmp.Or(o.APIURL, "https://events.pagerduty.com"), "v2/enqueue")}, event)
+		return err
+	}, nil
+}
+
+type newRelicOptions struct{ APIKey, APIURL string }
+
+type newRelicDeployment struct {
+	Revision    string `json:"revision"`
+	Changelog   string `json:"changelog,omitempty"`
+	Description string `json:"description,omitempty"`
+	User        string `json:"user,omitempty"`
+}
+
+// newNewRelic marks deployments of an application; the recipient is its ID.
+func newNewRelic(c caller, o newRelicOptions) (send, error) {
+	if err := required("apiKey", o.APIKey); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		var part newRelicDeployment
+		if err := m.Content.Part("newrelic", &part); err != nil {
+			return err
+		}
+		part.Description = cmp.Or(part.Description, m.Content.Message)
+		address := under(cmp.Or(o.APIURL, "https://api.newrelic.com"), "v2/applications/"+url.PathEscape(m.Recipient)+"/deployments.json")
+		_, err := c.post(ctx, call{url: address, header: http.Header{"X-Api-Key": {o.APIKey}}}, map[string]any{"deployment": part})
+		return err
+	}, nil
+}

@@ -1,0 +1,250 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+type mattermostOptions struct {
+	APIURL, Token      string
+	InsecureSkipVerify bool
+}
+
+func newMattermost(c caller, o mattermostOptions) (send, error) {
+	if err := errors.Join(required("apiURL", o.APIURL), required("token", o.Token)); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		var part struct{ Attachments string }
+		if err := m.Content.Part("mattermost", &part); err != nil {
+			return err
+		}
+		attachments, err := list("mattermost.attachments", part.Attachments)
+		if err != nil {
+			return err
+		}
+		_, err = c.post(ctx, call{url: under(o.APIURL, "api/v4/posts"), header: bearer(o.Token), insecure: o.InsecureSkipVerify}, map[string]any{
+			"channel_id": m.Recipient, "message": m.Content.Message, "props": map[string]any{"attachments": orNone(attachments)},
+		})
+		return err
+	}, nil
+}
+
+// orNone is a list that is written as [] and not as null.
+func orNone(items []json.RawMessage) []json.RawMessage {
+	if items == nil {
+		return []json.RawMessage{}
+	}
+	return items
+}
+
+type rocketOptions struct{ Alias, Email, Password, Icon, Avatar, ServerURL string }
+
+// rocketMessage is a message of Rocket.Chat.
+type rocketMessage struct {
+	RoomID      string            `json:"roomId,omitempty"`
+	Channel     string            `json:"channel,omitempty"`
+	Text        string            `json:"text,omitempty"`
+	Alias       string            `json:"alias,omitempty"`
+	Emoji       string            `json:"emoji,omitempty"`
+	Avatar      string            `json:"avatar,omitempty"`
+	Attachments []json.RawMessage `json:"attachments,omitempty"`
+}
+
+// newRocketChat logs in for each message: a session would have to be kept, and ends.
+func newRocketChat(c caller, o rocketOptions) (send, error) {
+	if err := errors.Join(required("serverUrl", o.ServerURL), required("email", o.Email), required("password", o.Password)); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		message, err := rocketChatMessage(o, m)
+		if err != nil {
+			return err
+		}
+		header, err := rocketLogin(ctx, c, o)
+		if err != nil {
+			return err
+		}
+		body, err := c.post(ctx, call{url: under(o.ServerURL, "api/v1/chat.postMessage"), header: header}, message)
+		if err != nil {
+			return err
+		}
+		var answer struct{ Success bool }
+		if json.Unmarshal(body, &answer) != nil || !answer.Success {
+			return refusal("")
+		}
+		return nil
+	}, nil
+}
+
+func rocketChatMessage(o rocketOptions, m Message) (rocketMessage, error) {
+	var part struct{ Attachments string }
+	if err := m.Content.Part("rocketchat", &part); err != nil {
+		return rocketMessage{}, err
+	}
+	attachments, err := list("rocketchat.attachments", part.Attachments)
+	if err != nil {
+		return rocketMessage{}, err
+	}
+	message := rocketMessage{Text: m.Content.Message, Alias: o.Alias, Avatar: o.Avatar, Attachments: attachments}
+	if emoji.MatchString(o.Icon) {
+		message.Emoji = o.Icon
+	}
+	if strings.HasPrefix(m.Recipient, "#") || strings.HasPrefix(m.Recipient, "@") {
+		message.Channel = m.Recipient
+	} else {
+		message.RoomID = m.Recipient
+	}
+	return message, nil
+}
+
+func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, error) {
+	body, err := c.post(ctx, call{url: under(o.ServerURL, "api/v1/login")}, map[string]string{"user": o.Email, "password": o.Password})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data struct{ AuthToken, UserID string }
+	}
+	if json.Unmarshal(body, &answer) != nil || answer.Data.AuthToken == "" {
+		return nil, refusal("login")
+	}
+	return http.Header{"X-Auth-Token": {answer.Data.AuthToken}, "X-User-Id": {answer.Data.UserID}}, nil
+}
+
+type googleChatOptions struct{ Webhooks map[string]string }
+
+// newGoogleChat posts to the webhooks of spaces. Cards of templates are YAML; those of the older form too.
+func newGoogleChat(c caller, o googleChatOptions) (send, error) {
+	return func(ctx context.Context, m Message) error {
+		address, err := chosen("webhooks", o.Webhooks, m.Recipient)
+		if err != nil {
+			return err
+		}
+		var part struct{ Cards, CardsV2, ThreadKey string }
+		if err := m.Content.Part("googlechat", &part); err != nil {
+			return err
+		}
+		message, err := googleMessage(m, part.Cards, part.CardsV2)
+		if err != nil {
+			return err
+		}
+		if part.ThreadKey != "" {
+			if address, err = threaded(address, part.ThreadKey); err != nil {
+				return err
+			}
+		}
+		_, err = c.post(ctx, call{url: address}, message)
+		return err
+	}, nil
+}
+
+func googleMessage(m Message, cards, cardsV2 string) (map[string]any, error) {
+	if cards == "" && cardsV2 == "" {
+		return map[string]any{"text": m.Content.Message}, nil
+	}
+	message := map[string]any{"text": ""}
+	older, err := yamlList("googlechat.cards", cards)
+	if err != nil {
+		return nil, err
+	}
+	if len(older) > 0 {
+		message["cards"] = older
+	}
+	newer, err := yamlList("googlechat.cardsV2", cardsV2)
+	if err != nil {
+		return nil, err
+	}
+	var identified []any
+	for i, card := range newer {
+		identified = append(identified, map[string]any{"cardId": "card-" + strconv.Itoa(i+1), "card": card})
+	}
+	if len(identified) > 0 {
+		message["cardsV2"] = identified
+	}
+	return message, nil
+}
+
+// threaded is the address of a webhook for a message of a thread.
+func threaded(address, key string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", errors.New("the webhook of the recipient is no URL: correct it")
+	}
+	query := u.Query()
+	query.Add("threadKey", key)
+	query.Add("messageReplyOption", "REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD")
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+type webexOptions struct{ Token, APIURL string }
+
+// mailbox is what a recipient of Webex looks like who is no room.
+var mailbox = regexp.MustCompile(`^\S+@\S+\.\S+$`)
+
+func newWebex(c caller, o webexOptions) (send, error) {
+	if err := required("token", o.Token); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		to := "roomId"
+		if mailbox.MatchString(m.Recipient) {
+			to = "toPersonEmail"
+		}
+		address := under(cmp.Or(o.APIURL, "https://webexapis.com"), "v1/messages")
+		_, err := c.post(ctx, call{url: address, header: bearer(o.Token)}, map[string]string{to: m.Recipient, "markdown": m.Content.Message})
+		return err
+	}, nil
+}
+
+type telegramOptions struct{ Token, APIURL string }
+
+// newTelegram posts to a channel by its name, or to a chat by its number, which begins with a minus; a thread of it
+// follows behind a bar.
+func newTelegram(c caller, o telegramOptions) (send, error) {
+	if err := required("token", o.Token); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		message := map[string]any{"chat_id": "@" + m.Recipient, "text": m.Content.Message, "parse_mode": "Markdown"}
+		if strings.HasPrefix(m.Recipient, "-") {
+			chat, thread, threaded := strings.Cut(m.Recipient, "|")
+			message["chat_id"] = chat
+			if threaded {
+				number, err := strconv.Atoi(thread)
+				if err != nil {
+					return fmt.Errorf("recipient %q names no thread by its number: write it as -100123|4", m.Recipient)
+				}
+				message["message_thread_id"] = number
+			}
+		}
+		address := under(cmp.Or(o.APIURL, "https://api.telegram.org"), "bot"+o.Token+"/sendMessage")
+		_, err := c.post(ctx, call{url: address}, message)
+		return err
+	}, nil
+}
+
+type pushoverOptions struct{ Token, APIURL string }
+
+func newPushover(c caller, o pushoverOptions) (send, error) {
+	if err := required("token", o.Token); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, m Message) error {
+		form := url.Values{"token": {o.Token}, "user": {m.Recipient}, "message": {m.Content.Message}}
+		_, err := c.do(ctx, call{
+			method: http.MethodPost, url: under(cmp.Or(o.APIURL, "https://api.pushover.net"), "1/messages.json"),
+			header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, body: []byte(form.Encode()),
+		})
+		return err
+	}, nil
+}

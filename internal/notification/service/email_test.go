@@ -1,0 +1,125 @@
+package service_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/internal/notification/service"
+	"github.com/serin-dev/serin/internal/notify"
+)
+
+// mailServer takes one mail in the words of SMTP, and answers what it is told to where it differs from yes.
+func mailServer(t *testing.T, differs map[string]string) (port string, got <-chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	mails := make(chan string, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		mails <- serveMail(conn, differs)
+	}()
+	_, port, _ = net.SplitHostPort(listener.Addr().String())
+	return port, mails
+}
+
+func serveMail(conn net.Conn, differs map[string]string) string {
+	lines := bufio.NewScanner(conn)
+	var said strings.Builder
+	data := false
+	answer := func(text string) { _, _ = fmt.Fprint(conn, text, "\r\n") }
+	answer("220 mail.example ESMTP")
+	for lines.Scan() {
+		line := lines.Text()
+		said.WriteString(line + "\n")
+		verb, _, _ := strings.Cut(line, " ")
+		switch {
+		case data && line == ".":
+			data = false
+			answer("250 ok")
+		case data:
+		case differs[verb] != "":
+			answer(differs[verb])
+		case verb == "EHLO":
+			answer("250 mail.example")
+		case verb == "DATA":
+			data = true
+			answer("354 go on")
+		case verb == "QUIT":
+			answer("221 bye")
+			return said.String()
+		default:
+			answer("250 ok")
+		}
+	}
+	return said.String()
+}
+
+func TestAMailIsSent(t *testing.T) {
+	port, got := mailServer(t, nil)
+	sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org, html: true}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := service.Message{Content: content(t, "{message: no, email: {subject: \"done\\r\\nBcc: x@y.z\", body: '<b>well</b>'}}"), Recipient: "a@example.org, b@example.org"}
+	if err := sender.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	mail := <-got
+	for _, want := range []string{
+		"MAIL FROM:<serin@example.org>", "RCPT TO:<a@example.org>", "RCPT TO:<b@example.org>", "Subject: done Bcc: x@y.z", "Content-Type: text/html", "<b>well</b>",
+	} {
+		if !strings.Contains(mail, want) {
+			t.Errorf("no %q in:\n%s", want, mail)
+		}
+	}
+}
+
+func TestAMailThatIsNotTaken(t *testing.T) {
+	for name, tt := range map[string]struct {
+		differs map[string]string
+		again   bool
+		want    string
+	}{
+		"for now":  {map[string]string{"RCPT": "451 secret words"}, true, "answered 451"},
+		"for good": {map[string]string{"RCPT": "550 secret words"}, false, "answered 550"},
+		"no mail":  {map[string]string{"EHLO": "554 secret words", "HELO": "554 secret words"}, false, "answered 554"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, _ := mailServer(t, tt.differs)
+			sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@example.org"})
+			if _, again := notify.RetryAfter(err, now); err == nil || again != tt.again || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v, again %v", err, again)
+			}
+		})
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	listener.Close()
+	sender, err := newSender(t, "email", "{host: 127.0.0.1, port: "+port+", from: serin@example.org, username: u, password: Pa55word}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for recipient, wantAgain := range map[string]bool{"a@example.org": true, "nobody": false} {
+		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: recipient})
+		if _, again := notify.RetryAfter(err, now); err == nil || again != wantAgain || strings.Contains(err.Error(), "Pa55word") {
+			t.Errorf("%s: %v, again %v", recipient, err, again)
+		}
+	}
+}

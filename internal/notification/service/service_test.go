@@ -1,0 +1,439 @@
+package service_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/service"
+	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// asked is what a service was asked, in a form that is easy to compare.
+type asked struct {
+	call string
+	// header are those that matter: credentials, form.
+	header map[string]string
+	body   string
+}
+
+// fake is a service that remembers what it was asked.
+type fake struct {
+	*httptest.Server
+	mu     sync.Mutex
+	asked  []asked
+	answer http.HandlerFunc
+}
+
+func newFake(t *testing.T, answer http.HandlerFunc) *fake {
+	f := &fake{answer: answer}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	header := map[string]string{}
+	for _, name := range []string{"Authorization", "Content-Type", "X-Auth-Token", "X-User-Id", "X-Api-Key", "From", "Accept", "X-Own"} {
+		if value := r.Header.Get(name); value != "" {
+			header[name] = value
+		}
+	}
+	f.mu.Lock()
+	f.asked = append(f.asked, asked{call: r.Method + " " + r.URL.RequestURI(), header: header, body: plain(string(body))})
+	f.mu.Unlock()
+	f.answer(w, r)
+}
+
+// plain is JSON and forms with their fields in order.
+func plain(body string) string {
+	var document any
+	if json.Unmarshal([]byte(body), &document) == nil {
+		out, _ := json.Marshal(document)
+		return string(out)
+	}
+	if form, err := url.ParseQuery(body); err == nil && strings.Contains(body, "=") {
+		return form.Encode()
+	}
+	return body
+}
+
+func says(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// content is what a template says.
+func content(t *testing.T, template string) notification.Content {
+	t.Helper()
+	config := notification.NewConfig(map[string]string{"template.app-done": template}, nil)
+	for _, problem := range config.Problems() {
+		t.Fatal(problem)
+	}
+	out, err := config.Render([]string{"app-done"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func newSender(t *testing.T, kind, options string) (service.Sender, error) {
+	t.Helper()
+	config := notification.NewConfig(map[string]string{"service." + kind + ".own": options}, nil)
+	s, err := config.Service("own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := outbound.Policy{AllowLoopback: true}
+	client := outbound.New(policy)
+	t.Cleanup(client.Close)
+	return service.New(client, policy, s)
+}
+
+type form struct {
+	kind, options, template, recipient string
+	answer                             http.HandlerFunc
+	want                               []asked
+}
+
+var asJSON = map[string]string{"Content-Type": "application/json"}
+
+func with(pairs ...string) map[string]string {
+	out := map[string]string{"Content-Type": "application/json"}
+	for i := 0; i < len(pairs); i += 2 {
+		out[pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+// forms are the services, each as it is asked and as it answers. HERE stands for the address of the fake.
+var forms = map[string]form{
+	"slack": {
+		kind: "slack", options: "{token: T, apiURL: HERE/api/, username: bot, icon: ':rocket:'}", recipient: "ops",
+		template: `{message: hi, slack: {attachments: '[{"title":"a"}]', blocks: '[]'}}`,
+		answer:   says(200, `{"ok":true,"channel":"C1","ts":"1.2"}`),
+		want: []asked{{
+			"POST /api/chat.postMessage",
+			map[string]string{"Authorization": "Bearer T", "Content-Type": "application/x-www-form-urlencoded"},
+			"attachments=%5B%7B%22title%22%3A%22a%22%7D%5D&channel=ops&icon_emoji=%3Arocket%3A&text=hi&username=bot",
+		}},
+	},
+	"webhook with a template": {
+		kind: "webhook", options: "{url: HERE/base/, headers: [{name: X-Own, value: v}], basicAuth: {username: u, password: p}}", recipient: "",
+		template: `{message: hi, webhook: {own: {method: PUT, path: /to/x, body: '{"a": "b"}'}, other: {path: nowhere}}}`, answer: says(204, ""),
+		want: []asked{{"PUT /base/to/x", map[string]string{"Authorization": "Basic dTpw", "X-Own": "v"}, `{"a":"b"}`}},
+	},
+	"webhook": {
+		kind: "webhook", options: "{url: 'HERE/base?key=1'}", template: `{message: hi}`, answer: says(200, "ok"),
+		want: []asked{{"GET /base?key=1", map[string]string{}, "hi"}},
+	},
+	"teams": {
+		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: says(200, "1"),
+		template: `{message: hi, teams: {title: t, themeColor: '#00ff00', facts: '[{"name":"a","value":"b"}]', sections: '[{"x":1}]', potentialAction: '[{"y":2}]'}}`,
+		want: []asked{{"POST /hook", asJSON, `{"@type":"MessageCard","context":"https://schema.org/extensions","potentialAction":[{"y":2}],` +
+			`"sections":[{"x":1},{"facts":[{"name":"a","value":"b"}]}],"summary":"","text":"hi","themeColor":"#00ff00","title":"t"}`}},
+	},
+	"teams with a message of its own": {
+		kind: "teams", options: "{recipientUrls: {ops: HERE/hook}}", recipient: "ops", answer: says(200, "1"), template: `{teams: {template: '{"own": true}'}}`,
+		want: []asked{{"POST /hook", asJSON, `{"own":true}`}},
+	},
+	"teams-workflows": {
+		kind: "teams-workflows", options: "{recipientUrls: {ops: HERE/flow}}", recipient: "ops", answer: says(202, ""),
+		template: `{message: hi, teams-workflows: {title: t, facts: '[{"name":"a","value":"b"}]'}}`,
+		want: []asked{{"POST /flow", asJSON, `{"attachments":[{"content":{"$schema":"http://adaptivecards.io/schemas/adaptive-card.json","body":[` +
+			`{"size":"large","text":"t","type":"TextBlock","weight":"bolder","wrap":true},{"text":"hi","type":"TextBlock","wrap":true},` +
+			`{"facts":[{"title":"a","value":"b"}],"type":"FactSet"}],"type":"AdaptiveCard","version":"1.4"},` +
+			`"contentType":"application/vnd.microsoft.card.adaptive"}],"type":"message"}`}},
+	},
+	"mattermost": {
+		kind: "mattermost", options: "{apiURL: HERE, token: T}", recipient: "chan", template: `{message: hi, mattermost: {attachments: '[{"a":1}]'}}`, answer: says(201, "{}"),
+		want: []asked{{"POST /api/v4/posts", with("Authorization", "Bearer T"), `{"channel_id":"chan","message":"hi","props":{"attachments":[{"a":1}]}}`}},
+	},
+	"rocketchat": {
+		kind: "rocketchat", options: "{serverUrl: HERE, email: a@b.c, password: p, alias: bot, icon: ':x:'}", recipient: "#ops", template: `{message: hi}`,
+		answer: func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "login") {
+				_, _ = io.WriteString(w, `{"status":"success","data":{"authToken":"A","userId":"U"}}`)
+				return
+			}
+			_, _ = io.WriteString(w, `{"success":true}`)
+		},
+		want: []asked{
+			{"POST /api/v1/login", asJSON, `{"password":"p","user":"a@b.c"}`},
+			{"POST /api/v1/chat.postMessage", with("X-Auth-Token", "A", "X-User-Id", "U"), `{"alias":"bot","channel":"#ops","emoji":":x:","text":"hi"}`},
+		},
+	},
+	"googlechat": {
+		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1?key=K'}}", recipient: "ops", answer: says(200, "{}"),
+		template: "googlechat: {cardsV2: '[{header: {title: t}}]', threadKey: k}",
+		want: []asked{{
+			"POST /v1?key=K&messageReplyOption=REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD&threadKey=k", asJSON,
+			`{"cardsV2":[{"card":{"header":{"title":"t"}},"cardId":"card-1"}],"text":""}`,
+		}},
+	},
+	"googlechat in text": {
+		kind: "googlechat", options: "{webhooks: {ops: 'HERE/v1'}}", recipient: "ops", answer: says(200, "{}"), template: "message: hi",
+		want: []asked{{"POST /v1", asJSON, `{"text":"hi"}`}},
+	},
+	"webex": {
+		kind: "webex", options: "{token: T, apiURL: HERE}", recipient: "a@b.c", template: "message: hi", answer: says(200, "{}"),
+		want: []asked{{"POST /v1/messages", with("Authorization", "Bearer T"), `{"markdown":"hi","toPersonEmail":"a@b.c"}`}},
+	},
+	"telegram": {
+		kind: "telegram", options: "{token: T, apiURL: HERE}", recipient: "-100|7", template: "message: hi", answer: says(200, `{"ok":true}`),
+		want: []asked{{"POST /botT/sendMessage", asJSON, `{"chat_id":"-100","message_thread_id":7,"parse_mode":"Markdown","text":"hi"}`}},
+	},
+	"pushover": {
+		kind: "pushover", options: "{token: T, apiURL: HERE}", recipient: "U", template: "message: hi", answer: says(200, `{"status":1}`),
+		want: []asked{{"POST /1/messages.json", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, "message=hi&token=T&user=U"}},
+	},
+	"grafana": {
+		kind: "grafana", options: "{apiUrl: HERE/api, apiKey: K}", recipient: "a|b", template: "message: hi", answer: says(200, "{}"),
+		want: []asked{{"POST /api/annotations", with("Authorization", "Bearer K"), `{"isRegion":false,"tags":["a","b"],"text":"hi","time":1777896000000}`}},
+	},
+	"alertmanager": {
+		kind: "alertmanager", options: "{targets: ['127.0.0.1:1', HOST], bearerToken: B}", recipient: "", answer: says(200, ""),
+		template: "alertmanager: {labels: {severity: bad}, annotations: {a: b}, generatorURL: 'https://x'}",
+		want: []asked{{"POST /api/v2/alerts", with("Authorization", "Bearer B"), `[{"annotations":{"a":"b"},"generatorURL":"https://x",` +
+			`"labels":{"alertname":"app-done","severity":"bad"},"startsAt":"2026-05-04T12:00:00Z"}]`}},
+	},
+	"opsgenie": {
+		kind: "opsgenie", options: "{apiUrl: HERE, apiKeys: {team: K}}", recipient: "team", answer: says(202, "{}"),
+		template: "{message: hi, opsgenie: {description: d, priority: P1, tags: [a], details: {k: v}, visibleTo: [{id: i, type: user}]}}",
+		want: []asked{{"POST /v2/alerts", with("Authorization", "GenieKey K"), `{"description":"d","details":{"k":"v"},"message":"hi","priority":"P1",` +
+			`"responders":[{"id":"team","type":"team"}],"source":"Serin","tags":["a"],"visibleTo":[{"id":"i","type":"user"}]}`}},
+	},
+	"pagerduty": {
+		kind: "pagerduty", options: "{token: T, from: a@b.c, apiURL: HERE}", recipient: "SVC", answer: says(201, "{}"),
+		template: "pagerduty: {title: t, body: b, urgency: high, priorityId: P}",
+		want: []asked{{
+			"POST /incidents", with("Authorization", "Token token=T", "From", "a@b.c", "Accept", "application/vnd.pagerduty+json;version=2"),
+			`{"incident":{"body":{"details":"b","type":"incident_details"},"priority":{"id":"P","type":"priority_reference"},` +
+				`"service":{"id":"SVC","type":"service_reference"},"title":"t","type":"incident","urgency":"high"}}`,
+		}},
+	},
+	"pagerdutyv2": {
+		kind: "pagerdutyv2", options: "{serviceKeys: {ops: K}, apiURL: HERE}", recipient: "ops", answer: says(202, "{}"),
+		template: "pagerdutyv2: {summary: s, severity: error, source: src, group: g, url: 'https://x'}",
+		want: []asked{{"POST /v2/enqueue", asJSON, `{"client":"Serin","client_url":"https://x","event_action":"trigger",` +
+			`"payload":{"group":"g","severity":"error","source":"src","summary":"s"},"routing_key":"K"}`}},
+	},
+	"newrelic": {
+		kind: "newrelic", options: "{apiKey: K, apiURL: HERE}", recipient: "42", template: "{message: hi, newrelic: {revision: r}}", answer: says(201, ""),
+		want: []asked{{"POST /v2/applications/42/deployments.json", with("X-Api-Key", "K"), `{"deployment":{"description":"hi","revision":"r"}}`}},
+	},
+}
+
+func (f form) sender(t *testing.T, at *fake) service.Sender {
+	t.Helper()
+	address, _ := url.Parse(at.URL)
+	sender, err := newSender(t, f.kind, strings.NewReplacer("HERE", at.URL, "HOST", address.Host).Replace(f.options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sender
+}
+
+func (f form) send(t *testing.T, ctx context.Context, at *fake) error {
+	t.Helper()
+	return f.sender(t, at).Send(ctx, service.Message{Content: content(t, f.template), Service: "own", Recipient: f.recipient, Now: now})
+}
+
+func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
+	tested := map[string]bool{"email": true} // has a test of its own
+	for name, f := range forms {
+		tested[f.kind] = true
+		t.Run(name, func(t *testing.T) {
+			at := newFake(t, f.answer)
+			if err := f.send(t, t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+			for i := range f.want {
+				f.want[i].body = plain(f.want[i].body)
+			}
+			if diff := cmp.Diff(f.want, at.asked, cmp.AllowUnexported(asked{})); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, kind := range service.Types() {
+		if !tested[kind] {
+			t.Errorf("nobody tries %s", kind)
+		}
+	}
+}
+
+// TestEachFailureIsWhatItIs: of every service. Nothing of the answer is in the error, and a redirect is not followed to
+// somebody else.
+func TestEachFailureIsWhatItIs(t *testing.T) {
+	elsewhere := newFake(t, says(200, `{"ok":true}`))
+	failures := map[string]struct {
+		answer http.HandlerFunc
+		again  bool
+		wait   time.Duration
+	}{
+		"401": {says(401, "secret words"), false, 0},
+		"404": {says(404, "secret words"), false, 0},
+		"429 with a time": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+		}, true, 7 * time.Second},
+		"500":        {says(500, "secret words"), true, 0},
+		"503, much":  {says(503, strings.Repeat("secret words ", 1<<16)), true, 0},
+		"broken off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 0},
+		"a redirect": {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, false, 0},
+		"half of it": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, `{"ok":`)
+		}, true, 0},
+		"no redirect": {http.RedirectHandler(elsewhere.URL, http.StatusFound).ServeHTTP, false, 0},
+	}
+	for name, f := range forms {
+		for failure, how := range failures {
+			t.Run(name+"/"+failure, func(t *testing.T) {
+				err := f.send(t, t.Context(), newFake(t, how.answer))
+				if err == nil {
+					t.Fatal("no error")
+				}
+				if strings.Contains(err.Error(), "secret") {
+					t.Errorf("shows the answer: %v", err)
+				}
+				if wait, again := notify.RetryAfter(err, now); again != how.again || wait != how.wait {
+					t.Errorf("%v: again %v in %s, want %v in %s", err, again, wait, how.again, how.wait)
+				}
+			})
+		}
+	}
+	if len(elsewhere.asked) > 0 {
+		t.Errorf("somebody else was asked: %v", elsewhere.asked)
+	}
+}
+
+// TestASlowServiceEndsWithTheAttempt: of every service.
+func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
+	for name, f := range forms {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			at := newFake(t, func(_ http.ResponseWriter, r *http.Request) {
+				cancel()
+				<-r.Context().Done()
+			})
+			err := f.send(t, ctx, at)
+			if _, again := notify.RetryAfter(err, now); err == nil || !again {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestServicesThatSayNoInTheBody refuse with a status of 200.
+func TestServicesThatSayNoInTheBody(t *testing.T) {
+	for name, tt := range map[string]struct{ form, answer, want string }{
+		"slack":          {"slack", `{"ok":false,"error":"channel_not_found"}`, "channel_not_found"},
+		"slack, odd":     {"slack", `{"ok":false,"error":"see https://x?y"}`, "check recipient"},
+		"slack, no JSON": {"slack", `hello`, "check apiURL"},
+		"teams":          {"teams", `Summary or Text is required.`, "check recipient"},
+		"rocketchat":     {"rocketchat", `{"status":"error"}`, "login"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := forms[tt.form].send(t, t.Context(), newFake(t, says(200, tt.answer)))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "https") || strings.Contains(err.Error(), "Summary") {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	for _, tt := range []struct{ kind, options, want string }{
+		{"pigeon", "{}", `service type "pigeon" is not supported: use one of alertmanager,`},
+		{"slack", "{}", "option token is empty"},
+		{"slack", "{token: [Secret]}", "its options have not the form"},
+		{"webhook", "{}", "option url is empty"},
+		{"alertmanager", "{}", "option targets is empty"},
+		{"email", "{host: x}", "option from is empty"},
+		{"rocketchat", "{serverUrl: x}", "option email is empty"},
+	} {
+		if _, err := newSender(t, tt.kind, tt.options); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "Secret") {
+			t.Errorf("%s %s: %v, want %q", tt.kind, tt.options, err, tt.want)
+		}
+	}
+	for name, tt := range map[string]struct{ form, template, recipient, want string }{
+		"nobody":                 {"teams", "message: x", "nobody", `option recipientUrls has no "nobody"`},
+		"attachments":            {"slack", "slack: {attachments: '{'}", "ops", "slack.attachments of the template is no JSON list"},
+		"a part of another form": {"slack", "slack: [x]", "ops", "has not the form"},
+		"no labels":              {"alertmanager", "message: x", "", "alertmanager.labels"},
+		"no part":                {"pagerdutyv2", "message: x", "ops", "no part pagerdutyv2"},
+		"cards":                  {"googlechat", "googlechat: {cards: '{a: b}'}", "ops", "no YAML list"},
+		"a thread":               {"telegram", "message: x", "-1|x", "names no thread"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := forms[tt.form]
+			f.template, f.recipient = tt.template, tt.recipient
+			at := newFake(t, f.answer)
+			err := f.send(t, t.Context(), at)
+			if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.asked) > 0 {
+				t.Errorf("%v, want %q; asked %v", err, tt.want, at.asked)
+			}
+		})
+	}
+}
+
+// TestSlackKeepsAGroupTogether: the first message begins a thread, later ones follow it or take its place.
+func TestSlackKeepsAGroupTogether(t *testing.T) {
+	at := newFake(t, says(200, `{"ok":true,"channel":"C1","ts":"1.2"}`))
+	sender := forms["slack"].sender(t, at)
+	for _, policy := range []string{"Post", "Post", "Update", "PostAndUpdate"} {
+		m := service.Message{Content: content(t, "{message: hi, slack: {groupingKey: cart, notifyBroadcast: true, deliveryPolicy: "+policy+"}}"), Recipient: "ops"}
+		if err := sender.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, a := range at.asked {
+		form, _ := url.ParseQuery(a.body)
+		got = append(got, strings.Join([]string{strings.TrimPrefix(a.call, "POST /api/"), form.Get("channel"), form.Get("thread_ts"), form.Get("reply_broadcast"), form.Get("ts")}, " "))
+	}
+	want := []string{"chat.postMessage ops   ", "chat.postMessage ops 1.2 true ", "chat.update C1   1.2", "chat.postMessage ops 1.2 true ", "chat.update C1   1.2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+// TestThePolicyHolds: what may not be called is not called, by mail neither.
+func TestThePolicyHolds(t *testing.T) {
+	at := newFake(t, says(200, "1"))
+	address, _ := url.Parse(at.URL)
+	client := outbound.New(outbound.Policy{})
+	t.Cleanup(client.Close)
+	for kind, options := range map[string]string{
+		"webhook": `{"url":"` + at.URL + `"}`, "slack": `{"token":"T","apiURL":"` + at.URL + `"}`,
+		"email": `{"host":"127.0.0.1","port":` + address.Port() + `,"from":"a@b.c"}`,
+	} {
+		sender, err := service.New(client, outbound.Policy{}, notification.Service{Name: "own", Type: kind, Options: []byte(options)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
+		if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.asked) > 0 {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}

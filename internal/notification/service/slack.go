@@ -1,0 +1,174 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+type slackOptions struct {
+	Token, Username, Icon, APIURL     string
+	InsecureSkipVerify, DisableUnfurl bool
+}
+
+// slackPart is what templates have for Slack. Attachments and blocks are texts of JSON lists.
+type slackPart struct {
+	Username, Icon, Attachments, Blocks, GroupingKey string
+	NotifyBroadcast                                  bool
+	DeliveryPolicy                                   string
+}
+
+// emoji is what an icon looks like that is none on the web.
+var emoji = regexp.MustCompile(`^:.+:$`)
+
+// code is what the words for errors look like that services answer with; nothing else of an answer is shown.
+var code = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,63}$`)
+
+// slack posts with the token of a bot. Messages of one group follow the first of it in a thread, or replace it.
+type slack struct {
+	caller
+	slackOptions
+	base string
+
+	mu      sync.Mutex
+	threads map[group]posted
+}
+
+type group struct{ recipient, key string }
+
+// posted is where the first message of a group is.
+type posted struct{ channel, at string }
+
+// maxGroups bounds how many groups are remembered.
+const maxGroups = 1000
+
+func newSlack(c caller, o slackOptions) (send, error) {
+	if err := required("token", o.Token); err != nil {
+		return nil, err
+	}
+	s := &slack{caller: c, slackOptions: o, base: cmp.Or(o.APIURL, "https://slack.com/api/"), threads: map[group]posted{}}
+	return s.send, nil
+}
+
+func (s *slack) send(ctx context.Context, m Message) error {
+	var part slackPart
+	if err := m.Content.Part("slack", &part); err != nil {
+		return err
+	}
+	form, err := s.form(m, part)
+	if err != nil {
+		return err
+	}
+	of := group{recipient: m.Recipient, key: part.GroupingKey}
+	first, follows := s.first(of)
+	if !follows || part.DeliveryPolicy != "Update" {
+		form.Set("channel", m.Recipient)
+		if follows {
+			form.Set("thread_ts", first.at)
+			if part.NotifyBroadcast {
+				form.Set("reply_broadcast", "true")
+			}
+		}
+		at, err := s.call(ctx, "chat.postMessage", form)
+		if err != nil {
+			return err
+		}
+		s.note(of, at)
+	}
+	if !follows || part.DeliveryPolicy != "Update" && part.DeliveryPolicy != "PostAndUpdate" {
+		return nil
+	}
+	form.Del("thread_ts")
+	form.Del("reply_broadcast")
+	form.Set("channel", first.channel)
+	form.Set("ts", first.at)
+	_, err = s.call(ctx, "chat.update", form)
+	return err
+}
+
+// form is the message in Slack's fields.
+func (s *slack) form(m Message, part slackPart) (url.Values, error) {
+	form := url.Values{"text": {m.Content.Message}}
+	for field, text := range map[string]string{"attachments": part.Attachments, "blocks": part.Blocks} {
+		items, err := list("slack."+field, text)
+		if err != nil {
+			return nil, err
+		}
+		if len(items) > 0 {
+			encoded, err := json.Marshal(items)
+			if err != nil {
+				return nil, fmt.Errorf("write %s: %w", field, err)
+			}
+			form.Set(field, string(encoded))
+		}
+	}
+	if name := cmp.Or(part.Username, s.Username); name != "" {
+		form.Set("username", name)
+	}
+	switch icon := cmp.Or(part.Icon, s.Icon); {
+	case emoji.MatchString(icon):
+		form.Set("icon_emoji", icon)
+	case strings.HasPrefix(icon, "https://"), strings.HasPrefix(icon, "http://"):
+		form.Set("icon_url", icon)
+	}
+	if s.DisableUnfurl {
+		form.Set("unfurl_links", "false")
+		form.Set("unfurl_media", "false")
+	}
+	return form, nil
+}
+
+// call calls one method of the API, which refuses with a status of 200.
+func (s *slack) call(ctx context.Context, method string, form url.Values) (posted, error) {
+	header := bearer(s.Token)
+	header.Set("Content-Type", "application/x-www-form-urlencoded")
+	body, err := s.do(ctx, call{method: http.MethodPost, url: under(s.base, method), header: header, body: []byte(form.Encode()), insecure: s.InsecureSkipVerify})
+	if err != nil {
+		return posted{}, err
+	}
+	var answer struct {
+		OK                 bool
+		Error, Channel, Ts string
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return posted{}, fmt.Errorf("the answer is not that of Slack: check apiURL")
+	}
+	if !answer.OK {
+		return posted{}, refusal(answer.Error)
+	}
+	return posted{channel: answer.Channel, at: answer.Ts}, nil
+}
+
+// refusal is the error of services that say no in the body.
+func refusal(word string) error {
+	if !code.MatchString(word) {
+		return fmt.Errorf("the service did not take the message: check recipient and credentials")
+	}
+	return fmt.Errorf("the service did not take the message (%s): check recipient and credentials", word)
+}
+
+func (s *slack) first(of group) (posted, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.threads[of]
+	return at, ok && of.key != ""
+}
+
+// note remembers the first message of a group.
+func (s *slack) note(of group, at posted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.threads[of]; known || of.key == "" {
+		return
+	}
+	if len(s.threads) >= maxGroups {
+		clear(s.threads)
+	}
+	s.threads[of] = at
+}

@@ -1,0 +1,170 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
+
+type teamsOptions struct{ RecipientURLs map[string]string }
+
+// teamsPart is what templates have for Teams. Sections, facts and actions are texts of JSON lists; template is the whole
+// message as JSON.
+type teamsPart struct {
+	Template, Title, Summary, Text, ThemeColor, Facts, Sections, PotentialAction string
+}
+
+// teamsCard is the message of a connector.
+type teamsCard struct {
+	Type            string            `json:"@type"`
+	Context         string            `json:"context"`
+	Title           string            `json:"title"`
+	Summary         string            `json:"summary"`
+	Text            string            `json:"text"`
+	ThemeColor      string            `json:"themeColor,omitempty"`
+	PotentialAction []json.RawMessage `json:"potentialAction,omitempty"`
+	Sections        []json.RawMessage `json:"sections,omitempty"`
+}
+
+var errNoJSON = errors.New("the template for Teams is no JSON: correct it")
+
+// newTeams posts to connectors of channels, which say 1 when they have taken a message.
+func newTeams(c caller, o teamsOptions) (send, error) {
+	return func(ctx context.Context, m Message) error {
+		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
+		if err != nil {
+			return err
+		}
+		payload, err := teamsMessage(m)
+		if err != nil {
+			return err
+		}
+		answer, err := c.post(ctx, call{url: address}, payload)
+		if err == nil && string(answer) != "1" {
+			return refusal("")
+		}
+		return err
+	}, nil
+}
+
+func teamsMessage(m Message) (any, error) {
+	var part teamsPart
+	if err := m.Content.Part("teams", &part); err != nil {
+		return nil, err
+	}
+	if part.Template != "" {
+		return rawJSON(part.Template)
+	}
+	card := teamsCard{Type: "MessageCard", Context: "https://schema.org/extensions", Title: part.Title, Summary: part.Summary, Text: part.Text, ThemeColor: part.ThemeColor}
+	if card.Text == "" {
+		card.Text = m.Content.Message
+	}
+	var err error
+	if card.Sections, err = list("teams.sections", part.Sections); err != nil {
+		return nil, err
+	}
+	facts, err := list("teams.facts", part.Facts)
+	if err != nil {
+		return nil, err
+	}
+	if len(facts) > 0 {
+		section, err := json.Marshal(map[string]any{"facts": facts})
+		if err != nil {
+			return nil, err
+		}
+		card.Sections = append(card.Sections, section)
+	}
+	card.PotentialAction, err = list("teams.potentialAction", part.PotentialAction)
+	return card, err
+}
+
+func rawJSON(text string) (any, error) {
+	if !json.Valid([]byte(text)) {
+		return nil, errNoJSON
+	}
+	return json.RawMessage(text), nil
+}
+
+// workflowPart is what templates have for workflows. adaptiveCard is a card as JSON; the others make one.
+type workflowPart struct {
+	AdaptiveCard, Template, Title, Summary, Text, Facts string
+}
+
+// newTeamsWorkflows posts adaptive cards to workflows, which took the place of connectors.
+func newTeamsWorkflows(c caller, o teamsOptions) (send, error) {
+	return func(ctx context.Context, m Message) error {
+		address, err := chosen("recipientUrls", o.RecipientURLs, m.Recipient)
+		if err != nil {
+			return err
+		}
+		payload, err := workflowMessage(m)
+		if err != nil {
+			return err
+		}
+		_, err = c.post(ctx, call{url: address}, payload)
+		return err
+	}, nil
+}
+
+func workflowMessage(m Message) (any, error) {
+	var part workflowPart
+	if err := m.Content.Part("teams-workflows", &part); err != nil {
+		return nil, err
+	}
+	if part.Template != "" {
+		return rawJSON(part.Template)
+	}
+	card, err := workflowCard(m, part)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"type":        "message",
+		"attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}},
+	}, nil
+}
+
+func workflowCard(m Message, part workflowPart) (any, error) {
+	if part.AdaptiveCard != "" {
+		return rawJSON(part.AdaptiveCard)
+	}
+	body := []any{}
+	if part.Title != "" {
+		body = append(body, map[string]any{"type": "TextBlock", "text": part.Title, "weight": "bolder", "size": "large", "wrap": true})
+	}
+	text := m.Content.Message
+	if part.Text != "" {
+		text = part.Text
+	}
+	if text != "" {
+		body = append(body, map[string]any{"type": "TextBlock", "text": text, "wrap": true})
+	}
+	facts, err := facts(part.Facts)
+	if err != nil {
+		return nil, err
+	}
+	if len(facts) > 0 {
+		body = append(body, map[string]any{"type": "FactSet", "facts": facts})
+	}
+	return map[string]any{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}, nil
+}
+
+// facts are those of a message card, as an adaptive card has them.
+func facts(text string) ([]any, error) {
+	items, err := list("teams-workflows.facts", text)
+	if err != nil {
+		return nil, err
+	}
+	var out []any
+	for _, item := range items {
+		var fact struct{ Name, Title, Value string }
+		if err := json.Unmarshal(item, &fact); err != nil {
+			return nil, errors.New("teams-workflows.facts of the template is no list of names and values: correct it")
+		}
+		if fact.Title == "" {
+			fact.Title = fact.Name
+		}
+		out = append(out, map[string]string{"title": fact.Title, "value": fact.Value})
+	}
+	return out, nil
+}

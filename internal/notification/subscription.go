@@ -1,0 +1,156 @@
+package notification
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// subscription is one that the configuration has for all Rollouts of some labels.
+type subscription struct {
+	recipients []Destination
+	triggers   []string
+	selector   labels.Selector
+}
+
+func readSubscriptions(text string) ([]subscription, error) {
+	var raw []struct {
+		Recipients, Triggers []string
+		Selector             string
+	}
+	if err := decode(text, &raw); err != nil {
+		return nil, err
+	}
+	var all []subscription
+	for _, r := range raw {
+		selector, err := labels.Parse(r.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("the selector %q is none: write it as app=cart,tier!=test", r.Selector)
+		}
+		s := subscription{triggers: r.Triggers, selector: selector}
+		for _, recipient := range r.Recipients {
+			service, name, _ := strings.Cut(recipient, ":")
+			s.recipients = append(s.recipients, Destination{Service: service, Recipient: name})
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// Subject is the Rollout that a message is about.
+type Subject struct {
+	// Labels and Annotations of it.
+	Labels, Annotations map[string]string
+}
+
+// Destinations are who is to be told by each trigger, each once.
+func (c *Config) Destinations(s Subject) map[string][]Destination {
+	all := map[string][]Destination{}
+	add := func(triggers []string, to Destination) {
+		for _, name := range triggers {
+			if !slices.Contains(all[name], to) {
+				all[name] = append(all[name], to)
+			}
+		}
+	}
+	for _, sub := range c.subscriptions {
+		if !sub.selector.Matches(labels.Set(s.Labels)) {
+			continue
+		}
+		triggers := sub.triggers
+		if len(triggers) == 0 {
+			triggers = c.defaults
+		}
+		for _, to := range sub.recipients {
+			add(triggers, to)
+		}
+	}
+	for _, key := range sortedKeys(s.Annotations) {
+		for _, own := range subscribed(key, s.Annotations[key]) {
+			triggers := own.triggers
+			if len(triggers) == 0 {
+				triggers = c.triggersOf(own.service)
+			}
+			for _, recipient := range own.recipients {
+				add(triggers, Destination{Service: own.service, Recipient: recipient})
+			}
+		}
+	}
+	return all
+}
+
+// triggersOf are those that count for a service where a subscription names none.
+func (c *Config) triggersOf(service string) []string {
+	if own, ok := c.serviceDefaults[service]; ok {
+		return own
+	}
+	return c.defaults
+}
+
+// annotated is what one annotation asks for.
+type annotated struct {
+	triggers   []string
+	service    string
+	recipients []string
+}
+
+// subscribed reads one annotation: subscribe.TRIGGER.SERVICE or subscribe.SERVICE with recipients, or subscriptions with
+// a list of both. Any other asks for nothing, nor does a list that cannot be read: Unreadable says so.
+func subscribed(key, value string) []annotated {
+	if name, ok := strings.CutPrefix(key, subscribePrefix); ok {
+		out := annotated{recipients: recipients(value)}
+		trigger, service, both := strings.Cut(name, ".")
+		if !both {
+			out.service = trigger
+			return []annotated{out}
+		}
+		out.triggers, out.service = []string{trigger}, service
+		return []annotated{out}
+	}
+	if key != subscriptionsAnnotation {
+		return nil
+	}
+	var raw []struct {
+		Trigger      []string
+		Destinations []struct {
+			Service    string
+			Recipients []string
+		}
+	}
+	if decode(value, &raw) != nil {
+		return nil
+	}
+	var all []annotated
+	for _, r := range raw {
+		for _, d := range r.Destinations {
+			all = append(all, annotated{triggers: r.Trigger, service: d.Service, recipients: d.Recipients})
+		}
+	}
+	return all
+}
+
+// Unreadable is why an annotation of the subject cannot be read; empty: all can.
+func Unreadable(s Subject) string {
+	var raw []any
+	value, ok := s.Annotations[subscriptionsAnnotation]
+	if !ok || decode(value, &raw) == nil {
+		return ""
+	}
+	return fmt.Sprintf("annotation %s is no YAML list of triggers and destinations: correct it", subscriptionsAnnotation)
+}
+
+// recipients are those that an annotation lists. A service may need none.
+func recipients(value string) []string {
+	if value == "" {
+		return []string{""}
+	}
+	var all []string
+	for name := range strings.SplitSeq(value, ";") {
+		if name = strings.TrimSpace(name); name != "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}

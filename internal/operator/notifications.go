@@ -1,0 +1,82 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/serin-dev/serin/internal/notification"
+	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/telemetry"
+)
+
+// notifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
+// earlier version did not have it, and a watch that is refused would be tried for ever.
+func (p process) notifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*courier.Courier, error) {
+	f, clk := p.flags, clock.RealClock{}
+	switch unread, err := f.notificationsUnread(ctx, own.GetAPIReader()); {
+	case err != nil:
+		return nil, err
+	case unread != "":
+		p.logger.Info("Sends no notifications about Rollouts: " + unread)
+		return nil, nil
+	}
+	outbox := telemetry.NewOutbox(clk, p.logger)
+	if err := p.mgr.Add(everywhere{outbox.Run}); err != nil {
+		return nil, fmt.Errorf("add the notifications of Rollouts: %w", err)
+	}
+	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
+	return courier.New(courier.Parts{
+		Client: writes, Clock: clk, Outbox: outbox, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
+		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
+		Tell: controller.Teller(recorder, p.shown), Health: p.sentence,
+	}), nil
+}
+
+// notificationsUnread is why the configuration of notifications cannot be read.
+func (f *Flags) notificationsUnread(ctx context.Context, reader client.Reader) (string, error) {
+	for name, list := range map[string]client.ObjectList{notification.ConfigMapName: &corev1.ConfigMapList{}, notification.SecretName: &corev1.SecretList{}} {
+		err := reader.List(ctx, list, client.InNamespace(f.notificationNamespace()), client.MatchingFieldsSelector{Selector: named(name)}, client.Limit(1))
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Sprintf("ConfigMap %s and Secret %s in %s may not be read. Allow get, list and watch on them, and restart",
+				notification.ConfigMapName, notification.SecretName, f.Argo.OwnNamespace), nil
+		case err != nil:
+			return "", fmt.Errorf("list the configuration of notifications: %w", err)
+		}
+	}
+	return "", nil
+}
+
+// notificationNamespace is the one whose configuration is watched; empty: all.
+func (f *Flags) notificationNamespace() string {
+	if f.Argo.SelfServiceNotification && f.Namespace == "" {
+		return ""
+	}
+	return f.Argo.OwnNamespace
+}
+
+// notificationCache holds the configuration of notifications, and nothing else of its kinds.
+func (f *Flags) notificationCache(all map[client.Object]cache.ByObject) {
+	for name, kind := range map[string]client.Object{notification.ConfigMapName: &corev1.ConfigMap{}, notification.SecretName: &corev1.Secret{}} {
+		watched := cache.ByObject{Field: named(name)}
+		if namespace := f.notificationNamespace(); namespace != "" {
+			watched.Namespaces = map[string]cache.Config{namespace: {}}
+			if f.Argo.SelfServiceNotification {
+				watched.Namespaces[f.Namespace] = cache.Config{}
+			}
+		}
+		all[kind] = watched
+	}
+}
+
+func named(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
