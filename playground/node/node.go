@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type Image struct {
 	Commands []string
 	// Args come before the container's arguments.
 	Args []string
+	// Tags are those that the image has; without any it has every tag.
+	Tags []string
 	// TagVariable, where not empty, is an environment variable that holds the image's tag unless the container sets it.
 	TagVariable string
 }
@@ -245,7 +248,7 @@ func (n *Node) find(name string) (image Image, tag string, found bool) {
 		name, tag = name[:colon], name[colon+1:]
 	}
 	image, found = n.Images[name]
-	return image, tag, found
+	return image, tag, found && (len(image.Tags) == 0 || slices.Contains(image.Tags, tag))
 }
 
 // patchStatus writes a pod's status; the UID keeps it from a new pod of the same name.

@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 func run(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	client := fake.NewClientset()
+	program := os.Getenv(programVariable)
 	n, err := network.New()
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,10 @@ func run(t *testing.T) kubernetes.Interface {
 	folder := t.TempDir()
 	kubelet := node.New(node.Options{
 		Name: "here", Version: "v1", Client: client, Network: n, Folder: folder, Clock: clock.RealClock{},
-		Images:      map[string]node.Image{"serin.dev/demo": {Program: os.Getenv(programVariable), TagVariable: "VERSION"}},
+		Images: map[string]node.Image{
+			"serin.dev/demo": {Program: program, TagVariable: "VERSION"},
+			"serin.dev/few":  {Program: program, Tags: []string{"v1", "v3"}},
+		},
 		Certificate: tls.Certificate{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err := kubelet.Register(t.Context()); err != nil {
@@ -264,6 +268,10 @@ func TestReleasesThatCannotStartSayWhy(t *testing.T) {
 	create(t, client, pod("crashing", func(_ *corev1.PodSpec, c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "CRASH_AFTER", Value: "0s"}}
 	}))
+	create(t, client, pod("known", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "serin.dev/few:v3" }))
+	create(t, client, pod("other", func(_ *corev1.PodSpec, c *corev1.Container) { c.Image = "serin.dev/few:v2" }))
+	wait(t, client, "known", isReady)
+	wait(t, client, "other", waits("ImagePullBackOff"))
 	p := wait(t, client, "unknown", waits("ImagePullBackOff"))
 	if p.Status.Phase != corev1.PodPending || condition(p, corev1.PodReady) != corev1.ConditionFalse {
 		t.Errorf("unknown image: %+v", p.Status)

@@ -73,7 +73,10 @@ func play(o options) error {
 		return err
 	}
 	image := node.Image{Program: program, Commands: []string{"sh", "/bin/sh", "sleep", "exit"}}
-	in.Images = map[string]node.Image{"nginx": image, "alpine": image, "argoproj/rollouts-demo": image, "argoproj/load-tester": image}
+	// One of the tests wants a tag of this image that does not exist.
+	nginx := image
+	nginx.Tags = []string{"1.19-alpine"}
+	in.Images = map[string]node.Image{"nginx": nginx, "alpine": image, "argoproj/rollouts-demo": image, "argoproj/load-tester": image}
 	c, err := cluster.Start(ctx, in)
 	if err != nil {
 		return err

@@ -34,6 +34,9 @@ func run(ctx context.Context, words []string) int {
 	switch name, args := words[0], words[1:]; name {
 	case "sleep":
 		return sleep(ctx, args)
+	case "echo":
+		fmt.Println(strings.Join(args, " "))
+		return 0
 	case "exit":
 		code := 0
 		if len(args) > 0 {
@@ -51,9 +54,9 @@ func run(ctx context.Context, words []string) int {
 	}
 }
 
-// script runs commands that are joined by && or ;.
+// script runs commands that stand in lines of their own, or are joined by && or ;.
 func script(ctx context.Context, text string) int {
-	for command := range strings.SplitSeq(strings.ReplaceAll(text, ";", "&&"), "&&") {
+	for command := range strings.SplitSeq(strings.NewReplacer(";", "&&", "\n", "&&").Replace(text), "&&") {
 		words := strings.Fields(command)
 		if len(words) == 0 {
 			continue
