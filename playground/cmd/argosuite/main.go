@@ -73,10 +73,10 @@ func play(o options) error {
 		return err
 	}
 	image := node.Image{Program: program, Commands: []string{"sh", "/bin/sh", "sleep", "exit"}}
-	// One of the tests wants a tag of this image that does not exist.
-	nginx := image
-	nginx.Tags = []string{"1.19-alpine"}
-	in.Images = map[string]node.Image{"nginx": nginx, "alpine": image, "argoproj/rollouts-demo": image, "argoproj/load-tester": image}
+	// Tests want tags of these images that do not exist.
+	nginx, demo := image, image
+	nginx.Tags, demo.Tags = []string{"1.19-alpine"}, []string{"red", "yellow", "green", "blue"}
+	in.Images = map[string]node.Image{"nginx": nginx, "alpine": image, "argoproj/rollouts-demo": demo, "argoproj/load-tester": image}
 	c, err := cluster.Start(ctx, in)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func control(ctx context.Context, c *cluster.Cluster, b *build.Builder, o option
 		if err != nil {
 			return err
 		}
-		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance, "-allow-loopback-hooks"}
+		argv = []string{serin, "controller", "-apis", "rollout", "-kubeconfig", c.Kubeconfig, "-instance-id", instance, "-allow-loopback-hooks", "-metricsPort", "8090"}
 	}
 	_, err := c.StartProcess("controller", argv, []string{"POD_NAMESPACE=default"})
 	return err
