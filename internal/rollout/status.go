@@ -234,7 +234,7 @@ func (e *edit) hold() {
 	}
 	step, _ := stepAt(e.v.steps(), e.status.CurrentStepIndex)
 	inconclusive := func(j *Judgement) bool { return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive }
-	if step.Pause != nil {
+	if step.Pause != nil && !undecided(e.status) { // one that is over while a person is asked is over
 		e.pause(argov1.PauseReasonCanaryPauseStep)
 	}
 	if step.Analysis != nil && inconclusive(e.v.step.Run) || inconclusive(e.v.background) {
@@ -271,7 +271,11 @@ func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.
 func (e *edit) stepOn() {
 	step, ok := stepAt(e.v.steps(), e.status.CurrentStepIndex)
 	looked := ok && e.v.Status.CurrentStepIndex != nil && *e.v.Status.CurrentStepIndex == *e.status.CurrentStepIndex
-	if !looked || e.v.Spec.Paused || promoted(e.status) || undecided(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
+	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
+		return
+	}
+	if undecided(e.status) {
+		e.unpause(argov1.PauseReasonCanaryPauseStep) // only the person who is asked holds it now
 		return
 	}
 	next := *e.status.CurrentStepIndex + 1

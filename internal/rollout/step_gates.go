@@ -64,15 +64,16 @@ func (p StepPods) reached() string {
 	}
 }
 
-// LookAtStep is every condition before the current step is complete.
+// LookAtStep is every condition before the current step is complete. Of a step that says several things the first of these
+// decides: all of them are carried out, and a pause that waited for pods as well would keep the deadline from them.
 func LookAtStep(v StepView) release.Gates {
 	switch step := v.Step; {
-	case step.SetWeight != nil:
-		return release.Look(v, podsReached, weightVerified)
-	case step.SetCanaryScale != nil:
-		return release.Look(v, podsReached)
 	case step.Pause != nil:
 		return release.Look(v, pauseOver)
+	case step.SetCanaryScale != nil:
+		return release.Look(v, podsReached)
+	case step.SetWeight != nil:
+		return release.Look(v, podsReached, weightVerified)
 	case step.Analysis != nil:
 		return release.Look(v, analysisSuccessful)
 	case step.Experiment != nil:
@@ -122,6 +123,8 @@ func pauseOver(v StepView) release.Gate {
 	switch {
 	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
 		return release.Passes("pause", "ended by a person")
+	case began == nil && undecided(v.Status):
+		return release.Passes("pause", "is over")
 	case began == nil:
 		return release.WaitsFor("pause", release.ByCluster, "begins with the next status")
 	case indefinite(*v.Step.Pause):

@@ -57,6 +57,8 @@ func TestGatesOfSteps(t *testing.T) {
 		}}}
 	}
 	all := StepPods{New: Scaled{2, 2}, WantNew: 2}
+	several := argov1.CanaryStep{SetCanaryScale: scaleTo(2).SetCanaryScale, Pause: pauseFor("10").Pause, SetHeaderRoute: &argov1.SetHeaderRoute{}}
+	asked := argov1.RolloutStatus{ControllerPause: true, PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonInconclusiveAnalysis}}}
 	for _, test := range []struct {
 		name   string
 		v      StepView
@@ -98,6 +100,9 @@ func TestGatesOfSteps(t *testing.T) {
 		{"plugin good", StepView{Step: plugin, Status: ran(argov1.StepPluginSuccessful, false, "")}, "pass", ""},
 		{"plugin disabled", StepView{Step: plugin, Status: ran("", true, "")}, "pass", ""},
 		{"plugin bad", StepView{Step: plugin, Status: ran(argov1.StepPluginFailed, false, "")}, "fail plugin person: says", "Step Plugin 1 (a) failed: says"},
+		{"scale, pause and route", StepView{Step: several, Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
+		{"scale and route", StepView{Step: argov1.CanaryStep{SetCanaryScale: several.SetCanaryScale, SetHeaderRoute: several.SetHeaderRoute}, Pods: StepPods{WantNew: 2}}, "wait pods cluster: 0 of 2 new pods available", ""},
+		{"pause over while a person is asked", StepView{Step: pauseFor("10"), Status: asked}, "pass", ""},
 		{"nothing", StepView{}, "fail step person: the step says nothing: correct spec.strategy.canary.steps", ""},
 	} {
 		if test.v.Now.IsZero() {

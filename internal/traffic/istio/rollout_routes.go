@@ -79,7 +79,11 @@ func (e editor) choose(service argov1.IstioVirtualService, spec map[string]any) 
 	named := len(service.Routes)+len(service.TLSRoutes)+len(service.TCPRoutes) > 0
 	var out chosen
 	for _, protocol := range protocols {
-		routes := slices.DeleteFunc(traffic.Maps(spec[protocol.field]), e.managed)
+		routes := traffic.Maps(spec[protocol.field])
+		if len(routes) == 0 {
+			continue // names of routes mean nothing where it has none of that protocol
+		}
+		routes = slices.DeleteFunc(routes, e.managed)
 		found, byName, err := pick(service, protocol.field, routes)
 		for i := 0; err == nil && i < len(found); i++ {
 			err = e.hasBoth(found[i])
