@@ -41,6 +41,10 @@ argo-suite: ## Run a suite written for Argo Rollouts (ARGS='--suite e2e.test --f
 	go build -C playground -o ../bin/argosuite ./cmd/argosuite
 	@bin/argosuite $(ARGS)
 
+.PHONY: argo-swap
+argo-swap: ## Swap Serin and an Argo Rollouts in the middle of releases (CONTROLLER=rollouts-controller)
+	cd playground/e2e && go test -timeout 40m -run TestSwaps -count=1 . -args -argo $(abspath $(CONTROLLER)) $(ARGS)
+
 .PHONY: sim
 sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 APIS=rollout ARGS=-tell)
 	@go build -o bin/sim ./test/sim/run

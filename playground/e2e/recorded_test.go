@@ -1,0 +1,161 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/load"
+)
+
+// recorded are the kinds that are kept of what another controller left, owners before what they own.
+var recorded = []schema.GroupVersionResource{
+	services, traefikServices, ingressRoutes, analysisTemplates, deployments, rollouts, experiments, replicaSets, analysisRuns,
+}
+
+// write keeps the objects of the namespace in a file, without what the API server makes of them. The first document says
+// when that was. A Rollout of that time had seen itself.
+func (s *stage) write(folder, name string) error {
+	at := time.Now().UTC().Format(time.RFC3339)
+	text := bytes.NewBufferString("recorded: " + at + "\n")
+	for _, resource := range recorded {
+		for _, object := range s.list(resource) {
+			owners := object.GetOwnerReferences()
+			if len(owners) > 0 && owners[0].Kind == "Deployment" {
+				continue // its controller makes them
+			}
+			object.SetManagedFields(nil)
+			for i := range owners {
+				owners[i].UID = ""
+			}
+			object.SetOwnerReferences(owners)
+			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "namespace", "generation"} {
+				unstructured.RemoveNestedField(object.Object, "metadata", field)
+			}
+			for _, field := range []string{"clusterIP", "clusterIPs"} {
+				unstructured.RemoveNestedField(object.Object, "spec", field)
+			}
+			if resource == replicaSets || resource == deployments || resource == services {
+				unstructured.RemoveNestedField(object.Object, "status")
+			}
+			one, err := yaml.Marshal(object.Object)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(text, "---\n%s", one)
+		}
+	}
+	return os.WriteFile(filepath.Join(folder, name+".yaml"), text.Bytes(), 0o644)
+}
+
+// restore makes the objects of a file as if they had been left just now.
+func (s *stage) restore(name string) {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "argo-rollouts", name+".yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all := objects(s.t, string(text))
+	at, err := time.Parse(time.RFC3339, all[0].Object["recorded"].(string))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	later := time.Since(at).Truncate(time.Second)
+	made := map[string]*unstructured.Unstructured{}
+	for _, object := range all[1:] {
+		shift(object.Object, later)
+		owners := object.GetOwnerReferences()
+		for i, owner := range owners {
+			owners[i].UID = made[owner.Kind+"/"+owner.Name].GetUID()
+		}
+		object.SetOwnerReferences(owners)
+		if object.GetKind() == argov1.RolloutKind {
+			workload, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "name")
+			seen(object, made["Deployment/"+workload])
+		}
+		created, err := client(s.t, object.GroupVersionKind(), s.namespace).Create(s.t.Context(), object.DeepCopy(), metav1.CreateOptions{})
+		if err != nil {
+			s.t.Fatalf("make %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if object.GetKind() == argov1.RolloutKind {
+			s.act(object.GetName(), toJSON(s.t, object.Object["status"]))
+		}
+		made[object.GetKind()+"/"+object.GetName()] = created
+	}
+	for _, object := range s.list(replicaSets) {
+		s.await("ReplicaSet "+object.GetName()+" has its pods", replicaSets, object.GetName(), func(object *unstructured.Unstructured) error {
+			if rs := read[appsv1.ReplicaSet](s.t, object); rs.Status.AvailableReplicas != *rs.Spec.Replicas {
+				return fmt.Errorf("%d of %d are available", rs.Status.AvailableReplicas, *rs.Spec.Replicas)
+			}
+			return nil
+		})
+	}
+}
+
+// seen has a Rollout say that it has seen itself and its workload as they are made here: both begin with generation 1.
+func seen(object, workload *unstructured.Unstructured) {
+	status := object.Object["status"].(map[string]any)
+	status["observedGeneration"] = "1"
+	if workload == nil {
+		return
+	}
+	generation := fmt.Sprint(workload.GetGeneration())
+	status["workloadObservedGeneration"] = generation
+	annotations := object.GetAnnotations()
+	annotations[argov1.WorkloadGenerationAnnotation] = generation
+	object.SetAnnotations(annotations)
+}
+
+// shift moves all times in a value.
+func shift(value any, by time.Duration) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = shift(v[key], by)
+		}
+	case []any:
+		for i := range v {
+			v[i] = shift(v[i], by)
+		}
+	case string:
+		if at, err := time.Parse(time.RFC3339, v); err == nil {
+			return at.Add(by).UTC().Format(time.RFC3339)
+		}
+	}
+	return value
+}
+
+// TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs: as TestSwaps, with what a controller of Argo Rollouts v1.10.2 wrote in the
+// middle of things.
+func TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs(t *testing.T) {
+	t.Parallel()
+	for name, p := range places() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := empty(t, "left-"+strings.ReplaceAll(name, "/", "-"))
+			s.restore(name)
+			var l *load.Load
+			if p.host != "" {
+				l = s.send(p.host, 20)
+			}
+			before := s.found()
+			bySerin().begin(s)
+			s.unmoved(before)
+			s.ends(p)
+			s.nothingLost(l)
+		})
+	}
+}

@@ -1,0 +1,173 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/load"
+)
+
+var (
+	argoProgram = flag.String("argo", "", "program of a controller of Argo Rollouts: with it, the tests of the swap run")
+	recordTo    = flag.String("record", "", "folder for what that controller leaves behind")
+)
+
+// turns are the controllers of a swap: each begins and ends.
+type turns struct{ begin, end func(s *stage) }
+
+func bySerin() turns {
+	return turns{
+		begin: func(s *stage) { s.serve("-allow-loopback-hooks") },
+		end: func(s *stage) {
+			if err := shared.Terminate(s.t.Context(), s.program()); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+	}
+}
+
+func byArgo() turns {
+	return turns{
+		begin: func(s *stage) {
+			argv := []string{
+				*argoProgram, "--kubeconfig", shared.Kubeconfig, "--namespaced", "--namespace", s.namespace,
+				"--metricsPort", freePort(s.t), "--healthzPort", freePort(s.t),
+			}
+			if _, err := shared.StartProcess(s.argo(), argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
+				s.t.Fatal(err)
+			}
+			s.t.Cleanup(func() {
+				if s.t.Failed() {
+					s.t.Logf("the end of the other's log:\n%s", shared.Tail(s.argo(), 30))
+				}
+				if err := shared.Kill(s.argo()); err != nil {
+					s.t.Error(err)
+				}
+			})
+		},
+		end: func(s *stage) {
+			if err := shared.Terminate(s.t.Context(), s.argo()); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+	}
+}
+
+func (s *stage) argo() string { return "argo-" + s.namespace }
+
+// freePort is one that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestSwaps puts Serin where an Argo Rollouts is in the middle of something, and the other way round: whoever comes finds
+// nothing to do but to go on, no pod restarts and no request is lost.
+func TestSwaps(t *testing.T) {
+	if *argoProgram == "" {
+		t.Skip("give the program of a controller of Argo Rollouts with -argo")
+	}
+	for name, p := range places() {
+		t.Run(name+"/there", func(t *testing.T) {
+			t.Parallel()
+			s := empty(t, "swap-"+name)
+			l := s.stand(p, byArgo())
+			bySerin().begin(s)
+			s.refused()
+			byArgo().end(s)
+			before := s.found()
+			s.keep(name)
+			s.unmoved(before)
+			s.ends(p)
+			s.hands(bySerin(), byArgo())
+			s.nothingLost(l)
+		})
+		t.Run(name+"/back", func(t *testing.T) {
+			t.Parallel()
+			s := empty(t, "swap-back-"+name)
+			l := s.stand(p, bySerin())
+			s.hands(bySerin(), byArgo())
+			s.ends(p)
+			s.nothingLost(l)
+		})
+	}
+}
+
+// stand has a controller bring a Rollout to a place, under load where it is routed.
+func (s *stage) stand(p place, by turns) *load.Load {
+	s.t.Helper()
+	by.begin(s)
+	s.apply(p.manifests(s.t))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	var l *load.Load
+	if p.host != "" {
+		l = s.send(p.host, 20)
+	}
+	p.reach(s)
+	p.stands(s)
+	return l
+}
+
+// hands has the one controller end and the other begin, which finds everything where it shall be.
+func (s *stage) hands(from, to turns) {
+	s.t.Helper()
+	from.end(s)
+	before := s.found()
+	to.begin(s)
+	s.unmoved(before)
+}
+
+// refused waits until Serin has said that it leaves the Rollout to the other.
+func (s *stage) refused() {
+	s.t.Helper()
+	s.events.until(s.t, "Serin says that another acts", 0, func(e state[corev1.Event]) error {
+		if e.object.Reason != "LeftToArgoRollouts" {
+			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
+		}
+		return nil
+	})
+}
+
+func (s *stage) nothingLost(l *load.Load) {
+	s.t.Helper()
+	if l == nil {
+		return
+	}
+	lost := slices.DeleteFunc(l.Samples(), func(sample load.Sample) bool { return !sample.Lost() })
+	if len(lost) > 0 {
+		const clock = "15:04:05.000"
+		s.t.Errorf("requests were lost from %s to %s: %s", lost[0].Began.Format(clock), lost[len(lost)-1].Began.Format(clock), l.Counts())
+		for _, object := range s.list(pods) {
+			s.t.Log(object.GetName(), toJSON(s.t, object.Object["status"].(map[string]any)["conditions"]))
+		}
+	}
+}
+
+// keep writes what the other controller left, for the tests that have it no more.
+func (s *stage) keep(name string) {
+	s.t.Helper()
+	if *recordTo == "" {
+		return
+	}
+	if err := s.write(*recordTo, strings.ReplaceAll(name, "/", "-")); err != nil {
+		s.t.Fatal(err)
+	}
+}
