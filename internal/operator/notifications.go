@@ -22,7 +22,7 @@ import (
 // notifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
 // earlier version did not have it, and a watch that is refused would be tried for ever.
 func (p process) notifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*courier.Courier, error) {
-	f, clk := p.flags, clock.RealClock{}
+	f := p.flags
 	switch unread, err := f.notificationsUnread(ctx, own.GetAPIReader()); {
 	case err != nil:
 		return nil, err
@@ -30,13 +30,9 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 		p.logger.Info("Sends no notifications about Rollouts: " + unread)
 		return nil, nil
 	}
-	outbox := telemetry.NewOutbox(clk, p.logger)
-	if err := p.mgr.Add(everywhere{outbox.Run}); err != nil {
-		return nil, fmt.Errorf("add the notifications of Rollouts: %w", err)
-	}
 	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
 	return courier.New(courier.Parts{
-		Client: writes, Clock: clk, Outbox: outbox, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
+		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
 		Tell: controller.Teller(recorder, p.shown), Health: p.sentence,
 	}), nil

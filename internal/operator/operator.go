@@ -101,7 +101,8 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence, outbox: telemetry.NewOutbox(clock.RealClock{}, logger)}
+	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence}
+	p.notifying, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
 		return err
 	}
@@ -109,13 +110,22 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return fmt.Errorf("add the health server: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
-	// What reconcilers tell in their last passes must leave too, so messages are sent until they have ended.
-	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var messages errgroup.Group
-	messages.Go(func() error { return p.outbox.Run(sending) })
+	// What reconcilers tell in their last passes must leave too, so messages are sent until they have ended; and events
+	// longer than notifications, which are told of in events when they cannot be sent.
+	stopNotifying, stopTelling := sends(ctx, p.notifying), sends(ctx, p.outbox)
 	err = mgr.Start(ctx)
-	stop()
-	return errors.Join(err, messages.Wait())
+	return errors.Join(err, stopNotifying(), stopTelling())
+}
+
+// sends starts an outbox that does not end with ctx. What it returns ends it, when what is queued has had its time to leave.
+func sends(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running errgroup.Group
+	running.Go(func() error { return outbox.Run(ctx) })
+	return func() error {
+		stop()
+		return running.Wait()
+	}
 }
 
 // process is what the APIs that it serves share.
@@ -125,8 +135,8 @@ type process struct {
 	shown    *telemetry.Metrics
 	logger   logr.Logger
 	sentence func(part, text string)
-	// outbox has the messages of all releases.
-	outbox *telemetry.Outbox
+	// outbox has the messages of all releases, but for the notifications of Rollouts.
+	outbox, notifying *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
 	together *together
 }
