@@ -83,6 +83,33 @@ func TestTwoCrashesAreNoMoreThanOne(t *testing.T) {
 	}
 }
 
+// TestTwoFaultsAreNoMoreThanOne lets each story go wrong twice, in all pairs of ways, at pairs of requests that are spread
+// over all there are.
+func TestTwoFaultsAreNoMoreThanOne(t *testing.T) {
+	t.Parallel()
+	ways := []sim.How{sim.DieBefore, sim.DieAfter, sim.Lose, sim.Unknown}
+	for _, story := range play.Stories(play.Canary) {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			smooth := play.Story(play.Canary, story)
+			all := smooth.Calls * smooth.Calls * len(ways) * len(ways)
+			for n := range pairs {
+				pair := n * all / pairs // the remainders go through ways and requests alike
+				first, second := ways[pair%len(ways)], ways[pair/len(ways)%len(ways)]
+				pair /= len(ways) * len(ways)
+				at, after := 1+pair%smooth.Calls, 1+pair/smooth.Calls
+				t.Run(fmt.Sprintf("%s at %d and %s %d later", first, at, second, after), func(t *testing.T) {
+					struck(t, story, smooth, sim.Strike{At: at, How: first}, sim.Strike{At: at + after, How: second})
+				})
+			}
+		})
+	}
+}
+
+// pairs is how many pairs of faults are tried of each story; 97 is prime, so that they do not fall into step with ways and
+// requests.
+const pairs = 97
+
 // askedMore says which hook was called more often than it may be: once more for each crash, with a key that it was called
 // with before. Hooks that people open are polled, which I11 judges.
 func askedMore(smooth, got []string, crashes int) string {

@@ -69,6 +69,11 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 	case canaryKind:
 		delete(status, "serin")
 		delete(status, "conditions") // their texts tell moments
+		for _, count := range []string{"canaryWeight", "failedChecks", "iterations"} {
+			if status[count] == int64(0) {
+				delete(status, count) // the same as one that was never written
+			}
+		}
 	case deploymentKind, scalerKind: // what others make of them is under way all the time
 		delete(object, "status")
 	}
