@@ -285,6 +285,13 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
 }
 
+// givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.
+func givenUp(v *store.Version) bool {
+	return slices.ContainsFunc(items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
+		return condition["reason"] == "ProgressDeadlineExceeded"
+	})
+}
+
 func (l *ledger) setContent(p *pods, name string) {
 	if p.content == name {
 		return

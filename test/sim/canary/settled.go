@@ -116,15 +116,13 @@ func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
 		return false
 	}
-	given := slices.ContainsFunc(items(within(primary.Content(), "status")["conditions"]), func(condition map[string]any) bool {
-		return condition["reason"] == "ProgressDeadlineExceeded"
-	})
-	says := c.Status.Serin == nil // where the status is pruned, an event does
+	// Where the status is pruned, an event says it: then nothing is due any more.
+	says := c.Status.Serin == nil && !k.world.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	if c.Status.Serin != nil {
 		i := slices.IndexFunc(c.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict != string(release.Pass) })
 		says = i >= 0 && slices.Contains([]string{"primary-serves", "primary-restored"}, c.Status.Serin.Gates[i].Name)
 	}
-	return given && says
+	return givenUp(primary) && says
 }
 
 // opens is true when the first gate that is not passed, as the status says, is opened by one of those.
