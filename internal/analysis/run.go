@@ -87,6 +87,7 @@ func Next(s Snapshot) Decision {
 	if status.StartedAt == nil {
 		status.StartedAt = new(metav1.NewTime(s.Now))
 	}
+	present(status, s.Now)
 	metrics, err := resolved(s.Spec)
 	if err == nil {
 		err = invalid(Validate(s.Spec, metrics))
@@ -106,6 +107,27 @@ func Next(s Snapshot) Decision {
 		return r.d
 	}
 	return r.complete(phase, "")
+}
+
+// patience is for how long a measurement under way is left alone at most.
+const patience = time.Hour
+
+// present takes what a status says of the future for the present: a clock was set back since it was written, and what
+// counts from there would otherwise wait for as long as that.
+func present(status *argov1.AnalysisRunStatus, now time.Time) {
+	if status.StartedAt.Time.After(now) {
+		status.StartedAt = new(metav1.NewTime(now))
+	}
+	for i := range status.MetricResults {
+		newest := last(&status.MetricResults[i])
+		switch {
+		case newest == nil:
+		case newest.FinishedAt != nil && newest.FinishedAt.After(now):
+			newest.FinishedAt = new(metav1.NewTime(now))
+		case !newest.Phase.Completed() && newest.ResumeAt != nil && newest.ResumeAt.After(now.Add(patience)):
+			newest.ResumeAt = new(metav1.NewTime(now))
+		}
+	}
 }
 
 func resolved(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {

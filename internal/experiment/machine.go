@@ -13,6 +13,8 @@ import (
 
 // Next decides what an Experiment needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
 func Next(s Snapshot) Decision {
+	s.Status = *s.Status.DeepCopy()
+	present(&s.Status, s.Now)
 	e := &edit{s: s, d: Decision{Status: *s.Status.DeepCopy()}}
 	duration, err := validate(s)
 	if err != nil {
@@ -30,6 +32,19 @@ func Next(s Snapshot) Decision {
 	e.conclude()
 	e.condition(progress(e.s.Name, e.d.Status))
 	return e.d
+}
+
+// present takes what a status says of the future for the present: a clock was set back since it was written, and what
+// counts from there would otherwise wait for as long as that.
+func present(status *argov1.ExperimentStatus, now time.Time) {
+	if status.AvailableAt != nil && status.AvailableAt.After(now) {
+		status.AvailableAt = new(metav1.NewTime(now))
+	}
+	for i := range status.TemplateStatuses {
+		if t := &status.TemplateStatuses[i]; t.LastTransitionTime != nil && t.LastTransitionTime.After(now) {
+			t.LastTransitionTime = new(metav1.NewTime(now))
+		}
+	}
 }
 
 // edit is a decision in the making.

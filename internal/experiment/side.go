@@ -94,7 +94,8 @@ func (e *edit) wanted(t argov1.TemplateSpec, status argov1.TemplateStatus) int32
 func (e *edit) pods(t argov1.TemplateSpec, now Side, wanted int32) {
 	switch {
 	case !now.Found, now.Wanted == wanted:
-	case wanted == 0 && now.Deadline.IsZero() && e.delay() > 0: // a ReplicaSet tells of it, so that a restart counts on
+	// A ReplicaSet tells of its deadline, so that a restart counts on; one beyond the delay is of before a clock was set back.
+	case wanted == 0 && e.delay() > 0 && (now.Deadline.IsZero() || now.Deadline.After(e.s.Now.Add(e.delay()))):
 		at := e.s.Now.Add(e.delay())
 		e.do(GoesAt{t.Name, at})
 		e.wake(at)

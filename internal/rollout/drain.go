@@ -106,8 +106,8 @@ func (d Drain) fate(rs Old, waiting *int32) Fate {
 		}
 	}
 	deadline := rs.Deadline
-	if deadline.IsZero() {
-		deadline = d.Now.Add(d.Delay)
+	if latest := d.Now.Add(d.Delay); deadline.IsZero() || deadline.After(latest) { // or a clock was set back since
+		deadline = latest
 		stays.Deadline = deadline
 	}
 	*waiting++

@@ -41,6 +41,10 @@ func (p *pass) people(s argov1.RolloutStatus) {
 		p.gate(release.WaitsFor("paused", release.ByPerson, "spec.paused is true"))
 	}
 	for _, c := range s.PauseConditions {
+		if promoted(s) { // somebody wrote it: a release that is over is not paused otherwise
+			p.gate(release.WaitsFor("paused", release.ByPerson, "promote the rollout: "+string(c.Reason)))
+			continue
+		}
 		if c.Reason == argov1.PauseReasonInconclusiveAnalysis || c.Reason == argov1.PauseReasonInconclusiveExperiment {
 			p.gate(release.WaitsFor("inconclusive", release.ByPerson, "promote or abort the rollout: "+string(c.Reason)))
 		}

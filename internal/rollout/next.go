@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -63,6 +64,7 @@ type pass struct {
 func newPass(s Snapshot) *pass {
 	p := &pass{Snapshot: s, stored: s.Status}
 	p.Status = *s.Status.DeepCopy()
+	present(&p.Status, s.Now)
 	if promoted(p.Status) && p.Status.CurrentPodHash == s.Hash {
 		p.Status.Abort, p.Status.PromoteFull = false, false // there is nothing to go back to, or to promote
 	}
@@ -88,6 +90,21 @@ func newPass(s Snapshot) *pass {
 	}
 	p.inWindow = p.distinct() && p.new.exists() && InRollbackWindow(s.Spec.RollbackWindow, p.new.Created, p.stable.Created, made)
 	return p
+}
+
+// present takes what the status says of the future for the present: a clock was set back since it was written, and what
+// counts from there would otherwise wait for as long as that.
+func present(status *argov1.RolloutStatus, now time.Time) {
+	for i := range status.PauseConditions {
+		if c := &status.PauseConditions[i]; c.StartTime.After(now) {
+			c.StartTime = metav1.NewTime(now)
+		}
+	}
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.LastUpdateTime.After(now) {
+			c.LastUpdateTime = metav1.NewTime(now)
+		}
+	}
 }
 
 // inSteps is an index of a step, or behind the last; people patch it. Nil without steps, and where a release has not begun.

@@ -34,16 +34,24 @@ func (p *pass) restart(e *edit) bool {
 		e.status.RestartedAt = at.DeepCopy()
 		return false
 	}
-	spare, evicted := p.spare(), false
+	spare, evicted, going := p.spare(), false, false
 	for _, pod := range pods {
-		if !pod.Deleting && spare > 0 {
-			p.down = append(p.down, PodEvicted{Name: pod.Name})
+		switch {
+		case pod.Deleting:
+			going = true
+			continue
+		case pod.Available && spare <= 0:
+			continue
+		case pod.Available: // of one that is not, nothing is lost, and it may never be
 			spare--
-			evicted = true
 		}
+		p.down = append(p.down, PodEvicted{Name: pod.Name})
+		evicted = true
 	}
 	gate := release.WaitsFor("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(pods), at.UTC().Format(time.RFC3339)))
-	gate.Until = p.Now.Add(evictRetry)
+	if evicted || going { // else the ReplicaSets tell when pods are available that may be missing
+		gate.Until = p.Now.Add(evictRetry)
+	}
 	p.gate(gate)
 	return evicted
 }

@@ -108,7 +108,7 @@ func (p *pass) linger() bool {
 		p.scale(rs, rs.Spec)
 	case rs.Delayed() && !p.Now.Before(rs.Deadline):
 		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})
-	case rs.Delayed():
+	case rs.Delayed() && !rs.Deadline.After(p.Now.Add(length)): // else a clock was set back since
 		p.scale(rs, rs.Spec)
 		p.delayed(rs, rs.Deadline)
 	case p.stable.Available < p.replicas():

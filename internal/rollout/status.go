@@ -348,7 +348,7 @@ func (e *edit) late() bool {
 // limit is what the deadline of the release is judged by.
 func (e *edit) limit() Deadline {
 	delayed := slices.ContainsFunc(e.v.Sets, func(rs ReplicaSet) bool {
-		return rs.Delayed() && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
+		return rs.Delayed() && rs.Spec > 0 && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
 	})
 	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}
 }

@@ -45,8 +45,8 @@ type people struct {
 	acts []Act
 	// asked are the pauses that somebody has already been asked to end.
 	asked map[string]bool
-	// replaced are the releases that got a version that works at the end.
-	replaced map[types.NamespacedName]bool
+	// replaced counts how often a release that was stuck was helped at the end.
+	replaced map[types.NamespacedName]int
 }
 
 // deed is one thing that somebody does by himself, again and again.
@@ -202,18 +202,22 @@ func (p *people) endPauses(object *argov1.Rollout) {
 }
 
 // replaceStuck: once troubles are over, somebody ships what works where pods never come and a judgement beside them would
-// go on for ever.
+// go on for ever, and then lets it serve at once, because the revision before may have no pods either.
 func (p *people) replaceStuck(object *argov1.Rollout) {
 	key := keyOf(object)
 	for _, r := range p.releases {
-		if r.Key != key || !p.over || p.replaced[key] || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+		if r.Key != key || !p.over || p.replaced[key] > 1 || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
 			continue
 		}
 		if p.replaced == nil {
-			p.replaced = map[types.NamespacedName]bool{}
+			p.replaced = map[types.NamespacedName]int{}
 		}
-		p.replaced[key] = true
-		p.later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
+		p.replaced[key]++
+		if p.replaced[key] == 1 {
+			p.later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
+		} else {
+			p.later(30*time.Second, func() { p.promoteFull(key) })
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func (k *Rollouts) moving(w *sim.World) []string {
 // undone says why a Rollout is not at its end; empty: it is, or waits for a person who will not come, and says so.
 func (k *Rollouts) undone(r *argov1.Rollout) string {
 	s := r.Status
-	said := fmt.Sprintf("is %s (%s)", s.Phase, s.Message)
+	said := "is" + statusText(r, "status")
 	switch {
 	case k.world.Awaits(keyOf(r)):
 		return said + ", and is to be looked at again"

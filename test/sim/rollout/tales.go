@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -64,6 +65,13 @@ func statusText(r *argov1.Rollout, subresource string) string {
 	}
 	for _, c := range s.PauseConditions {
 		text += " " + string(c.Reason)
+	}
+	if s.Serin != nil {
+		for _, gate := range s.Serin.Gates {
+			if gate.Verdict != string(release.Pass) {
+				text += fmt.Sprintf(" [%s by %s: %s]", gate.Name, gate.Opener, gate.Message)
+			}
+		}
 	}
 	return text
 }
