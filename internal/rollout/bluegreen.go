@@ -216,6 +216,9 @@ func (p *pass) activate() string {
 	switch {
 	case p.halted() != "":
 		return active
+	case active == "" && p.distinct() && p.stable.Available > 0: // somebody made the Service again: users stay where they were
+		p.selects(b.ActiveService, p.stable, false)
+		return p.stable.Hash
 	case p.Status.Abort && p.stable.exists():
 		if active == p.stable.Hash || p.stable.Available < min(p.replicas(), max(p.new.Available, 1)) {
 			break
@@ -332,7 +335,7 @@ func (p *pass) completion(s argov1.RolloutStatus) string {
 	switch {
 	case promoted(s):
 		return ""
-	case !p.stable.exists(), s.BlueGreen.ActiveSelector == "":
+	case !p.stable.exists(), s.BlueGreen.ActiveSelector == "" && !p.distinct():
 		return "Initial deploy"
 	case s.BlueGreen.ActiveSelector != s.CurrentPodHash:
 		return ""

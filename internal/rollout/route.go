@@ -72,6 +72,9 @@ func (p *pass) wish() wish {
 		w.weight = p.recorded(p.Hash)
 	case p.step.Pods.reached() != "":
 		w.weight, w.managed, w.experiments = weightBefore(c.Steps, value(s.CurrentStepIndex, 0)), true, true
+		if stepping { // pods go after their traffic only
+			w.weight = min(w.weight, weightAt(c.Steps, *s.CurrentStepIndex))
+		}
 	case stepping:
 		w.weight, w.managed, w.experiments = weightAt(c.Steps, *s.CurrentStepIndex), true, true
 	default:

@@ -108,3 +108,29 @@ func (w *World) jumpOne(s *Stream) {
 		w.Tell(Jumped{i.Name})
 	}
 }
+
+// Lags is how much later than usual a process of this history may act on what it saw.
+func (w *World) Lags() time.Duration {
+	var lags time.Duration
+	for _, lag := range []struct {
+		class Class
+		by    time.Duration
+	}{
+		{LateEvents, 25 * time.Second},
+		{Relists, 25 * time.Second},
+		{Repeats, 25 * time.Second},
+		{SlowCalls, 40 * time.Second},
+		{Pauses, 70 * time.Second},
+		{Crashes, 10 * time.Second},
+		{FailBefore, 10 * time.Second},
+		{FailAfter, 10 * time.Second},
+		{Throttled, 10 * time.Second},
+		{Forbidden, 10 * time.Second},
+		{Conflicts, 10 * time.Second},
+	} {
+		if w.Trouble.Has(lag.class) {
+			lags += lag.by
+		}
+	}
+	return lags
+}

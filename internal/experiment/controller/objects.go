@@ -250,6 +250,8 @@ func (r *Reconciler) startRun(ctx context.Context, s *seen, effect experiment.Ru
 
 func (r *Reconciler) terminateRun(ctx context.Context, s *seen, name string) error {
 	run := &argov1.AnalysisRun{}
-	run.Namespace, run.Name = s.object.Namespace, name
-	return client.IgnoreNotFound(r.Client.Patch(ctx, run, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"terminate":true}}`))))
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.object.Namespace, Name: name}, run); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(r.patch(ctx, run, &argov1.AnalysisRun{}, map[string]any{"spec": map[string]any{"terminate": true}}))
 }

@@ -57,26 +57,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 		keys: map[askKey]firstAsked{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
 		lateGateways: w.Trouble.Has(cluster.LateGateways), relists: w.Trouble.Has(sim.Relists),
 	}
-	for _, lag := range []struct {
-		class sim.Class
-		by    time.Duration
-	}{
-		{sim.LateEvents, 25 * time.Second},
-		{sim.Relists, 25 * time.Second},
-		{sim.Repeats, 25 * time.Second},
-		{sim.SlowCalls, 40 * time.Second},
-		{sim.Pauses, 70 * time.Second},
-		{sim.Crashes, 10 * time.Second},
-		{sim.FailBefore, 10 * time.Second},
-		{sim.FailAfter, 10 * time.Second},
-		{sim.Throttled, 10 * time.Second},
-		{sim.Forbidden, 10 * time.Second},
-		{sim.Conflicts, 10 * time.Second},
-	} {
-		if w.Trouble.Has(lag.class) {
-			l.delta += lag.by
-		}
-	}
+	l.delta += w.Lags()
 	return l
 }
 

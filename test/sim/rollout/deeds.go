@@ -182,6 +182,7 @@ func (p *people) undo(r *Release, s *sim.Stream) {
 	}
 	template := *set.Spec.Template.DeepCopy()
 	delete(template.Labels, argov1.PodTemplateHashLabel)
+	delete(template.Labels, "role") // of the pods, not of the template
 	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Template = template }) {
 		r.shipped = append(r.shipped, v.name)
 		p.did(r.Key, Ship, "undo to %s", v)

@@ -24,7 +24,26 @@ type checker interface {
 
 // Invariants are all that are checked of Rollouts. I9 and I9q are the engine's; I30 is checked by a test of its own.
 func Invariants() []Invariant {
-	return nil
+	return []Invariant{
+		{"I1", "no request goes to a revision without a pod that answers while another one has some", func(l *ledger) checker { return &noDeadEnd{ledger: l} }},
+		{"I2", "weights are whole, add up to 100, and rise to what a step asks for, or to everything", func(l *ledger) checker { return &plannedWeights{ledger: l} }},
+		{"I3", "a revision becomes stable, or gets the users of a blue-green release, only after every step and every analysis, or when a person says so", func(l *ledger) checker { return &earned{ledger: l} }},
+		{"I5", "a revision keeps its pods until its users have left and its delay is over", func(l *ledger) checker { return &drainedFirst{ledger: l} }},
+		{"I7", "the weight rises only while the canary has the ready pods for it", func(l *ledger) checker { return &enoughPods{ledger: l} }},
+		{"I8", "of objects that users made, only what is documented changes, and none is deleted", func(l *ledger) checker { return &usersOwn{ledger: l} }},
+		{"I12", "every write names the version that it was decided on", func(l *ledger) checker { return &preconditions{ledger: l} }},
+		{"I13", "the status moves sensibly: steps one by one, only the newest revision becomes stable, no generation that was not seen", func(l *ledger) checker { return &sensibleStatus{ledger: l} }},
+		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
+		{"I18", "no more pods are asked for than the plan allows, and at rest none", func(l *ledger) checker { return &oneScaler{ledger: l} }},
+		{"I19", "at rest an object is written at most once for each time that somebody else changed something", func(l *ledger) checker { return &noFight{ledger: l} }},
+		{"I21", "no object is looked at again and again without a change", func(l *ledger) checker { return &boundedWork{ledger: l} }},
+		{"I22", "at most one AnalysisRun, Experiment and ReplicaSet for each purpose", func(l *ledger) checker { return &oneOfEach{ledger: l} }},
+		{"I23", "an abort brings back what was stable when the release began", func(l *ledger) checker { return &stableAgain{ledger: l} }},
+		{"I24", "an aborted release is never promoted, and does not go on unasked", func(l *ledger) checker { return &obeyed{ledger: l} }},
+		{"I25", "a paused Rollout is not scaled, and leaves no step", func(l *ledger) checker { return &pausedStill{ledger: l} }},
+		{"I26", "a release that waits says for what, and who opens it", func(l *ledger) checker { return &explainedWait{ledger: l} }},
+		{"I27", "what Serin makes has an owner, and nothing of a release is left at its end", func(l *ledger) checker { return &nothingLeft{ledger: l} }},
+	}
 }
 
 // oracle holds a history against all invariants.
@@ -44,14 +63,13 @@ func newOracle(w *sim.World, c *cluster.Cluster) *oracle {
 }
 
 func (o *oracle) see(happening any) {
-	for _, c := range o.checkers {
-		c.see(happening)
+	for _, meaning := range o.ledger.read(happening) {
+		for _, c := range o.checkers {
+			c.see(meaning)
+		}
+		o.ledger.note(meaning)
 	}
-	o.ledger.note(happening)
 }
-
-// calm tells that the troubles are over.
-func (o *oracle) calm() { o.ledger.calm = true }
 
 // end checks what must hold at the very end.
 func (o *oracle) end() {

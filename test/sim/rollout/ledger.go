@@ -1,17 +1,434 @@
 package rollout
 
 import (
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ledger is what was seen of a history from outside.
+// ledger is what was seen of a history from outside, and what the controllers cannot see: who wrote what on which basis,
+// which pods answered when, and how long ago something stopped being true.
 type ledger struct {
 	world   *sim.World
 	cluster *cluster.Cluster
-	calm    bool
+	records map[types.UID]*record
+	named   map[types.NamespacedName]*record // those that exist
+	all     []*record                        // in the order of their creation
+	sets    map[types.NamespacedName]*pods
+	objects map[thing]*writes
+
+	// delta is how late a process may act on what it saw: the lags of this history.
+	delta  time.Duration
+	jumped bool
+	events int
+	began  time.Time
 }
 
-func newLedger(w *sim.World, c *cluster.Cluster) *ledger { return &ledger{world: w, cluster: c} }
+// thing is the place of an object.
+type thing struct {
+	kind schema.GroupKind
+	key  types.NamespacedName
+}
 
-func (l *ledger) note(any) {}
+// writes are those of one object.
+type writes struct {
+	foreign time.Time // the last one of others
+	// unanswered is true when somebody else wrote it since Serin did last.
+	unanswered bool
+	last       time.Time
+}
+
+// pods are what is known of the pods of one ReplicaSet.
+type pods struct {
+	answers bool
+	// since is since when that is so; ready is how many are ready, and the most there were within the lags.
+	since time.Time
+	ready []moment
+}
+
+// moment is a number from some moment on.
+type moment struct {
+	from time.Time
+	n    int
+}
+
+// record is what is known of one Rollout, from its creation to its end.
+type record struct {
+	key     types.NamespacedName
+	uid     types.UID
+	object  *argov1.Rollout
+	deleted bool
+	specs   []spell
+	// meddled is when somebody else last wrote the status, or the spec but for its template and replicas.
+	meddled time.Time
+	run     *run
+	paused  time.Time // since when spec.paused holds; zero: it does not
+	rested  time.Time // since when it is healthy; zero: it is not
+	aborted bool      // and nobody began it again
+}
+
+// spell is for how long a spec held.
+type spell struct {
+	spec  *argov1.RolloutSpec
+	until time.Time // zero: it holds
+}
+
+// run is one release: from the moment at which the status is about another template.
+type run struct {
+	hash, before string
+	began        time.Time
+	// passed are the steps whose analysis was successful; pre is true once that before the switch was.
+	passed map[string]bool
+}
+
+func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
+	l := &ledger{
+		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
+		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
+	}
+	return l
+}
+
+func (l *ledger) now() time.Time { return l.world.Now() }
+
+// then is the earliest moment at which what a process acts on now may have been true.
+func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
+
+// moved is a write of a Rollout.
+type moved struct {
+	*store.Event
+	of            *record
+	ours          bool
+	before, after *argov1.Rollout // nil before it is there, and when it is gone
+	// begins is true where the status is about another release from then on.
+	begins bool
+}
+
+// status is true when the status changed.
+func (m moved) status() bool { return m.before != nil && m.after != nil && m.Subresource == "status" }
+
+// scaled is a write of a ReplicaSet of a Rollout.
+type scaled struct {
+	*store.Event
+	of            *record
+	ours          bool
+	before, after *appsv1.ReplicaSet // nil before it is there, and when it is gone
+}
+
+// was and is are the pods that are asked for.
+func (s scaled) was() int32 { return wanted(s.before) }
+func (s scaled) is() int32  { return wanted(s.after) }
+
+func wanted(set *appsv1.ReplicaSet) int32 {
+	if set == nil || set.Spec.Replicas == nil {
+		return 0
+	}
+	return *set.Spec.Replicas
+}
+
+func hashOf(set *appsv1.ReplicaSet) string { return set.Labels[argov1.PodTemplateHashLabel] }
+
+// routed is a write of a route, or of a Service, of a Rollout.
+type routed struct {
+	*store.Event
+	of   *record
+	ours bool
+}
+
+// wrote is any write, told before what it means.
+type wrote struct {
+	*store.Event
+	ours bool
+}
+
+// read makes of what happened what it means. Its result is shown to the invariants before note is called.
+func (l *ledger) read(happening any) []any {
+	h, ok := happening.(sim.Wrote)
+	if !ok {
+		return []any{happening}
+	}
+	e, mine := h.Event, ours(h.Actor)
+	out := []any{wrote{e, mine}}
+	switch e.Kind {
+	case rolloutKind:
+		m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: typed[*argov1.Rollout](l.world, e.Old)}
+		if e.Type != store.Deleted {
+			m.after = typed[*argov1.Rollout](l.world, e.New)
+		}
+		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
+		out = append(out, m)
+	case replicaSetKind:
+		s := scaled{Event: e, ours: mine, before: typed[*appsv1.ReplicaSet](l.world, e.Old)}
+		if e.Type != store.Deleted {
+			s.after = typed[*appsv1.ReplicaSet](l.world, e.New)
+		}
+		if kind, name := owner(e.New.Meta()); kind == argov1.RolloutKind {
+			s.of = l.named[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
+		}
+		if s.of != nil {
+			out = append(out, s)
+		}
+	case serviceKind, virtualService, httpRoute:
+		for _, r := range l.all {
+			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
+				out = append(out, routed{e, r, mine})
+			}
+		}
+	}
+	return out
+}
+
+// note remembers what happened.
+func (l *ledger) note(happening any) {
+	switch h := happening.(type) {
+	case wrote:
+		l.events++
+		l.noteWrite(h)
+	case moved:
+		l.noteMove(h)
+	case sim.Jumped:
+		l.jumped = true
+	case sim.Faulted, sim.Crashed, Answered:
+		l.events++
+	}
+	switch h := happening.(type) {
+	case wrote:
+		if h.Kind == podKind || h.Kind == replicaSetKind {
+			l.countPods()
+		}
+		if h.Kind == runKind {
+			l.noteRun(h)
+		}
+	case cluster.PodDied:
+		l.countPods()
+	}
+}
+
+// countPods looks at the pods of all ReplicaSets as they are in truth.
+func (l *ledger) countPods() {
+	for _, v := range l.world.Server.All(replicaSetKind) {
+		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
+		p := l.sets[key]
+		if p == nil {
+			p = &pods{since: l.now()}
+			l.sets[key] = p
+		}
+		if answers := of.Answering > 0; answers != p.answers {
+			p.answers, p.since = answers, l.now()
+		}
+		if n := len(p.ready); n == 0 || p.ready[n-1].n != of.Ready {
+			p.ready = append(p.ready, moment{l.now(), of.Ready})
+		}
+	}
+}
+
+// couldAnswer is true of a ReplicaSet with a pod that answered at some moment since then.
+func (p *pods) couldAnswer(then time.Time) bool {
+	return p != nil && (p.answers || p.since.After(then))
+}
+
+// answered is true of one with pods that answered all the time since then.
+func (p *pods) answered(then time.Time) bool { return p != nil && p.answers && !p.since.After(then) }
+
+// mostReady is how many pods were ready at once at some moment since then.
+func (p *pods) mostReady(then time.Time) int {
+	if p == nil {
+		return 0
+	}
+	most := 0
+	for i, m := range p.ready {
+		if i == len(p.ready)-1 || p.ready[i+1].from.After(then) {
+			most = max(most, m.n)
+		}
+	}
+	return most
+}
+
+func (l *ledger) noteWrite(h wrote) {
+	at := thing{h.Kind, h.Key}
+	w := l.objects[at]
+	if w == nil {
+		w = &writes{}
+		l.objects[at] = w
+	}
+	w.last = l.now()
+	switch {
+	case h.ours:
+		w.unanswered = false
+	case h.Subresource != "status" || h.Kind == rolloutKind:
+		w.foreign, w.unanswered = l.now(), true
+	}
+}
+
+func (l *ledger) noteMove(h moved) {
+	r := h.of
+	if h.after == nil {
+		if r != nil {
+			r.deleted = true
+			if l.named[r.key] == r {
+				delete(l.named, r.key)
+			}
+		}
+		return
+	}
+	if r == nil {
+		r = &record{key: h.Key, uid: h.New.UID()}
+		l.records[r.uid], l.named[r.key] = r, r
+		l.all = append(l.all, r)
+	}
+	old := r.object
+	r.object = h.after
+	if old == nil || old.Generation != h.after.Generation {
+		if n := len(r.specs); n > 0 {
+			r.specs[n-1].until = l.now()
+		}
+		r.specs = append(r.specs, spell{&h.after.Spec, time.Time{}})
+	}
+	if !h.ours && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
+		r.meddled = l.now()
+	}
+	switch paused := h.after.Spec.Paused; {
+	case paused && r.paused.IsZero():
+		r.paused = l.now()
+	case !paused:
+		r.paused = time.Time{}
+	}
+	if h.begins {
+		r.run = &run{hash: h.after.Status.CurrentPodHash, before: h.after.Status.StableRS, began: l.now(), passed: map[string]bool{}}
+		r.aborted = false
+	}
+	if h.status() {
+		l.noteStatus(r, h)
+	}
+}
+
+func (l *ledger) noteStatus(r *record, h moved) {
+	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
+	case is && r.rested.IsZero():
+		r.rested = l.now()
+	case !is:
+		r.rested = time.Time{}
+	}
+	switch {
+	case h.after.Status.Abort:
+		r.aborted = true
+	case !h.ours:
+		r.aborted = false
+	}
+}
+
+func sameStrategy(a, b *argov1.RolloutSpec) bool {
+	x, y := *a.DeepCopy(), *b.DeepCopy()
+	x.Template, x.Replicas, y.Replicas = y.Template, nil, nil
+	return equal(x, y)
+}
+
+// noteRun takes down which analyses were successful.
+func (l *ledger) noteRun(h wrote) {
+	a := typed[*argov1.AnalysisRun](l.world, h.New)
+	if a == nil || a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate {
+		return
+	}
+	kind, name := owner(a)
+	r := l.named[types.NamespacedName{Namespace: h.Key.Namespace, Name: name}]
+	if kind != argov1.RolloutKind || r == nil || r.run == nil || a.Labels[argov1.PodTemplateHashLabel] != r.run.hash {
+		return
+	}
+	r.run.passed[a.Labels[argov1.RolloutTypeLabel]+a.Labels[argov1.StepIndexLabel]] = true
+}
+
+// wishes are the specs that a decision of now may follow.
+func (l *ledger) wishes(r *record) []*argov1.RolloutSpec {
+	var out []*argov1.RolloutSpec
+	for _, s := range r.specs {
+		if s.until.IsZero() || s.until.After(l.then()) {
+			out = append(out, s.spec)
+		}
+	}
+	return out
+}
+
+func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool {
+	return slices.ContainsFunc(specs, ok)
+}
+
+// plain is true of a release in which nobody but its plan had a say: whoever writes into the status, or changes the plan,
+// makes anything possible.
+func (l *ledger) plain(r *record) bool {
+	return r.run != nil && r.meddled.Before(r.run.began) && len(l.world.Instances()) == 1
+}
+
+// setsOf are the ReplicaSets of a Rollout as they are.
+func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
+	var out []*appsv1.ReplicaSet
+	for _, v := range l.world.Server.All(replicaSetKind) {
+		set := typed[*appsv1.ReplicaSet](l.world, v)
+		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.key.Name {
+			out = append(out, set)
+		}
+	}
+	return out
+}
+
+// setOf is the ReplicaSet of a hash; nil: there is none.
+func (l *ledger) setOf(r *record, hash string) *appsv1.ReplicaSet {
+	for _, set := range l.setsOf(r) {
+		if hash != "" && hashOf(set) == hash {
+			return set
+		}
+	}
+	return nil
+}
+
+// podsOf are those of the ReplicaSet of a hash.
+func (l *ledger) podsOf(r *record, hash string) *pods {
+	set := l.setOf(r, hash)
+	if set == nil {
+		return nil
+	}
+	return l.sets[keyOf(set)]
+}
+
+// selected is the hash that a Service selects; empty: none.
+func (l *ledger) selected(v *store.Version) string {
+	service := typed[*corev1.Service](l.world, v)
+	if service == nil {
+		return ""
+	}
+	return service.Spec.Selector[argov1.PodTemplateHashLabel]
+}
+
+func (l *ledger) serviceOf(name string) *store.Version {
+	return l.world.Server.Peek(serviceKind, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.
+func (l *ledger) served(r *record) []string {
+	strategy := r.object.Spec.Strategy
+	switch {
+	case strategy.BlueGreen != nil:
+		return []string{l.selected(l.serviceOf(strategy.BlueGreen.ActiveService))}
+	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
+		var out []string
+		for _, kind := range []schema.GroupKind{virtualService, httpRoute} {
+			for _, s := range weightsOf(l.world.Server.Peek(kind, r.key)) {
+				if s.Weight > 0 {
+					out = append(out, l.selected(l.serviceOf(s.Service)))
+				}
+			}
+		}
+		return out
+	default:
+		return nil
+	}
+}

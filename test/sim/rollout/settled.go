@@ -14,7 +14,6 @@ import (
 // Calm implements sim.Kind.
 func (k *Rollouts) Calm(*sim.World) {
 	k.over = true
-	k.oracle.calm()
 	k.cluster.Calm()
 	if k.story == nil {
 		k.people.mend()

@@ -1,0 +1,295 @@
+package rollout
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+func keyNamed(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// usersOwn is I8.
+type usersOwn struct {
+	*ledger
+	without
+}
+
+func (c *usersOwn) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || !h.ours || h.Old == nil || h.Subresource == "status" {
+		return
+	}
+	if kind, _ := owner(h.Old.Meta()); kind != "" || h.Kind == replicaSetKind {
+		return
+	}
+	if h.Type == store.Deleted {
+		c.violate("I8", h.Key.Name, "%s was deleted, which nobody of Serin's owns", h.Kind.Kind)
+		return
+	}
+	for _, path := range differences(h.Old.Content(), h.New.Content(), "", 2) {
+		if !mayChange(h, path) {
+			c.violate("I8", h.Key.Name, "%s of %s was changed, which its user made", path, h.Kind.Kind)
+		}
+	}
+}
+
+// mayChange are the fields of users' objects that are documented to change.
+func mayChange(h wrote, path string) bool {
+	switch path {
+	case "metadata/resourceVersion", "metadata/generation", "metadata/managedFields":
+		return true
+	}
+	switch h.Kind {
+	case rolloutKind:
+		return path == "spec/replicas" || path == "metadata/annotations"
+	case serviceKind:
+		return path == "spec/selector" || path == "metadata/annotations"
+	case virtualService:
+		return path == "spec/http" || path == "metadata/annotations"
+	case httpRoute:
+		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
+	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
+		return strings.HasPrefix(path, "status") || path == "spec/terminate"
+	default:
+		return false
+	}
+}
+
+// differences are the paths, down to a depth, at which two objects are not the same.
+func differences(before, after map[string]any, at string, depth int) []string {
+	var out []string
+	fields := map[string]bool{}
+	for field := range before {
+		fields[field] = true
+	}
+	for field := range after {
+		fields[field] = true
+	}
+	for field := range fields {
+		x, y := before[field], after[field]
+		if equal(x, y) {
+			continue
+		}
+		inner, isMap := x.(map[string]any)
+		other, areMaps := y.(map[string]any)
+		if depth > 1 && isMap && areMaps {
+			out = append(out, differences(inner, other, at+field+"/", depth-1)...)
+		} else {
+			out = append(out, at+field)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// preconditions is I12.
+type preconditions struct {
+	*ledger
+	without
+}
+
+func (c *preconditions) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || !h.ours || h.Subresource == "eviction" {
+		return
+	}
+	switch {
+	case h.Verb == store.Create:
+		if generated := h.New.Meta().GenerateName; generated != "" {
+			c.violate("I12", h.Key.Name, "%s was made under a name that nobody can find again", h.Kind.Kind)
+		}
+	case h.Verb == store.Delete:
+		if h.Basis.UID == "" {
+			c.violate("I12", h.Key.Name, "the deletion of %s does not name its UID", h.Kind.Kind)
+		}
+	case h.Basis.ResourceVersion == "":
+		c.violate("I12", h.Key.Name, "%s of %s names no version that it was decided on", h.Verb, h.Kind.Kind)
+	}
+}
+
+// noFight is I19.
+type noFight struct {
+	*ledger
+	without
+}
+
+func (c *noFight) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || !h.ours || h.Type != store.Modified || h.Kind == runKind || h.Kind == experimentKind || h.Subresource == "status" {
+		return
+	}
+	for _, r := range c.all {
+		belongs := h.Key.Name == r.key.Name || strings.HasPrefix(h.Key.Name, r.key.Name+"-")
+		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(c.then()) || len(c.wishes(r)) > 1 || len(c.all) > 1 && c.sameName(r) {
+			continue
+		}
+		if h.Kind == replicaSetKind && labelsOf(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
+			continue // its delay is over
+		}
+		w := c.objects[thing{h.Kind, h.Key}]
+		if w == nil || w.unanswered || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.then()) {
+			continue
+		}
+		c.violate("I19", r.key.Name, "at rest %s %s was written again, although nobody else had written anything", h.Kind.Kind, h.Key.Name)
+	}
+}
+
+// sameName is true of a Rollout that was there before under that name: what the other had is taken over.
+func (c *noFight) sameName(r *record) bool {
+	return slices.ContainsFunc(c.all, func(o *record) bool { return o != r && o.key == r.key })
+}
+
+// anybody is true when somebody else wrote anything since then.
+func (c *noFight) anybody(then time.Time) bool {
+	for _, w := range c.objects {
+		if w.foreign.After(then) {
+			return true
+		}
+	}
+	return false
+}
+
+// boundedWork is I21.
+type boundedWork struct {
+	*ledger
+	without
+
+	again, passes map[types.NamespacedName]int
+	seen          int
+}
+
+// mostAgain is how often an object may be queued at once without a change, mostPasses how many passes each thing that
+// happens may cost, and each second.
+const (
+	mostAgain  = 3
+	mostPasses = 20
+)
+
+func (c *boundedWork) see(happening any) {
+	h, ok := happening.(sim.Passed)
+	if !ok {
+		return
+	}
+	if c.passes == nil {
+		c.passes, c.again = map[types.NamespacedName]int{}, map[types.NamespacedName]int{}
+	}
+	if c.events != c.seen {
+		clear(c.again)
+		c.seen = c.events
+	}
+	c.passes[h.Release]++
+	if most := mostPasses * (10 + c.events + int(c.now().Sub(c.began)/time.Second)); c.passes[h.Release] > most {
+		c.violate("I21", h.Release.Name, "it was looked at %d times, but only %d things have happened", c.passes[h.Release], c.events)
+	}
+	if h.Err != nil || h.Result.RequeueAfter <= 0 || h.Result.RequeueAfter > time.Millisecond {
+		delete(c.again, h.Release)
+		return
+	}
+	if c.again[h.Release]++; c.again[h.Release] > mostAgain {
+		c.violate("I21", h.Release.Name, "it was queued at once %d times, and nothing had changed", c.again[h.Release])
+	}
+}
+
+// oneOfEach is I22.
+type oneOfEach struct {
+	*ledger
+	without
+}
+
+func (c *oneOfEach) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || !h.ours || h.Type != store.Added {
+		return
+	}
+	of := metav1.GetControllerOfNoCopy(h.New.Meta())
+	if of == nil {
+		return
+	}
+	for _, v := range c.world.Server.All(h.Kind) {
+		rival := metav1.GetControllerOfNoCopy(v.Meta())
+		if v.UID() == h.New.UID() || rival == nil || rival.UID != of.UID || v.Deleting() {
+			continue
+		}
+		if what := c.same(h, v); what != "" {
+			c.violate("I22", of.Name, "%s %s was made although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
+		}
+	}
+}
+
+// same says what two objects of one owner are both for; empty: for different things.
+func (c *oneOfEach) same(h wrote, v *store.Version) string {
+	switch h.Kind {
+	case replicaSetKind:
+		a, b := typed[*appsv1.ReplicaSet](c.world, h.New).Spec.Template.DeepCopy(), typed[*appsv1.ReplicaSet](c.world, v).Spec.Template.DeepCopy()
+		for _, template := range []map[string]string{a.Labels, b.Labels} {
+			delete(template, argov1.PodTemplateHashLabel)
+			delete(template, "role")
+		}
+		if equal(a, b) {
+			return "template"
+		}
+	case runKind:
+		a, b := typed[*argov1.AnalysisRun](c.world, h.New), typed[*argov1.AnalysisRun](c.world, v)
+		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
+		if going && sameLabels(a.Labels, b.Labels) && a.Labels[argov1.RolloutTypeLabel] != "" {
+			return "purpose"
+		}
+	case experimentKind:
+		a, b := typed[*argov1.Experiment](c.world, h.New), typed[*argov1.Experiment](c.world, v)
+		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
+		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) {
+			return "step"
+		}
+	}
+	return ""
+}
+
+func sameLabels(a, b map[string]string) bool {
+	for _, label := range []string{argov1.PodTemplateHashLabel, argov1.RolloutTypeLabel, argov1.StepIndexLabel} {
+		if a[label] != b[label] {
+			return false
+		}
+	}
+	return true
+}
+
+// nothingLeft is I27.
+type nothingLeft struct{ *ledger }
+
+func (c *nothingLeft) see(happening any) {
+	h, ok := happening.(wrote)
+	if ok && h.ours && h.Type == store.Added {
+		if kind, _ := owner(h.New.Meta()); kind == "" {
+			c.violate("I27", h.Key.Name, "%s was made and belongs to nobody", h.Kind.Kind)
+		}
+	}
+}
+
+// end: what is not in use has no pods.
+func (c *nothingLeft) end() {
+	for _, r := range c.all {
+		s := r.object.Status
+		if r.deleted || s.Phase != argov1.RolloutPhaseHealthy {
+			continue
+		}
+		for _, set := range c.setsOf(r) {
+			if hash := hashOf(set); wanted(set) > 0 && hash != s.StableRS {
+				c.violate("I27", r.key.Name, "it is healthy, and %s still has %d pods", set.Name, wanted(set))
+			}
+		}
+	}
+}

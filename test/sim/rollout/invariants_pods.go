@@ -1,0 +1,111 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// oneScaler is I18.
+type oneScaler struct {
+	*ledger
+	without
+}
+
+func (c *oneScaler) see(happening any) {
+	h, ok := happening.(scaled)
+	if !ok || !h.ours || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
+		return
+	}
+	r := h.of
+	if !r.rested.IsZero() && r.rested.Before(c.then()) && len(c.wishes(r)) == 1 && h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS {
+		c.violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+	}
+	if h.is() > h.was() {
+		c.surge(h)
+	}
+}
+
+// surge: without a router no more pods are asked for than the plan allows.
+func (c *oneScaler) surge(h scaled) {
+	r, total := h.of, h.is()
+	for _, set := range c.setsOf(r) {
+		if set.Name != h.Key.Name {
+			total += wanted(set)
+		}
+	}
+	allowed := int32(-1)
+	for _, s := range c.wishes(r) {
+		if s.Strategy.Canary == nil || s.Strategy.Canary.TrafficRouting != nil {
+			return
+		}
+		allowed = max(allowed, most(s))
+	}
+	if total > allowed && c.restedScale(r) {
+		c.violate("I18", r.key.Name, "%d pods are asked for, of at most %d", total, allowed)
+	}
+}
+
+// restedScale is true where nobody has changed the number of pods since the release began: whoever takes pods away while
+// others are being made finds too many.
+func (c *oneScaler) restedScale(r *record) bool {
+	for _, s := range r.specs {
+		if !s.until.IsZero() && s.until.After(r.run.began.Add(-time.Minute)) {
+			return false
+		}
+	}
+	for _, set := range c.setsOf(r) {
+		if w := c.objects[thing{replicaSetKind, keyOf(set)}]; w != nil && w.foreign.After(r.run.began.Add(-time.Minute)) {
+			return false
+		}
+	}
+	return true
+}
+
+// most is how many pods of all revisions there may be.
+func most(s *argov1.RolloutSpec) int32 {
+	replicas := int32(1)
+	if s.Replicas != nil {
+		replicas = *s.Replicas
+	}
+	surge := s.Strategy.Canary.MaxSurge
+	if surge == nil {
+		surge = new(intstr.FromString("25%"))
+	}
+	more, err := intstr.GetScaledValueFromIntOrPercent(surge, int(replicas), true)
+	if err != nil {
+		return 1 << 30
+	}
+	return replicas + int32(more) //nolint:gosec // a handful
+}
+
+// pausedStill is I25.
+type pausedStill struct {
+	*ledger
+	without
+}
+
+func (c *pausedStill) see(happening any) {
+	switch h := happening.(type) {
+	case scaled:
+		if h.ours && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
+			c.violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+		}
+	case moved:
+		if h.of == nil || !h.ours || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
+			return
+		}
+		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
+		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
+			c.violate("I25", h.of.key.Name, "it is paused, and went from step %d to %d", *before, *after)
+		}
+	}
+}
+
+// still is true once every process must know that the Rollout is paused.
+func (c *pausedStill) still(r *record) bool {
+	return !r.paused.IsZero() && r.paused.Before(c.then()) && r.object.Spec.Paused
+}

@@ -1,0 +1,214 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// earned is I3.
+type earned struct {
+	*ledger
+	without
+}
+
+func (c *earned) see(happening any) {
+	switch h := happening.(type) {
+	case moved:
+		if h.of != nil && h.ours && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && c.plain(h.of) {
+			c.promoted(h)
+		}
+	case routed:
+		c.switched(h)
+	}
+}
+
+// promoted: all that the plan asks for came before.
+func (c *earned) promoted(h moved) {
+	r := h.of
+	back := r.object.Spec.RollbackWindow != nil || c.setOf(r, h.before.Status.StableRS) == nil
+	if back || h.after.Status.StableRS != r.run.hash || len(c.wishes(r)) > 1 {
+		return
+	}
+	strategy := r.object.Spec.Strategy
+	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !c.cameBack(r) {
+		c.violate("I3", r.key.Name, "%s was promoted, and no analysis after the switch was successful", r.run.hash)
+	}
+	if strategy.Canary == nil {
+		return
+	}
+	for i, step := range strategy.Canary.Steps {
+		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
+			c.violate("I3", r.key.Name, "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
+		}
+	}
+	if index := h.before.Status.CurrentStepIndex; len(strategy.Canary.Steps) > 0 && (index == nil || int(*index) < len(strategy.Canary.Steps)) {
+		c.violate("I3", r.key.Name, "%s was promoted at step %v of %d", r.run.hash, index, len(strategy.Canary.Steps))
+	}
+}
+
+// cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
+func (c *earned) cameBack(r *record) bool {
+	set := c.setOf(r, r.run.hash)
+	return set == nil || set.CreationTimestamp.Time.Before(r.run.began.Add(-10*time.Second)) || set.Annotations[argov1.RevisionHistoryAnnotation] != ""
+}
+
+// switched: users get a revision of a blue-green release after its analysis only.
+func (c *earned) switched(h routed) {
+	r := h.of
+	b := r.object.Spec.Strategy.BlueGreen
+	if !h.ours || h.Kind != serviceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+		return
+	}
+	from, to := c.selected(h.Old), c.selected(h.New)
+	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.wishes(r)) > 1 || b.PrePromotionAnalysis == nil || c.cameBack(r) {
+		return
+	}
+	if !r.run.passed[argov1.TypePrePromotion] {
+		c.violate("I3", r.key.Name, "users got %s, and no analysis before the switch was successful", to)
+	}
+}
+
+// sensibleStatus is I13.
+type sensibleStatus struct {
+	*ledger
+	without
+}
+
+func (c *sensibleStatus) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.status() {
+		return
+	}
+	r, before, after := h.of, &h.before.Status, &h.after.Status
+	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration && n > h.before.Generation {
+		c.violate("I13", r.key.Name, "generation %d is said to be observed, of %d", n, h.before.Generation)
+	}
+	phases := []argov1.RolloutPhase{"", argov1.RolloutPhaseHealthy, argov1.RolloutPhaseDegraded, argov1.RolloutPhaseProgressing, argov1.RolloutPhasePaused}
+	if !slices.Contains(phases, after.Phase) {
+		c.violate("I13", r.key.Name, "phase %q", after.Phase)
+	}
+	if before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
+		c.violate("I13", r.key.Name, "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
+	}
+	c.index(h)
+}
+
+// index: steps are left one by one, and begun again only with another release, another plan, or an abort.
+func (c *sensibleStatus) index(h moved) {
+	r, before, after := h.of, h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
+	if before == nil || after == nil || h.begins || h.before.Status.CurrentStepHash != h.after.Status.CurrentStepHash || *after == *before {
+		return
+	}
+	steps := 0
+	if canary := h.before.Spec.Strategy.Canary; canary != nil {
+		steps = len(canary.Steps)
+	}
+	if *after == *before+1 || int(*after) == steps || *after == 0 && h.after.Status.Abort || *before < 0 || int(*before) > steps {
+		return
+	}
+	c.violate("I13", r.key.Name, "it went from step %d to %d of %d", *before, *after, steps)
+}
+
+// freshStart is I17.
+type freshStart struct {
+	*ledger
+	without
+}
+
+func (c *freshStart) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.begins || h.before.Status.CurrentPodHash == "" {
+		return
+	}
+	s := h.after.Status
+	left := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
+		s.Canary.CurrentExperiment != "" || s.BlueGreen.PrePromotionAnalysisRunStatus != nil || s.BlueGreen.PostPromotionAnalysisRunStatus != nil
+	if left {
+		c.violate("I17", h.of.key.Name, "a new release began with what was decided about the one before: %+v", s)
+	}
+	steps := 0
+	if canary := h.before.Spec.Strategy.Canary; canary != nil {
+		steps = len(canary.Steps)
+	}
+	if s.CurrentStepIndex != nil && *s.CurrentStepIndex != 0 && int(*s.CurrentStepIndex) != steps {
+		c.violate("I17", h.of.key.Name, "a new release began at step %d", *s.CurrentStepIndex)
+	}
+}
+
+// stableAgain is I23.
+type stableAgain struct{ *ledger }
+
+func (c *stableAgain) see(happening any) {
+	h, ok := happening.(moved)
+	if ok && h.of != nil && h.ours && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
+		c.violate("I23", h.of.key.Name, "it is aborted, and %s became stable", h.after.Status.StableRS)
+	}
+}
+
+// end: where a release was aborted, users are with what was stable.
+func (c *stableAgain) end() {
+	for _, r := range c.all {
+		s := r.object.Status
+		if r.deleted || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).answered(c.then()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
+			continue
+		}
+		for _, hash := range c.served(r) {
+			if hash != "" && hash != s.StableRS && r.object.Spec.Paused == false {
+				c.violate("I23", r.key.Name, "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
+			}
+		}
+	}
+}
+
+func invalid(s argov1.RolloutStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c argov1.RolloutCondition) bool { return c.Type == argov1.RolloutInvalidSpec })
+}
+
+// obeyed is I24.
+type obeyed struct {
+	*ledger
+	without
+}
+
+func (c *obeyed) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.ours || !h.status() || h.begins {
+		return
+	}
+	r, before, after := h.of, h.before.Status, h.after.Status
+	if before.Abort && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil { // else there is nothing to go back to
+		c.violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
+	}
+	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.wishes(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
+		c.violate("I24", r.key.Name, "it was aborted, and goes on unasked")
+	}
+}
+
+// explainedWait is I26.
+type explainedWait struct {
+	*ledger
+	without
+}
+
+func (c *explainedWait) end() {
+	for _, r := range c.all {
+		s := r.object.Status
+		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
+			continue
+		}
+		if !opens(s, release.ByPerson, release.ByCluster) {
+			c.violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
+		}
+		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
+			c.violate("I26", r.key.Name, "everything is over, and generation %d was not looked at", r.object.Generation)
+		}
+	}
+}
+
+func (c *explainedWait) see(any) {}
