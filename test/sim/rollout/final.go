@@ -43,6 +43,7 @@ var volatile = []string{
 	"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "observedGeneration",
 	"lastTransitionTime", "lastUpdateTime", "startTime", "startedAt", "finishedAt", "completedAt", "resumeAt", "abortedAt", "availableAt",
 	"restartedAt", "restartAt", "duration", "conditions", "measurements", "serin", "clusterIP", "clusterIPs", "scale-down-deadline",
+	"count", "successful", "consecutiveSuccess", // of a judgement that lasts as long as the release
 }
 
 func strip(value any) {
