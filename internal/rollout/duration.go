@@ -62,7 +62,7 @@ func (e *edit) starts() bool {
 	if s.Abort || !p.changed() && !retried {
 		return false
 	}
-	return !promoted(s) || p.new.Available < p.replicas()
+	return retried || !promoted(s) || p.new.Available < p.replicas() // after a crash a retry may be over when it is noticed
 }
 
 // rollback is how a release ends that goes back to an earlier revision; false for one that does not.

@@ -32,7 +32,7 @@ func Invariants() []Invariant {
 		{"I7", "the weight rises only while the canary has the ready pods for it", func(l *ledger) checker { return &enoughPods{ledger: l} }},
 		{"I8", "of objects that users made, only what is documented changes, and none is deleted", func(l *ledger) checker { return &usersOwn{ledger: l} }},
 		{"I12", "every write names the version that it was decided on", func(l *ledger) checker { return &preconditions{ledger: l} }},
-		{"I13", "the status moves sensibly: steps one by one, only the newest revision becomes stable, no generation that was not seen", func(l *ledger) checker { return &sensibleStatus{ledger: l} }},
+		{"I13", "the status moves sensibly: steps in order, only the newest revision becomes stable, no generation that was not seen", func(l *ledger) checker { return &sensibleStatus{ledger: l} }},
 		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
 		{"I18", "no more pods are asked for than the plan allows, and at rest none", func(l *ledger) checker { return &oneScaler{ledger: l} }},
 		{"I19", "at rest an object is written at most once for each time that somebody else changed something", func(l *ledger) checker { return &noFight{ledger: l} }},
