@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -83,11 +84,15 @@ func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 	return nil
 }
 
-// StatusPatch is the difference between two statuses, under the version that was read.
+// StatusPatch is the difference between two statuses, under the version that was read. Where there was none, counters that
+// are zero are written too: an API's columns and waits read them.
 func StatusPatch[S any](version string, before, after *S) ([]byte, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	if err != nil {
-		return nil, err
+	old := map[string]any{}
+	if !reflect.ValueOf(before).Elem().IsZero() {
+		var err error
+		if old, err = runtime.DefaultUnstructuredConverter.ToUnstructured(before); err != nil {
+			return nil, err
+		}
 	}
 	wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {

@@ -45,6 +45,24 @@ func TestStatusPatchIsTheDifferenceOfTheEncodings(t *testing.T) {
 	}
 }
 
+func TestTheFirstStatusHasItsCounters(t *testing.T) {
+	patch, err := shell.StatusPatch("7", &flaggerv1.CanaryStatus{}, &flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhaseInitializing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written struct {
+		Status map[string]any `json:"status"`
+	}
+	if err := json.Unmarshal(patch, &written); err != nil {
+		t.Fatal(err)
+	}
+	for _, counter := range []string{"canaryWeight", "failedChecks", "iterations"} {
+		if written.Status[counter] != 0.0 {
+			t.Errorf("%s is %v in %s", counter, written.Status[counter], patch)
+		}
+	}
+}
+
 func compare[S any](t *testing.T, before, after *S) {
 	t.Helper()
 	encoded := func(value any) []byte {
