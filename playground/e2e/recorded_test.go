@@ -152,8 +152,12 @@ func TestWhatAnArgoRolloutsLeftIsTakenUpWhereItIs(t *testing.T) {
 				l = s.send(p.host, 20)
 			}
 			before := s.found()
+			left := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status
 			bySerin().begin(s)
 			s.unmoved(before)
+			if left.CurrentPodHash != left.StableRS {
+				s.toldOf("Rollout", "cart", "RolloutAdopted", "Adopted the release of cart."+s.namespace)
+			}
 			s.ends(p)
 			s.nothingLost(l)
 		})

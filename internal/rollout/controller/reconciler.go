@@ -88,6 +88,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	if r.memory.meets(key, object.UID) {
 		r.tell(ctx, object, added(object))
+		if adopted, ok := rollout.Adopted(object); ok {
+			r.tell(ctx, object, adopted)
+		}
 	}
 	s, err := r.observe(ctx, object, began)
 	if err != nil {

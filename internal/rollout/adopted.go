@@ -1,0 +1,27 @@
+package rollout
+
+import (
+	"fmt"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Adopted is what people are told of a release that another controller has begun, when Serin sees it for the first time;
+// false for one at rest, and for one that Serin has worked on.
+func Adopted(o *argov1.Rollout) (release.Event, bool) {
+	s := o.Status
+	if s.Serin != nil || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {
+		return release.Event{}, false
+	}
+	where := fmt.Sprintf("in phase %s", s.Phase)
+	if canary := o.Spec.Strategy.Canary; canary != nil {
+		if _, ok := stepAt(canary.Steps, s.CurrentStepIndex); ok {
+			where += fmt.Sprintf(" at step %d of %d", *s.CurrentStepIndex+1, len(canary.Steps))
+		}
+		if s.Canary.Weights != nil {
+			where += fmt.Sprintf(" with weight %d", s.Canary.Weights.Canary.Weight)
+		}
+	}
+	return release.Event{Type: release.Normal, Reason: "RolloutAdopted", Message: fmt.Sprintf("Adopted the release of %s.%s %s", o.Name, o.Namespace, where)}, true
+}
