@@ -115,7 +115,7 @@ const patience = time.Hour
 // present takes what a status says of the future for the present: a clock was set back since it was written, and what
 // counts from there would otherwise wait for as long as that.
 func present(status *argov1.AnalysisRunStatus, now time.Time) {
-	if status.StartedAt.Time.After(now) {
+	if status.StartedAt.After(now) {
 		status.StartedAt = new(metav1.NewTime(now))
 	}
 	for i := range status.MetricResults {

@@ -90,13 +90,3 @@ func releaseOf(object *unstructured.Unstructured) string {
 	}
 	return strings.TrimSuffix(object.GetName(), "-primary")
 }
-
-// imageOf is the version in a workload's template.
-func imageOf(object *unstructured.Unstructured) string {
-	containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
-	if len(containers) == 0 {
-		return ""
-	}
-	image, _, _ := unstructured.NestedString(containers[0].(map[string]any), "image")
-	return image
-}

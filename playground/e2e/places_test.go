@@ -103,7 +103,7 @@ func places() map[string]place {
 	ship := func(s *stage) { s.release("cart", "v2") }
 	paused := func(s *stage) { s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep") }
 	proceed := func(s *stage) { s.act("cart", `{"pauseConditions":null}`) }
-	weighs := func(weight int) func(*stage) { return func(s *stage) { s.phaseAt("cart", weight) } }
+	weighs := func(weight int) func(*stage) { return func(s *stage) { s.phaseAt(weight) } }
 	const twoSteps = `steps: [{setWeight: 20}, {pause: {}}, {setWeight: 60}, {pause: {}}]`
 	return map[string]place{
 		"at-rest": {

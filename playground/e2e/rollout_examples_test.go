@@ -12,13 +12,13 @@ import (
 // apart are the Services and the route of Rollout cart, for a host of its own.
 func apart(t *testing.T, host string) string { return replaced(t, rolledRoute, "rolled.test", host) }
 
-// share wants the new version to get that part of the requests.
-func (s *stage) share(l *load.Load, version string, weight int) {
+// share wants version v2 to get that part of the requests.
+func (s *stage) share(l *load.Load, weight int) {
 	s.t.Helper()
 	counts := s.settled(l)
 	low, high := load.Bounds(counts.Requests, float64(weight)/100, tail)
-	if got := counts.ByVersion[version].Requests; got < low || got > high {
-		s.t.Errorf("at weight %d %s got %d of %d requests, want %d to %d", weight, version, got, counts.Requests, low, high)
+	if got := counts.ByVersion["v2"].Requests; got < low || got > high {
+		s.t.Errorf("at weight %d v2 got %d of %d requests, want %d to %d", weight, got, counts.Requests, low, high)
 	}
 }
 
@@ -34,16 +34,16 @@ func TestADynamicStableScaleLosesNoRequest(t *testing.T) {
 	l := s.send("shrinking.test", 80)
 	requests(t, l, 20, "v1")
 	s.release("cart", "v2")
-	s.phaseAt("cart", 25)
+	s.phaseAt(25)
 	s.pods("cart", "v1=3 v2=1")
-	s.share(l, "v2", 25)
+	s.share(l, 25)
 	s.act("cart", `{"pauseConditions":null}`)
-	s.phaseAt("cart", 75)
+	s.phaseAt(75)
 	s.pods("cart", "v1=1 v2=3")
-	s.share(l, "v2", 75)
+	s.share(l, 75)
 	s.act("cart", `{"abort":true}`)
 	s.pods("cart", "v1=4 v2=3") // those of the canary stay for their delay
-	s.share(l, "v2", 0)
+	s.share(l, 0)
 	if counts := l.Counts(); counts.Lost > 0 {
 		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
 	}
@@ -60,10 +60,10 @@ func TestAPlanOutOfBalanceIsCarriedOutAsItIsWritten(t *testing.T) {
 	l := s.send("unbalanced.test", 80)
 	requests(t, l, 20, "v1")
 	s.release("cart", "v2")
-	s.phaseAt("cart", 0)
+	s.phaseAt(0)
 	s.toldOf("Rollout", "cart", "TrafficImbalance", "step 3 (setWeight: 90) gives 90 of 100 of the traffic to 1 pods")
 	s.act("cart", `{"pauseConditions":null}`)
-	s.phaseAt("cart", 90)
+	s.phaseAt(90)
 	s.pods("cart", "v1=4 v2=1")
-	s.share(l, "v2", 90)
+	s.share(l, 90)
 }

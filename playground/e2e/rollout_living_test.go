@@ -53,7 +53,7 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 
 	s.release("cart", "v2")
 	for _, weight := range []int{20, 60} {
-		paused := s.phaseAt("cart", weight)
+		paused := s.phaseAt(weight)
 		if w := paused.Status.Canary.Weights; w == nil || int(w.Canary.Weight) != weight || int(w.Stable.Weight) != 100-weight {
 			t.Errorf("at weight %d the status says %s", weight, toJSON(t, w))
 		}
@@ -99,11 +99,11 @@ func TestARolloutSharesRequestsByGatewayAPI(t *testing.T) {
 	})
 }
 
-// phaseAt waits until a Rollout is paused at a weight.
-func (s *stage) phaseAt(name string, weight int) argov1.Rollout {
+// phaseAt waits until Rollout cart is paused at a weight.
+func (s *stage) phaseAt(weight int) argov1.Rollout {
 	s.t.Helper()
 	var found argov1.Rollout
-	s.await(fmt.Sprintf("Rollout %s is paused at weight %d", name, weight), rollouts, name, func(object *unstructured.Unstructured) error {
+	s.await(fmt.Sprintf("Rollout cart is paused at weight %d", weight), rollouts, "cart", func(object *unstructured.Unstructured) error {
 		found = read[argov1.Rollout](s.t, object)
 		status := found.Status
 		if status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights == nil || int(status.Canary.Weights.Canary.Weight) != weight {

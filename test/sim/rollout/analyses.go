@@ -34,15 +34,15 @@ func analysisTemplate(name string, metrics ...argov1.Metric) client.Object {
 }
 
 // errors is a metric of which less than five is good. count 0: it is measured for as long as it may.
-func errors(name, interval string, count int) argov1.Metric {
+func errors(interval string, count int) argov1.Metric {
 	m := argov1.Metric{
-		Name: name, Interval: argov1.DurationString(interval), SuccessCondition: "result[0] < 5",
+		Name: "errors", Interval: argov1.DurationString(interval), SuccessCondition: "result[0] < 5",
 		Provider: argov1.MetricProvider{Prometheus: &argov1.PrometheusMetric{
 			Address: "http://prometheus.example", Query: `errors{hash="{{args.hash}}"}`,
 		}},
 	}
 	if count > 0 {
-		m.Count = new(intstr.FromInt32(int32(count))) //nolint:gosec // a handful
+		m.Count = new(intstr.FromInt32(int32(count)))
 	}
 	return m
 }
@@ -55,6 +55,6 @@ const (
 
 func templates() []client.Object {
 	return []client.Object{
-		analysisTemplate(shortTemplate, errors("errors", "10s", 2)), analysisTemplate(endlessTemplate, errors("errors", "15s", 0)),
+		analysisTemplate(shortTemplate, errors("10s", 2)), analysisTemplate(endlessTemplate, errors("15s", 0)),
 	}
 }

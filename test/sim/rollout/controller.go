@@ -35,7 +35,6 @@ type process struct {
 	rollouts *Rollouts
 	instance *sim.Instance
 	outbox   *telemetry.Outbox
-	runs_    *launch.Launcher
 	metrics  *telemetry.Metrics
 	prober   *prober.Prober
 	measurer *measure.Measurer

@@ -45,7 +45,7 @@ func (p *people) editTemplate(r *Release, s *sim.Stream) {
 // editSpec changes the plan, by hand, whatever goes on.
 func (p *people) editSpec(r *Release, s *sim.Stream) {
 	which, steps, back := s.Int(0, 7), drawSteps(s, r.Router), s.Between(30*time.Second, 4*time.Minute)
-	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4)) //nolint:gosec // a handful
+	seconds, replicas := int32(s.Int(0, 60)), int32(s.Int(1, 4))
 	what := ""
 	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
 		c, b := o.Spec.Strategy.Canary, o.Spec.Strategy.BlueGreen

@@ -18,7 +18,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 	}
 	r := newRelease(name, router, strategy)
 	r.objects = append(r.objects, templatesOf(s)...)
-	r.Spec.Replicas = new(int32(s.Int(1, 4))) //nolint:gosec // a handful
+	r.Spec.Replicas = new(int32(s.Int(1, 4)))
 	r.Spec.MinReadySeconds = sim.Pick(s, int32(0), 1, 10)
 	r.Spec.ProgressDeadlineSeconds = new(sim.Pick(s, int32(30), 60, 120))
 	r.Spec.ProgressDeadlineAbort = s.Chance(0.3)
@@ -39,7 +39,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 
 // templatesOf are the templates of a history: judgements may be patient, and may not know.
 func templatesOf(s *sim.Stream) []client.Object {
-	short, endless := errors("errors", sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errors("errors", sim.Pick(s, "10s", "20s", "60s"), 0)
+	short, endless := errors(sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errors(sim.Pick(s, "10s", "20s", "60s"), 0)
 	if s.Chance(0.3) {
 		short.FailureLimit, endless.FailureLimit = new(intstr.FromInt32(1)), new(intstr.FromInt32(2))
 	}

@@ -159,7 +159,7 @@ func (c *stableAgain) end() {
 			continue
 		}
 		for _, hash := range c.served(r) {
-			if hash != "" && hash != s.StableRS && r.object.Spec.Paused == false {
+			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
 				c.violate("I23", r.key.Name, "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
 			}
 		}
@@ -193,7 +193,6 @@ func (c *obeyed) see(happening any) {
 // explainedWait is I26.
 type explainedWait struct {
 	*ledger
-	without
 }
 
 func (c *explainedWait) end() {

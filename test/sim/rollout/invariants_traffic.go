@@ -152,7 +152,7 @@ func (c *drainedFirst) down(h scaled) {
 	if h.is() > 0 || !c.plain(r) || len(c.wishes(r)) > 1 {
 		return
 	}
-	if slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(r) {
+	if slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute() {
 		c.violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
@@ -170,7 +170,7 @@ func (c *drainedFirst) otherAnswers(r *record, hash string) bool {
 }
 
 // meddledRoute is true where somebody else wrote a Service or the route of late.
-func (c *drainedFirst) meddledRoute(r *record) bool {
+func (c *drainedFirst) meddledRoute() bool {
 	for at, w := range c.objects {
 		if (at.kind == serviceKind || at.kind == virtualService || at.kind == httpRoute) && w.foreign.After(c.then()) {
 			return true

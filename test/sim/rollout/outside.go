@@ -127,6 +127,7 @@ func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duratio
 		after = late
 	case MetricStale:
 		stale = true
+	default: // no trouble
 	}
 	if stale {
 		bad = !o.good(run, s, true)

@@ -24,9 +24,6 @@ const (
 	gatewayRouter = "gatewayapi:v1"
 )
 
-// planted is in every Secret, and in the arguments that come from one. It must never be seen anywhere else.
-const planted = "hush-5b1c"
-
 // Release is one Rollout of a history, with what is true about it and nobody in the world knows.
 type Release struct {
 	Key    types.NamespacedName

@@ -54,11 +54,9 @@ func healthyNow(_ *Release, s argov1.RolloutStatus) bool {
 // pausedNow is true of a release that a person has to go on with.
 func pausedNow(_ *Release, s argov1.RolloutStatus) bool { return len(s.PauseConditions) > 0 }
 
-// weightIs is true once the new revision has at least that weight.
-func weightIs(weight int32) func(*Release, argov1.RolloutStatus) bool {
-	return func(_ *Release, s argov1.RolloutStatus) bool {
-		return s.Canary.Weights != nil && s.Canary.Weights.Canary.Weight >= weight
-	}
+// halfway is true once the new revision has at least half of the weight.
+func halfway(_ *Release, s argov1.RolloutStatus) bool {
+	return s.Canary.Weights != nil && s.Canary.Weights.Canary.Weight >= 50
 }
 
 // aborted is true of a release that was taken back.
@@ -169,7 +167,7 @@ func interruptions() []Story {
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "aborted and tried again", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
 			{When: aborted, After: 15 * time.Second, Do: func(p *people, r *Release) { p.retry(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "promoted at once", Router: istioRouter, Spec: stepping(weight(10), pause(0), analysed()), Acts: []Act{
@@ -178,15 +176,15 @@ func interruptions() []Story {
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "new revision on the way", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
 		{Name: "back on the way", Router: gatewayRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
 		{Name: "scaled on the way", Router: istioRouter, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: weightIs(50), After: 5 * time.Second, Do: func(p *people, r *Release) {
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(4)) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},

@@ -53,25 +53,26 @@ func statusText(r *argov1.Rollout, subresource string) string {
 		return fmt.Sprintf(" replicas=%v revision=%s", r.Spec.Replicas != nil, r.Annotations[argov1.RevisionAnnotation])
 	}
 	s := r.Status
-	text := fmt.Sprintf(" %s(%s) hash=%s stable=%s", s.Phase, s.Message, s.CurrentPodHash, s.StableRS)
+	var text strings.Builder
+	fmt.Fprintf(&text, " %s(%s) hash=%s stable=%s", s.Phase, s.Message, s.CurrentPodHash, s.StableRS)
 	if s.CurrentStepIndex != nil {
-		text += fmt.Sprintf(" step=%d", *s.CurrentStepIndex)
+		fmt.Fprintf(&text, " step=%d", *s.CurrentStepIndex)
 	}
 	if w := s.Canary.Weights; w != nil {
-		text += fmt.Sprintf(" weight=%d", w.Canary.Weight)
+		fmt.Fprintf(&text, " weight=%d", w.Canary.Weight)
 	}
 	if s.Abort {
-		text += " aborted"
+		text.WriteString(" aborted")
 	}
 	for _, c := range s.PauseConditions {
-		text += " " + string(c.Reason)
+		text.WriteString(" " + string(c.Reason))
 	}
 	if s.Serin != nil {
 		for _, gate := range s.Serin.Gates {
 			if gate.Verdict != string(release.Pass) {
-				text += fmt.Sprintf(" [%s by %s: %s]", gate.Name, gate.Opener, gate.Message)
+				fmt.Fprintf(&text, " [%s by %s: %s]", gate.Name, gate.Opener, gate.Message)
 			}
 		}
 	}
-	return text
+	return text.String()
 }
