@@ -271,8 +271,11 @@ func (e *edit) pauseBlueGreen() {
 // moveBlueGreen goes on from where the release is.
 func (e *edit) moveBlueGreen() {
 	p, s := e.v, &e.status
-	if s.PromoteFull || p.inWindow || p.returning() {
+	switch {
+	case s.PromoteFull, p.returning():
 		e.free()
+	case p.inWindow:
+		e.resume()
 	}
 	e.recordBlueGreen()
 	e.abortBlueGreen()

@@ -62,8 +62,13 @@ func (e *edit) index(to int) {
 
 // free takes away what holds or takes back a release.
 func (e *edit) free() {
-	e.status.PauseConditions, e.status.ControllerPause, e.status.Abort = nil, false, false
+	e.resume()
+	e.status.Abort = false
 }
+
+// resume takes away what holds a release. What took it back stays: a revision within the rollback window that never starts
+// is given up as any other is.
+func (e *edit) resume() { e.status.PauseConditions, e.status.ControllerPause = nil, false }
 
 // reset begins a release. One that goes back skips its steps.
 func (e *edit) reset() {
@@ -95,8 +100,12 @@ func (e *edit) reset() {
 
 // move goes on from where the release is.
 func (e *edit) move() {
-	if e.status.PromoteFull || e.v.inWindow {
+	switch {
+	case e.status.PromoteFull:
 		e.free()
+		e.all()
+	case e.v.inWindow:
+		e.resume()
 		e.all()
 	}
 	e.abort()
