@@ -24,7 +24,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 	r.Spec.ProgressDeadlineAbort = s.Chance(0.3)
 	r.Spec.RevisionHistoryLimit = sim.Pick(s, nil, new(int32(1)), new(int32(3)))
 	if s.Chance(0.2) {
-		r.Spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: int32(s.Int(1, 2))} //nolint:gosec // a handful
+		r.Spec.RollbackWindow = &argov1.RollbackWindowSpec{Revisions: int32(s.Int(1, 2))}
 	}
 	if c := r.Spec.Strategy.Canary; c != nil {
 		drawCanary(s, c, router)
@@ -69,7 +69,7 @@ func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 	if s.Chance(0.3) {
 		c.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
 		if s.Chance(0.3) && len(c.Steps) > 0 {
-			c.Analysis.StartingStep = new(int32(s.Int(0, len(c.Steps)-1))) //nolint:gosec // a handful
+			c.Analysis.StartingStep = new(int32(s.Int(0, len(c.Steps)-1)))
 		}
 	}
 	if s.Chance(0.2) {
@@ -96,7 +96,7 @@ func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
 	var steps []argov1.CanaryStep
 	for range s.Int(0, 5) {
 		seconds, percent := sim.Pick(s, int32(5), 20, 60), sim.Pick(s, int32(0), 5, 20, 50, 100)
-		duration, judged, pods := sim.Pick(s, "20s", "60s"), s.Chance(0.5), int32(s.Int(1, 3)) //nolint:gosec // a handful
+		duration, judged, pods := sim.Pick(s, "20s", "60s"), s.Chance(0.5), int32(s.Int(1, 3))
 		switch kind := s.Int(0, 11); {
 		case kind < 5:
 			steps = append(steps, weight(percent))
@@ -128,7 +128,7 @@ func drawBlueGreen(s *sim.Stream, b *argov1.BlueGreenStrategy) {
 	case 0:
 		b.AutoPromotionEnabled = new(false)
 	case 1:
-		b.AutoPromotionSeconds = int32(s.Int(5, 60)) //nolint:gosec // a handful
+		b.AutoPromotionSeconds = int32(s.Int(5, 60))
 	}
 	if s.Chance(0.3) {
 		b.PreviewReplicaCount = new(int32(1))
