@@ -116,7 +116,7 @@ var reasons = []string{
 	"TargetGroupUnverified", "TargetGroupVerifyError", "LoadBalancerNotFound", "CreatingCanaryIngress", "PatchingCanaryIngress",
 	"PatchingALBIngress", "TrafficSplitCreated", "TrafficSplitNotCreated", "UpdatedDestinationRule", "AnalysisRunPending", "AnalysisRunRunning",
 	"AnalysisRunSuccessful", "AnalysisRunFailed", "AnalysisRunError", "AnalysisRunInconclusive", "ExperimentCreated", "StepPluginTransition",
-	"ReconciliationError", "TrafficImbalance", "LeftToArgoRollouts",
+	"ReconciliationError", "TrafficImbalance", "LeftToArgoRollouts", "RolloutAdopted",
 }
 
 var ofEvents = func() []string {

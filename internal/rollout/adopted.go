@@ -8,7 +8,8 @@ import (
 )
 
 // Adopted is what people are told of a release that another controller has begun, when Serin sees it for the first time;
-// false for one at rest, and for one that Serin has worked on.
+// false for one at rest, and for one that Serin has worked on. Definitions that drop Serin's part of the status hide that, so
+// that each start of Serin tells it again there.
 func Adopted(o *argov1.Rollout) (release.Event, bool) {
 	s := o.Status
 	if s.Serin != nil || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {

@@ -190,13 +190,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	return written, nil
 }
 
-// explained is what Serin adds to a status: what is waited for, and when the pause began, while there is one.
+// explained is what Serin adds to a status: what is waited for, and when the pause began, while there is one. In the middle of
+// a release it is there although it says nothing, because it says who works on the release; see rollout.Adopted.
 func explained(status argov1.RolloutStatus, looked release.Gates) *argov1.SerinStatus {
 	own := argov1.SerinStatus{Gates: gates(looked)}
 	if status.Serin != nil && len(status.PauseConditions) > 0 {
 		own.PausedAt = status.Serin.PausedAt
 	}
-	if len(own.Gates) == 0 && own.PausedAt == nil {
+	if len(own.Gates) == 0 && own.PausedAt == nil && status.CurrentPodHash == status.StableRS {
 		return nil
 	}
 	return &own

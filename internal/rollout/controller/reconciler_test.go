@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 const cart = `
@@ -328,5 +329,19 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 		if pod.Labels["tier"] != "gold" || pod.Labels["role"] != "" || pod.Labels["app"] != "cart" {
 			t.Errorf("%s has %v", pod.Name, pod.Labels)
 		}
+	}
+}
+
+// TestAReleaseOfItsOwnIsNotAdopted: what Serin adds to the status stays there until the release is over.
+func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
+	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
+	if under.Serin = explained(under, nil); under.Serin == nil {
+		t.Error("a release under way does not say that it is Serin's")
+	}
+	if _, told := rollout.Adopted(&argov1.Rollout{Status: under}); told {
+		t.Error("it is adopted")
+	}
+	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, nil); over != nil {
+		t.Errorf("at rest the status has %+v", over)
 	}
 }
