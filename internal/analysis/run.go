@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +89,9 @@ func Next(s Snapshot) Decision {
 		status.StartedAt = new(metav1.NewTime(s.Now))
 	}
 	present(status, s.Now)
+	if strings.HasPrefix(status.Message, faultPrefix) {
+		status.Message = "" // it is mended
+	}
 	metrics, err := resolved(s.Spec)
 	if err == nil {
 		err = invalid(Validate(s.Spec, metrics))
@@ -107,6 +111,22 @@ func Next(s Snapshot) Decision {
 		return r.d
 	}
 	return r.complete(phase, "")
+}
+
+// faultPrefix begins the message of a run that Serin itself failed at.
+const faultPrefix = "Fault: "
+
+// Faulted is the decision about a run at which a pass of Serin itself broke, before or after it was decided about: all that
+// is known of it is its status. The next pass that comes through takes the sentence away again.
+func Faulted(status argov1.AnalysisRunStatus, sentence string) Decision {
+	d := Decision{
+		Status: *status.DeepCopy(), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
+		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Standing: true}},
+	}
+	if !status.Phase.Completed() {
+		d.Status.Message = faultPrefix + sentence
+	}
+	return d
 }
 
 // patience is for how long a measurement under way is left alone at most.

@@ -34,6 +34,19 @@ func Next(s Snapshot) Decision {
 	return e.d
 }
 
+// Faulted is the decision about an Experiment at which a pass of Serin itself broke, before or after it was decided about:
+// all that is known of it is its status. The next pass that comes through takes the sentence away again.
+func Faulted(status argov1.ExperimentStatus, sentence string) Decision {
+	d := Decision{
+		Status: *status.DeepCopy(), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
+		Events: []release.Event{{Type: release.Warning, Reason: "ReconciliationError", Message: sentence, Standing: true}},
+	}
+	if !status.Phase.Completed() {
+		d.Status.Message = "Fault: " + sentence
+	}
+	return d
+}
+
 // present takes what a status says of the future for the present: a clock was set back since it was written, and what
 // counts from there would otherwise wait for as long as that.
 func present(status *argov1.ExperimentStatus, now time.Time) {

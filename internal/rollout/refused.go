@@ -33,6 +33,15 @@ func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 	}
 }
 
+// Faulted is decided where a pass of Serin itself broke, before or after the Rollout was decided about: all that is known of
+// it is its status.
+func Faulted(s Snapshot, sentence string) Decision {
+	return Decision{
+		Status: s.Status, Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: sentence, Standing: true}},
+	}
+}
+
 // NameTaken is decided where somebody else has the name that the ReplicaSet of the template should get: the next look
 // gives it another one.
 func NameTaken(s Snapshot) Decision {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -17,11 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/serin-dev/serin/internal/jsontree"
-	"github.com/serin-dev/serin/internal/telemetry"
 )
 
 // PassTimeout bounds one pass: nothing in it waits for anything but the API server.
@@ -33,19 +30,6 @@ const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
-
-// Guarded runs a pass and makes an error of a panic in it, which is a fault of Serin and must cost one release alone: it is
-// logged, and panicked is told of it.
-func Guarded(ctx context.Context, panicked func(), pass func() (reconcile.Result, error)) (result reconcile.Result, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			result, err = reconcile.Result{}, telemetry.Fault(cause)
-			log.FromContext(ctx).Error(err, "Pass panicked", "stack", string(debug.Stack()))
-			panicked()
-		}
-	}()
-	return pass()
-}
 
 // Sentence is what an error says to a person: of one of the API server, what the server says.
 func Sentence(err error) string {

@@ -27,13 +27,15 @@ func (d declaration) passes(prefix, of string) passes {
 }
 
 // Reconciled records a pass over an object of the argoproj API.
-func (m *Metrics) Reconciled(kind string, key types.NamespacedName, took time.Duration, err error) {
-	p, ok := m.argoproj[kind]
-	if !ok {
-		return
+func (m *Metrics) Reconciled(kind string, key types.NamespacedName, took time.Duration) {
+	if p, ok := m.argoproj[kind]; ok {
+		p.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 	}
-	p.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
-	if err != nil {
+}
+
+// ReconcileFailed counts a pass over an object of the argoproj API that failed.
+func (m *Metrics) ReconcileFailed(kind string, key types.NamespacedName) {
+	if p, ok := m.argoproj[kind]; ok {
 		p.failed.WithLabelValues(key.Namespace, key.Name).Inc()
 	}
 }

@@ -43,17 +43,46 @@ type Parts struct {
 	InstanceID string
 }
 
-// Reconciler is one pass over one AnalysisRun. It remembers nothing between passes.
-type Reconciler struct{ Parts }
+// Reconciler is one pass over one AnalysisRun. Between passes it remembers nothing but what people were told.
+type Reconciler struct {
+	Parts
 
-// Reconcile is one pass. A panic in it is a fault of Serin, which must cost this run alone.
+	guard    shell.Guard
+	standing telemetry.Standing
+}
+
+// Reconcile is one pass. A panic in it is a fault of Serin, which must cost this run alone, and which its owner reads.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("analysisRun", key.Name+"."+key.Namespace))
 	began := r.Clock.Now()
-	result, err := shell.Guarded(ctx, func() { r.Metrics.Panicked(argov1.AnalysisRunKind) }, func() (reconcile.Result, error) { return r.pass(ctx, key) })
-	r.Metrics.Reconciled(argov1.AnalysisRunKind, key, r.Clock.Since(began), err)
+	result, err := r.guard.Run(ctx, r.Clock, key, r.faulted, r.pass)
+	r.Metrics.Reconciled(argov1.AnalysisRunKind, key, r.Clock.Since(began))
+	if err != nil {
+		r.Metrics.ReconcileFailed(argov1.AnalysisRunKind, key)
+	}
 	return result, err
+}
+
+// faulted tells of a pass that panicked, in the message of the status and in an event.
+func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, fault error) error {
+	r.Metrics.Panicked(argov1.AnalysisRunKind)
+	r.Metrics.ReconcileFailed(argov1.AnalysisRunKind, key)
+	run := &argov1.AnalysisRun{}
+	if err := r.Client.Get(ctx, key, run); err != nil || !r.serves(run) {
+		return client.IgnoreNotFound(err)
+	}
+	d := analysis.Faulted(run.Status, shell.FaultSentence(argov1.AnalysisRunKind, fault))
+	if err := r.writeStatus(ctx, run, d.Status); err != nil {
+		return err
+	}
+	r.report(ctx, run, d.Events)
+	return nil
+}
+
+// serves is true of a run that stays, and that no other controller serves.
+func (r *Reconciler) serves(run *argov1.AnalysisRun) bool {
+	return run.DeletionTimestamp == nil && run.Labels[argov1.InstanceIDLabel] == r.InstanceID
 }
 
 // pass observes, decides, applies, writes, tells, asks.
@@ -65,7 +94,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get AnalysisRun %s: %w", key, err)
-	case run.DeletionTimestamp != nil, run.Labels[argov1.InstanceIDLabel] != r.InstanceID:
+	case !r.serves(run):
 		r.Prober.Forget(key)
 		return reconcile.Result{}, nil
 	}
@@ -83,9 +112,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err := r.writeStatus(ctx, run, d.Status); err != nil {
 		return later(ctx, err)
 	}
-	for _, event := range d.Events {
-		r.Recorder.Event(ctx, reference(run), event)
-	}
+	r.report(ctx, run, d.Events)
 	if d.Status.Phase.Completed() {
 		r.Prober.Forget(key)
 	} else {
@@ -166,6 +193,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, run *argov1.AnalysisRun, s
 	return nil
 }
 
+// report tells what happened.
+func (r *Reconciler) report(ctx context.Context, run *argov1.AnalysisRun, events []release.Event) {
+	for _, event := range r.standing.News(client.ObjectKeyFromObject(run), events) {
+		r.Recorder.Event(ctx, reference(run), event)
+	}
+}
+
 // race is the pause after somebody else was faster; mostly their event brings the run back before.
 const race = time.Second
 
@@ -188,6 +222,7 @@ func reference(run *argov1.AnalysisRun) corev1.ObjectReference {
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Prober.Forget(key)
 	r.Recorder.Forget(key)
+	r.standing.Forget(key)
 	r.Metrics.ForgetReconciled(argov1.AnalysisRunKind, key)
 }
 

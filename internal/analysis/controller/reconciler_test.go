@@ -32,6 +32,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
@@ -301,5 +302,24 @@ func TestSeriesShowWhatIsThere(t *testing.T) {
 		if !strings.Contains(strings.ReplaceAll(all.String(), " ", ""), strings.ReplaceAll(want, " ", "")) {
 			t.Errorf("%s is not in\n%s", want, all.String())
 		}
+	}
+}
+
+func TestAPanicIsToldOnTheRun(t *testing.T) {
+	o := open(t, "", analysisRun(web(t, "m", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "1") })))
+	prober := o.reconciler.Prober
+	o.reconciler.Prober = nil // which every pass trips over
+	for range 3 {
+		if result := o.pass(); result.RequeueAfter <= 0 || result.RequeueAfter > shell.FirstPause {
+			t.Errorf("next in %s", result.RequeueAfter)
+		}
+	}
+	status := o.run().Status
+	if !strings.HasPrefix(status.Message, "Fault: Serin failed at this AnalysisRun by a fault of its own (panic: ") || status.Phase != "" || o.writes.Load() != 1 {
+		t.Errorf("got %s %q after %d writes", status.Phase, status.Message, o.writes.Load())
+	}
+	o.reconciler.Prober = prober
+	if status := o.until(argov1.AnalysisPhaseSuccessful); status.Message != "" {
+		t.Errorf("mended, and still %q", status.Message)
 	}
 }

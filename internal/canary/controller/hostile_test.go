@@ -19,6 +19,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // resident is a Canary with short windows, one rollout hook and one inline query.
@@ -240,27 +241,18 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 	}
 }
 
-func TestFailuresInARowAreTriedLessAndLess(t *testing.T) {
+func TestEachTroubleHasItsOwnRow(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i, want := range []int{15, 30, 60, 120, 240, 300, 300} {
-		next := m.again(cart, afterFault, now)
-		if got := next.Sub(now); got.Seconds() != float64(want) {
-			t.Errorf("failure %d: %s, want %d s", i+1, got, want)
-		}
-		if early := m.again(cart, afterFault, now.Add(time.Second)); !early.Equal(next) {
-			t.Errorf("failure %d: a pass that came for another reason moved the next one from %s to %s", i+1, next, early)
-		}
-		now = next
+	now = m.again(cart, notInstalled, now)
+	if got := m.again(cart, notInstalled, now).Sub(now); got != 2*shell.FirstPause {
+		t.Errorf("the second time: %s", got)
 	}
-	if got := m.again(cart, afterRefusal, now).Sub(now); got != firstPause {
+	if got := m.again(cart, afterRefusal, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("another trouble waits %s", got)
 	}
-	m.succeeded(cart, afterFault)
-	if got := m.again(cart, afterFault, now).Sub(now); got != firstPause {
+	m.succeeded(cart, notInstalled)
+	if got := m.again(cart, notInstalled, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("after a success: %s", got)
-	}
-	if got := m.again(cart, afterFault, now.Add(-time.Hour)).Sub(now.Add(-time.Hour)); got > maxPause {
-		t.Errorf("after the clock was set back: %s", got)
 	}
 }
 

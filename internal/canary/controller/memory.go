@@ -12,6 +12,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // explainAfter is for how long something may wait before the status says why, although nothing else is to be written.
@@ -42,7 +43,7 @@ type remembered struct {
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
 	// retries are the rows of failures that have not ended; nil while all is well.
-	retries map[trouble]retry
+	retries map[trouble]*shell.Row
 	stood   map[string]stood // by name of the state effect
 	known   version          // the newest that the API server gave; see takeOver
 }

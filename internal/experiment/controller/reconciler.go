@@ -43,17 +43,47 @@ type Parts struct {
 	InstanceID string
 }
 
-// Reconciler is one pass over one Experiment. It remembers nothing between passes.
-type Reconciler struct{ Parts }
+// Reconciler is one pass over one Experiment. Between passes it remembers nothing but what people were told.
+type Reconciler struct {
+	Parts
 
-// Reconcile is one pass. A panic in it is a fault of Serin, which must cost this Experiment alone.
+	guard    shell.Guard
+	standing telemetry.Standing
+}
+
+// Reconcile is one pass. A panic in it is a fault of Serin, which must cost this Experiment alone, and which its owner
+// reads.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	key := req.NamespacedName
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("experiment", key.Name+"."+key.Namespace))
 	began := r.Clock.Now()
-	result, err := shell.Guarded(ctx, func() { r.Metrics.Panicked(argov1.ExperimentKind) }, func() (reconcile.Result, error) { return r.pass(ctx, key) })
-	r.Metrics.Reconciled(argov1.ExperimentKind, key, r.Clock.Since(began), err)
+	result, err := r.guard.Run(ctx, r.Clock, key, r.faulted, r.pass)
+	r.Metrics.Reconciled(argov1.ExperimentKind, key, r.Clock.Since(began))
+	if err != nil {
+		r.Metrics.ReconcileFailed(argov1.ExperimentKind, key)
+	}
 	return result, err
+}
+
+// faulted tells of a pass that panicked, in the message of the status and in an event.
+func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, fault error) error {
+	r.Metrics.Panicked(argov1.ExperimentKind)
+	r.Metrics.ReconcileFailed(argov1.ExperimentKind, key)
+	e := &argov1.Experiment{}
+	if err := r.Client.Get(ctx, key, e); err != nil || !r.serves(e) {
+		return client.IgnoreNotFound(err)
+	}
+	d := experiment.Faulted(e.Status, shell.FaultSentence(argov1.ExperimentKind, fault))
+	if err := r.writeStatus(ctx, e, d.Status); err != nil {
+		return err
+	}
+	r.report(ctx, e, d.Events)
+	return nil
+}
+
+// serves is true of an Experiment that stays, and that no other controller serves.
+func (r *Reconciler) serves(e *argov1.Experiment) bool {
+	return e.DeletionTimestamp == nil && e.Labels[argov1.InstanceIDLabel] == r.InstanceID
 }
 
 // pass observes, decides, applies, writes, tells.
@@ -62,11 +92,12 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	switch err := r.Client.Get(ctx, key, e); {
 	case apierrors.IsNotFound(err):
 		r.Recorder.Forget(key)
+		r.standing.Forget(key)
 		r.Metrics.ForgetReconciled(argov1.ExperimentKind, key)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get Experiment %s: %w", key, err)
-	case e.DeletionTimestamp != nil, e.Labels[argov1.InstanceIDLabel] != r.InstanceID:
+	case !r.serves(e):
 		return reconcile.Result{}, nil
 	}
 	seen, err := r.observe(ctx, e)
@@ -157,7 +188,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, e *argov1.Experiment, stat
 // report tells what happened, and the Rollout that the Experiment is a step of what its analyses came to.
 func (r *Reconciler) report(ctx context.Context, e *argov1.Experiment, events []release.Event) {
 	owner := metav1.GetControllerOf(e)
-	for _, event := range events {
+	for _, event := range r.standing.News(client.ObjectKeyFromObject(e), events) {
 		r.Recorder.Event(ctx, corev1.ObjectReference{
 			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.ExperimentKind,
 			Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion,

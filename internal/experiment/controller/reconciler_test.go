@@ -205,3 +205,31 @@ func TestAMissingTemplateEndsTheExperiment(t *testing.T) {
 		t.Errorf("got %s %q, want %q", status.Phase, status.Message, want)
 	}
 }
+
+// fickle is a client in which the search for a ReplicaSet panics while it is broken.
+type fickle struct {
+	client.Client
+
+	broken bool
+}
+
+func (f *fickle) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*appsv1.ReplicaSet); ok && f.broken {
+		panic("a fault")
+	}
+	return f.Client.Get(ctx, key, into, options...)
+}
+
+func TestAPanicIsToldOnTheExperiment(t *testing.T) {
+	b := lay(t, compare(), errorsTemplate())
+	faulty := &fickle{Client: b.client, broken: true}
+	b.reconciler.Client = faulty
+	status := b.passes(3)
+	if want := "Fault: Serin failed at this Experiment by a fault of its own (a panic whose text is not shown)"; !strings.HasPrefix(status.Message, want) || status.Phase != "" {
+		t.Errorf("got %s %q", status.Phase, status.Message)
+	}
+	faulty.broken = false
+	if status := b.passes(6); status.Phase != argov1.AnalysisPhaseRunning || status.Message != "" {
+		t.Errorf("mended, and %s %q", status.Phase, status.Message)
+	}
+}

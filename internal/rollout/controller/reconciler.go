@@ -53,6 +53,7 @@ type Parts struct {
 type Reconciler struct {
 	Parts
 
+	guard      shell.Guard
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory

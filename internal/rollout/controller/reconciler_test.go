@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 const cart = `
@@ -343,5 +345,50 @@ func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	}
 	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, nil); over != nil {
 		t.Errorf("at rest the status has %+v", over)
+	}
+}
+
+// tripping is a client at which every look for AnalysisRuns panics.
+type tripping struct{ client.Client }
+
+func (c tripping) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if runs, ok := into.(*argov1.AnalysisRunList); ok {
+		_ = runs.Items[len(options)]
+	}
+	return c.Client.List(ctx, into, options...)
+}
+
+func TestAPanicIsToldOnTheRollout(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	p.edit(image("cart:2"))
+	well := p.reconciler.Client
+	p.reconciler.Client = tripping{well}
+	p.writes = nil
+	for i := range 3 {
+		result, err := p.pass()
+		if err != nil || result.RequeueAfter != shell.FirstPause {
+			t.Fatalf("pass %d: next in %s, %v", i+1, result.RequeueAfter, err)
+		}
+	}
+	if want := []string{"patch status Rollout cart"}; !slices.Equal(p.writes, want) {
+		t.Errorf("wrote %v, want %v", p.writes, want)
+	}
+	const sentence = "Serin failed at this Rollout by a fault of its own (panic: runtime error: index out of range"
+	p.until("ReconciliationError: " + sentence)
+	if gates := said(p.rollout().Status); len(gates) != 1 || gates[0].Name != "fault" || !strings.HasPrefix(gates[0].Message, sentence) {
+		t.Errorf("gates %+v", gates)
+	}
+
+	p.reconciler.Client = well
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(said(status), func(g argov1.GateStatus) bool { return g.Name == "fault" }) {
+		t.Errorf("mended, and %s: %+v", status.Phase, said(status))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told := slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.Contains(text, sentence) })
+	if len(told) != 1 {
+		t.Errorf("told %d times: %v", len(told), told)
 	}
 }

@@ -129,7 +129,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 
 // sameRun is true for versions of a run that no pass would find anything new in: most only have one more measurement.
 func sameRun(a, b *argov1.AnalysisRun) bool {
-	return a.Status.Phase == b.Status.Phase && a.Spec.Terminate == b.Spec.Terminate && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+	return a.Status.Phase == b.Status.Phase && a.Status.Message == b.Status.Message && a.Spec.Terminate == b.Spec.Terminate && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // sameLook is true for versions of an Experiment that are the same but for their names of versions.
