@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,6 +36,17 @@ type place struct {
 	host string
 	// judged is how many measurements the analysis beside a step makes, where there is one.
 	judged int32
+}
+
+// at is the place with another host: one gateway serves all tests, and would mix the requests of two with one host.
+func (p place) at(host string) place {
+	if p.host == "" {
+		return p
+	}
+	manifests, before := p.manifests, p.host
+	p.host = host
+	p.manifests = func(t *testing.T) string { return strings.ReplaceAll(manifests(t), before, host) }
+	return p
 }
 
 const cartServices = `

@@ -102,7 +102,7 @@ func TestSwaps(t *testing.T) {
 		})
 		t.Run(name+"/back", func(t *testing.T) {
 			t.Parallel()
-			s := empty(t, "swap-back-"+name)
+			s, p := empty(t, "swap-back-"+name), p.at("back-"+p.host)
 			l := s.stand(p, bySerin())
 			s.hands(bySerin(), byArgo())
 			s.ends(p)
