@@ -109,6 +109,9 @@ func (f Files) Manifest(apiServer string) string {
 
 // The modules that Debian keeps apart are loaded by the first snippet. The second listens where the controller tells of
 // its streams, of which there are none.
+//
+// It is given less than one change a second: its script tells one from the next by whole seconds, and would not see the second
+// of two, such as a weight right after the pods that it is for, until another came.
 const manifest = `
 apiVersion: v1
 kind: Namespace
@@ -150,7 +153,7 @@ spec:
     - --http-port=%[9]d
     - --update-status=false
     - --disable-leader-election
-    - --sync-rate-limit=10
+    - --sync-rate-limit=0.9
     env:
     - {name: PATH, value: /usr/sbin}
     - {name: NGINX_BINARY, value: /usr/sbin/nginx}
