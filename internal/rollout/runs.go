@@ -105,7 +105,8 @@ func (p *pass) judge(d due) *Judgement {
 		}
 		switch run := p.run(name); {
 		case run == nil && (d.recorded == nil || d.recorded.Name != name):
-			return &Judgement{Name: name} // its name comes first: else a status that cannot be written costs a run each time
+			// Its name comes first: else a status that cannot be written costs a run each time.
+			return &Judgement{Name: name, Planned: true}
 		case run == nil:
 			p.move = append(p.move, RunExists{
 				Name: name, Hash: p.Hash, Revision: p.new.Revision, Type: d.kind, Step: d.step, Of: d.of,

@@ -223,6 +223,8 @@ func (e *edit) recordPlugin() {
 	e.status.Canary.StepPluginStatuses = append(e.status.Canary.StepPluginStatuses, disabled)
 }
 
+func (j *Judgement) planned() bool { return j != nil && j.Planned }
+
 func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
 	if j == nil {
 		return nil
@@ -243,7 +245,8 @@ func (e *edit) hold() {
 	}
 	step, _ := stepAt(e.v.steps(), e.status.CurrentStepIndex)
 	inconclusive := func(j *Judgement) bool { return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive }
-	if step.Pause != nil && !undecided(e.status) { // one that is over while a person is asked is over
+	// A pause that is over while a person is asked is over. One begins when what judges it is there.
+	if step.Pause != nil && !undecided(e.status) && !e.v.background.planned() {
 		e.pause(argov1.PauseReasonCanaryPauseStep)
 	}
 	if step.Analysis != nil && inconclusive(e.v.step.Run) || inconclusive(e.v.background) {

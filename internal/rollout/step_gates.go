@@ -34,6 +34,8 @@ type Judgement struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
+	// Planned is true while only its name is noted: it is made when the status has that.
+	Planned bool
 }
 
 // StepPods are the pods of both sides.
