@@ -12,7 +12,7 @@ import (
 // that each start of Serin tells it again there.
 func Adopted(o *argov1.Rollout) (release.Event, bool) {
 	s := o.Status
-	if s.Serin != nil || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {
+	if s.Serin != nil && s.Serin.Release == s.CurrentPodHash || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {
 		return release.Event{}, false
 	}
 	where := fmt.Sprintf("in phase %s", s.Phase)

@@ -16,7 +16,7 @@ func (p *pass) blueGreen() Decision {
 	b := p.Spec.Strategy.BlueGreen
 	p.releaseServices()
 	if p.Router.Left {
-		p.move = append(p.move, RouteReleased{})
+		p.move = append(p.move, RouteReleased{Whole: promoted(p.Status)})
 	}
 	preview := p.preview(b.PreviewService)
 	e := p.count()

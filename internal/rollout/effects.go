@@ -89,8 +89,9 @@ type (
 		Drained bool
 	}
 
-	// RouteReleased gives the objects of routers back that the strategy does not name any more.
-	RouteReleased struct{}
+	// RouteReleased gives the objects of routers back that the strategy does not name any more. Whole is true when nothing is
+	// under way, so that what was made for a release goes too.
+	RouteReleased struct{ Whole bool }
 
 	// RunExists makes an AnalysisRun of templates.
 	RunExists struct {

@@ -28,7 +28,7 @@ type wish struct {
 func (p *pass) route(e *edit) {
 	recorded := p.Status.Canary.Weights
 	if p.Router.Left || !p.routes() && recorded != nil {
-		p.move = append(p.move, RouteReleased{})
+		p.move = append(p.move, RouteReleased{Whole: promoted(p.Status)})
 	}
 	if !p.routes() || !p.stable.exists() {
 		return

@@ -61,7 +61,7 @@ type RolloutRenderer interface {
 	// Validate finds what of the user's objects does not fit the spec. It is for a spec that is valid otherwise.
 	Validate(t RolloutTarget, existing Objects) field.ErrorList
 	// Restore takes back what a route leaves in the user's objects: managed routes, experiments, marks and revisions.
-	// Weights stay unless nobody could read them any more, and what was made for the Rollout is left to garbage collection.
+	// Weights stay unless nobody could read them any more, and what was made for the Rollout is not touched.
 	// It is for a router that is taken out of the spec, with the spec as it was, and for a Rollout that is deleted.
 	Restore(t RolloutTarget, existing Objects) []*unstructured.Unstructured
 }

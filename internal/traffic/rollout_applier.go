@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -75,6 +76,18 @@ func (a *Applier) RestoreRollout(ctx context.Context, x RolloutRouter, t Rollout
 		return err
 	}
 	_, err = a.write(ctx, t.owner(), existing.refs(), existing.Unchanged(), x.Renderer.Restore(t, existing), nil)
+	return err
+}
+
+// MadeForRollout are the objects of the route that were made for the Rollout, as far as they exist.
+func (a *Applier) MadeForRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) (Objects, error) {
+	existing, err := a.find(ctx, x, t, release.Route{})
+	return slices.DeleteFunc(existing, func(x Found) bool { return !x.Ref.Owned || x.Object == nil || !t.IsMade(x.Object) }), err
+}
+
+// Unmake deletes objects that were made for the Rollout.
+func (a *Applier) Unmake(ctx context.Context, t RolloutTarget, made Objects) error {
+	_, err := a.write(ctx, t.owner(), made.refs(), made.Unchanged(), make([]*unstructured.Unstructured, len(made)), nil)
 	return err
 }
 

@@ -102,6 +102,16 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 				t.Errorf("%s: restore: %v", router.Name, err)
 			}
 		}
+		made, err := a.MadeForRollout(t.Context(), router, target)
+		if err == nil {
+			err = a.Unmake(t.Context(), target, made)
+		}
+		if err != nil {
+			t.Errorf("%s: unmake: %v", router.Name, err)
+		}
+		if left, err := a.MadeForRollout(t.Context(), router, target); err != nil || len(left) > 0 {
+			t.Errorf("%s: made, and still there: %v, error %v", router.Name, left, err)
+		}
 	}
 	return names
 }

@@ -383,6 +383,35 @@ type SerinStatus struct {
 	// long as was asked for, and no part of a second shorter.
 	// +optional
 	PausedAt *metav1.MicroTime `json:"pausedAt,omitempty"`
+	// Release is the hash of the revision that Serin brings into service; empty where nothing is under way.
+	// +optional
+	Release string `json:"release,omitempty"`
+	// Routed are the routers whose objects hold what was written for the Rollout: those of the spec, and before them those
+	// that it does not name any more, until what they hold is given back.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +optional
+	Routed []RoutedStatus `json:"routed,omitempty"`
+}
+
+// RoutedStatus is whom a spec named to share the traffic.
+type RoutedStatus struct {
+	// CanaryService and StableService are the Services of the two sides.
+	// +optional
+	CanaryService string `json:"canaryService,omitempty"`
+	// +optional
+	StableService string `json:"stableService,omitempty"`
+	// PingPong are the two Services that take turns.
+	// +optional
+	PingPong *PingPongSpec `json:"pingPong,omitempty"`
+	// TrafficRouting is as in the spec.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	TrafficRouting RolloutTrafficRouting `json:"trafficRouting"`
+	// Restored is true when the user's own objects are given back, and only what was made for the Rollout is left.
+	// +optional
+	Restored bool `json:"restored,omitempty"`
 }
 
 // GateStatus is one condition before the next move of the release, as it was last seen.

@@ -54,7 +54,7 @@ func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect) (c
 	case rollout.RouteIs:
 		return r.routeIs(ctx, s, e)
 	case rollout.RouteReleased:
-		return false, nil, r.routeReleased(ctx, s)
+		return false, nil, r.routeReleased(ctx, s, e.Whole)
 	case rollout.RunExists:
 		changed, err = r.runExists(ctx, s, e)
 	case rollout.RunTerminated:

@@ -23,8 +23,6 @@ type memory struct {
 	of map[types.NamespacedName]*remembered
 	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
 	ended map[types.NamespacedName]*argov1.Rollout
-	// former are Rollouts as they were when routers were taken out of them, until these are given back.
-	former map[types.NamespacedName][]*argov1.Rollout
 }
 
 type remembered struct {
@@ -33,10 +31,12 @@ type remembered struct {
 	race time.Duration
 	// unsaid is since when something else is waited for than the status says; zero: it says what is.
 	unsaid time.Time
+	// routed is what the status was to remember of routers last.
+	routed []argov1.RoutedStatus
 }
 
 func newMemory() *memory {
-	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}, former: map[types.NamespacedName][]*argov1.Rollout{}}
+	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}}
 }
 
 func (m *memory) entry(key types.NamespacedName) *remembered {
@@ -128,28 +128,18 @@ func (m *memory) ends(was *argov1.Rollout) {
 	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
 }
 
-// leaves remembers a Rollout whose routers were taken out of it.
-func (m *memory) leaves(was *argov1.Rollout) {
+// routedBy is what the status was to remember of routers last.
+func (m *memory) routedBy(key types.NamespacedName) []argov1.RoutedStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := types.NamespacedName{Namespace: was.Namespace, Name: was.Name}
-	m.former[key] = append(m.former[key], was)
+	return m.entry(key).routed
 }
 
-// hasFormer is true while something is remembered of routers that were taken out.
-func (m *memory) hasFormer(key types.NamespacedName) bool {
+// keepRouted is told what the status remembers of routers.
+func (m *memory) keepRouted(key types.NamespacedName, routed []argov1.RoutedStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.former[key]) > 0
-}
-
-// formerly takes what is remembered of routers that were taken out.
-func (m *memory) formerly(key types.NamespacedName) []*argov1.Rollout {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	was := m.former[key]
-	delete(m.former, key)
-	return was
+	m.entry(key).routed = routed
 }
 
 // deleted is the Rollout of that name whose end is not seen to yet; nil: none.
@@ -169,5 +159,4 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, key)
-	delete(m.former, key)
 }

@@ -51,6 +51,11 @@ type seen struct {
 	// hash that the template has, whatever the label of its ReplicaSet says.
 	hash    string
 	routers []traffic.RolloutRouter
+	// former are routers as the spec named them before, as far as their objects still hold something; unnamed are the
+	// managed routes of such, and released is true when some were given back.
+	former   []argov1.RoutedStatus
+	unnamed  []argov1.ManagedRoute
+	released bool
 	// workload that the spec refers to, where that is a Deployment.
 	workload *workloadObject
 	things   []watching.Thing

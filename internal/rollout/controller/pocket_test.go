@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,7 @@ type pocket struct {
 func newPocket(t *testing.T, manifests ...string) *pocket {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, argov1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -195,8 +196,10 @@ func (p *pocket) object(text string) client.Object {
 		object = &corev1.Service{}
 	case "Pod":
 		object = &corev1.Pod{}
+	case "Ingress":
+		object = &networkingv1.Ingress{}
 	default:
-		p.Fatalf("a manifest of kind %q", kind.Kind)
+		object = &unstructured.Unstructured{}
 	}
 	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
 		p.Fatal(err)

@@ -121,10 +121,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		}
 	}
 	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
-	written, err := r.writeStatus(ctx, s, &decision, !explain.IsZero() && !s.snapshot.Now.Before(explain))
+	written, err := r.writeStatus(ctx, s, &decision, s.released || !explain.IsZero() && !s.snapshot.Now.Before(explain))
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
+	r.memory.keepRouted(key, s.routed())
 	r.memory.succeeded(key)
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
 	r.notify(ctx, r.about(s))
@@ -176,7 +177,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
-	status.Serin = explained(status, d.Gates)
+	status.Serin = explained(status, d.Gates, s.routed())
 	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, &status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
@@ -191,14 +192,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	return written, nil
 }
 
-// explained is what Serin adds to a status: what is waited for, and when the pause began, while there is one. In the middle of
-// a release it is there although it says nothing, because it says who works on the release; see rollout.Adopted.
-func explained(status argov1.RolloutStatus, looked release.Gates) *argov1.SerinStatus {
-	own := argov1.SerinStatus{Gates: gates(looked)}
+// explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
+// Serin's, and who shares the traffic.
+func explained(status argov1.RolloutStatus, looked release.Gates, routed []argov1.RoutedStatus) *argov1.SerinStatus {
+	own := argov1.SerinStatus{Gates: gates(looked), Routed: routed}
 	if status.Serin != nil && len(status.PauseConditions) > 0 {
 		own.PausedAt = status.Serin.PausedAt
 	}
-	if len(own.Gates) == 0 && own.PausedAt == nil && status.CurrentPodHash == status.StableRS {
+	if status.CurrentPodHash != status.StableRS {
+		own.Release = status.CurrentPodHash
+	}
+	if equality.Semantic.DeepEqual(own, argov1.SerinStatus{}) {
 		return nil
 	}
 	return &own

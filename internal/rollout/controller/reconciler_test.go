@@ -337,13 +337,13 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 // TestAReleaseOfItsOwnIsNotAdopted: what Serin adds to the status stays there until the release is over.
 func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
-	if under.Serin = explained(under, nil); under.Serin == nil {
+	if under.Serin = explained(under, nil, nil); under.Serin == nil {
 		t.Error("a release under way does not say that it is Serin's")
 	}
 	if _, told := rollout.Adopted(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
 	}
-	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, nil); over != nil {
+	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, nil, nil); over != nil {
 		t.Errorf("at rest the status has %+v", over)
 	}
 }

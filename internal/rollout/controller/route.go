@@ -28,18 +28,25 @@ func (s *seen) target(router traffic.RolloutRouter) traffic.RolloutTarget {
 	if weights := s.object.Status.Canary.Weights; weights != nil {
 		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
 	}
-	return router.Target(s.object, canary, stable)
+	object := s.object
+	if len(s.unnamed) > 0 {
+		object = object.DeepCopy()
+		s.knowUnnamed(object)
+	}
+	return router.Target(object, canary, stable)
 }
 
 // lookAtRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
 // is validated, and said there.
 func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
+	if err := r.lookForFormer(s); err != nil {
+		return err
+	}
 	routers, err := r.routersOf(s.object)
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes
 	}
 	s.routers = routers
-	s.snapshot.Router.Left = r.memory.hasFormer(s.key())
 	for _, router := range routers {
 		target := s.target(router)
 		refs, err := r.Applier.RolloutRefs(ctx, router, target)
@@ -101,6 +108,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 	for _, router := range s.routers {
 		told := s.object.DeepCopy()
 		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
+		s.knowUnnamed(told)
 		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained = e.Drained
 		outcome, err := r.Applier.ApplyRollout(ctx, router, target, routeOf(e, target))
@@ -112,29 +120,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 			return changed, append(events, release.Event{Type: release.Warning, Reason: "TrafficRoutingError", Message: err.Error()}), err
 		}
 	}
-	return changed, events, r.routeReleased(ctx, s)
-}
-
-// routeReleased gives back the objects of routers that the strategy does not name any more. It is known of those that were
-// taken out while this process ran.
-func (r *Reconciler) routeReleased(ctx context.Context, s *seen) error {
-	for _, was := range r.memory.formerly(s.key()) {
-		routers, err := r.routersOf(was)
-		if err != nil || was.UID != s.object.UID {
-			continue
-		}
-		for _, router := range routers {
-			if slices.ContainsFunc(s.routers, func(now traffic.RolloutRouter) bool { return now.Name == router.Name }) {
-				continue
-			}
-			err := r.Applier.RestoreRollout(ctx, router, router.Target(was, "", ""))
-			if err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
-				r.memory.leaves(was)
-				return err
-			}
-		}
-	}
-	return nil
+	return changed, events, nil
 }
 
 func typeOf(warning bool) release.EventType {

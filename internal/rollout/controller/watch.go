@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -173,27 +172,11 @@ func (r *Reconciler) affected(t watching.Thing) []reconcile.Request {
 	return requests
 }
 
-// note remembers what no later look would show: a Rollout as it was when it was deleted, or when its routers were taken out
-// of its spec.
+// note remembers what no later look would show: a Rollout as it was when it was deleted.
 func (r *Reconciler) note(before, after client.Object) {
-	was, ok := before.(*argov1.Rollout)
-	if !ok {
-		return
-	}
-	now, ok := after.(*argov1.Rollout)
-	switch {
-	case !ok:
+	if was, ok := before.(*argov1.Rollout); ok && after == nil {
 		r.memory.ends(was)
-	case now.Generation != was.Generation && !equality.Semantic.DeepEqual(routingOf(was), routingOf(now)) && routingOf(was) != nil:
-		r.memory.leaves(was)
 	}
-}
-
-func routingOf(object *argov1.Rollout) *argov1.RolloutTrafficRouting {
-	if object.Spec.Strategy.Canary == nil {
-		return nil
-	}
-	return object.Spec.Strategy.Canary.TrafficRouting
 }
 
 // all releases, because a peer acts on any.

@@ -1,0 +1,192 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
+)
+
+const routedCart = `
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: cart, generation: 1}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec: {containers: [{name: cart, image: "cart:1"}]}
+  strategy:
+    canary:
+      stableService: cart
+      canaryService: cart-canary
+      trafficRouting:
+        managedRoutes: [{name: testers}]
+        istio:
+          virtualService: {name: cart}
+          destinationRule: {name: cart, canarySubsetName: canary, stableSubsetName: stable}
+        nginx: {stableIngress: cart}
+      steps:
+        - setWeight: 50
+        - setHeaderRoute: {name: testers, match: [{headerName: x-tester, headerValue: {exact: "1"}}]}
+        - pause: {}
+`
+
+var routedObjects = []string{routedCart, cartService, strings.Replace(cartService, "name: cart,", "name: cart-canary,", 1), `
+apiVersion: networking.istio.io/v1alpha3
+kind: VirtualService
+metadata: {name: cart}
+spec:
+  hosts: [cart]
+  http: [{name: main, route: [{destination: {host: cart}}, {destination: {host: cart-canary}, weight: 0}]}]
+`, `
+apiVersion: networking.istio.io/v1alpha3
+kind: DestinationRule
+metadata: {name: cart}
+spec:
+  host: cart
+  subsets: [{name: stable, labels: {app: cart}}, {name: canary, labels: {app: cart}}]
+`, `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: cart}
+spec:
+  rules: [{host: cart.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: cart, port: {number: 80}}}}]}}]
+`}
+
+// routed is a pocket whose cart is held in the middle of a release, behind two routers.
+func routed(t *testing.T) *pocket {
+	t.Helper()
+	p := newPocket(t, routedObjects...)
+	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
+	p.settle()
+	p.edit(image("cart:2"))
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 {
+		t.Fatalf("phase %s: %s, weights %+v", status.Phase, status.Message, status.Canary.Weights)
+	}
+	if !p.has("VirtualService", "testers") || !p.has("DestinationRule", argov1.PodTemplateHashLabel) || !p.has("Ingress", `canary-weight: "50"`) {
+		t.Fatal("the routers were not told")
+	}
+	return p
+}
+
+// restart is another process.
+func (p *pocket) restart() { p.reconciler = New(p.reconciler.Parts) }
+
+// has is true when one of the objects of a kind has a text in it.
+func (p *pocket) has(kind, text string) bool {
+	p.Helper()
+	version := map[string]string{"Ingress": "networking.k8s.io/v1"}[kind]
+	if version == "" {
+		version = "networking.istio.io/v1alpha3"
+	}
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": version, "kind": kind + "List"}}
+	if err := p.client.List(p.Context(), list, client.InNamespace(key.Namespace)); err != nil {
+		p.Fatal(err)
+	}
+	return slices.ContainsFunc(list.Items, func(object unstructured.Unstructured) bool {
+		raw, err := yaml.Marshal(object.Object)
+		if err != nil {
+			p.Fatal(err)
+		}
+		return strings.Contains(string(raw), text)
+	})
+}
+
+func (p *pocket) canaryIngress() error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"})
+	return p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-cart-canary"}, object)
+}
+
+// TestARouterTakenOutIsGivenBack, whether Serin sees it go or comes back afterwards: the user's objects at once, what was
+// made for the release when that is over.
+func TestARouterTakenOutIsGivenBack(t *testing.T) {
+	for name, meanwhile := range map[string]func(*pocket){"running": func(*pocket) {}, "down": (*pocket).restart} {
+		t.Run(name, func(t *testing.T) {
+			p := routed(t)
+			p.edit(func(object *argov1.Rollout) {
+				c := object.Spec.Strategy.Canary
+				c.TrafficRouting, c.Steps = nil, slices.Delete(c.Steps, 1, 2) // no step without a router
+			})
+			meanwhile(p)
+			p.settle()
+			if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) || p.has("DestinationRule", argov1.ManagedByAnnotation) {
+				t.Error("Istio's objects still hold something of the Rollout")
+			}
+			if !p.has("VirtualService", "weight: 50") {
+				t.Error("the weights were moved")
+			}
+			if err := p.canaryIngress(); err != nil {
+				t.Errorf("in the middle of the release the canary's Ingress is gone: %v", err)
+			}
+
+			meanwhile(p)
+			done := p.rollout()
+			done.Status.PromoteFull = true
+			if err := p.client.Status().Update(t.Context(), done); err != nil {
+				t.Fatal(err)
+			}
+			p.settle()
+			if status := p.rollout().Status; status.Phase != argov1.RolloutPhaseHealthy || status.Serin != nil && len(status.Serin.Routed) > 0 {
+				t.Errorf("phase %s, and it remembers %+v", status.Phase, status.Serin)
+			}
+			if err := p.canaryIngress(); !apierrors.IsNotFound(err) {
+				t.Errorf("after the release the canary's Ingress is there: %v", err)
+			}
+		})
+	}
+}
+
+func TestARouterThatChangesIsGivenBack(t *testing.T) {
+	p := routed(t)
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy.Canary.TrafficRouting.Istio.DestinationRule = nil
+	})
+	p.restart()
+	p.settle()
+	if p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("the DestinationRule still has a revision")
+	}
+	if !p.has("VirtualService", "testers") || !p.has("VirtualService", "weight: 50") || !p.has("Ingress", `canary-weight: "50"`) {
+		t.Error("what is still named was taken back")
+	}
+}
+
+func TestAManagedRouteThatIsNotNamedAnyMoreIsTakenAway(t *testing.T) {
+	p := routed(t)
+	p.edit(func(object *argov1.Rollout) {
+		c := object.Spec.Strategy.Canary
+		c.TrafficRouting.ManagedRoutes = nil
+		c.Steps = slices.Delete(c.Steps, 1, 2)
+	})
+	p.restart()
+	p.settle()
+	if p.has("VirtualService", "testers") {
+		t.Errorf("the route is there: %+v", p.rollout().Status.Serin)
+	}
+}
+
+func TestAStrategyWithoutRoutersGivesThemBack(t *testing.T) {
+	p := routed(t)
+	p.edit(func(object *argov1.Rollout) {
+		object.Spec.Strategy = argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "cart"}}
+	})
+	p.restart()
+	p.settle()
+	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("Istio's objects still hold something of the Rollout")
+	}
+}
