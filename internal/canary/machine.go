@@ -50,7 +50,7 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseInitializing:
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:
-		return begin(s)
+		return rescued(s, begin(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 		return progress(s)
 	case flaggerv1.CanaryPhasePromoting:
@@ -58,7 +58,7 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseFinalising:
 		return finalising(s)
 	default: // at rest: Initialized, Succeeded, Failed, and phases that only a newer Serin writes
-		return rest(s)
+		return rescued(s, rest(s))
 	}
 }
 

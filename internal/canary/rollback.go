@@ -134,6 +134,25 @@ func (s *Snapshot) notice() Decision {
 	return e.stamp(release.StampLeft).done(nil)
 }
 
+// deserted is true when users are sent to a target that has no pods, and the primary could answer them. A process that did
+// not know yet that another one leads may have done that after the rollback; see docs/adr/0004.
+func (s *Snapshot) deserted() bool {
+	target := s.Workload.Target
+	return s.readable() && s.Route.Canary > 0 && s.Plan.scales() && target.Found && target.gone() && s.primaryCarries()
+}
+
+// rescued is what was decided for a release at rest, but that such users go to the primary. Nothing else holds a weight at
+// rest.
+func rescued(s Snapshot, d Decision) Decision {
+	if !s.deserted() || slices.ContainsFunc(d.Effects, takesOff) {
+		return d
+	}
+	d.Effects = append(d.Effects, RouteIs{})
+	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
+		"Routing all traffic of %s to primary: %d%% went to %s, which has no pods", s.Plan.full(), s.Route.Canary, s.Plan.workload())})
+	return d
+}
+
 // taken records, where the status is pruned, that the canary has no traffic any more, and with it the moment.
 func (e *edit) taken() {
 	if e.s.Pruned {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,22 +31,41 @@ type Applier struct {
 	NoOwnerReferences bool
 }
 
-// Observe reads what the objects of the route say. Errors: ErrNotInstalled, and those of Client and Renderer.Read.
-func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, error) {
-	existing, err := a.read(ctx, t.owner(), rd.Refs(t))
-	if err != nil {
-		return Observed{}, err
+// Versions are those in which the objects of a route were read; nil: nobody looked.
+type Versions []string
+
+func versionsOf(existing []*unstructured.Unstructured) Versions {
+	out := make(Versions, len(existing))
+	for i, obj := range existing {
+		if obj != nil {
+			out[i] = string(obj.GetUID()) + "/" + obj.GetResourceVersion()
+		}
 	}
-	return rd.Read(t, existing)
+	return out
 }
 
-// Apply makes the route so, and says whether anything had to be written. Errors: those of Renderer.Render,
-// ErrNotInstalled, and those of Client.
-func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
+// Observe reads what the objects of the route say, and in which versions. Errors: ErrNotInstalled, and those of Client and
+// Renderer.Read.
+func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, Versions, error) {
+	existing, err := a.read(ctx, t.owner(), rd.Refs(t))
+	if err != nil {
+		return Observed{}, nil, err
+	}
+	observed, err := rd.Read(t, existing)
+	return observed, versionsOf(existing), err
+}
+
+// Apply makes the route so, and says whether anything had to be written. decided are the versions in which the route was
+// when that was decided: where somebody has written it since, another process of ours perhaps, nothing is written on top of
+// that. Errors: ErrChanged, those of Renderer.Render, ErrNotInstalled, and those of Client.
+func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route, decided Versions) (changed bool, err error) {
 	refs := rd.Refs(t)
 	existing, err := a.read(ctx, t.owner(), refs)
 	if err != nil {
 		return false, err
+	}
+	if decided != nil && !slices.Equal(decided, versionsOf(existing)) {
+		return false, fmt.Errorf("set the weights of %s: %w", t.key(), ErrChanged)
 	}
 	desired, err := rd.Render(t, r, existing)
 	if err != nil {

@@ -143,14 +143,14 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 		{release.Route{}, []string{"patch VirtualService"}},
 	}
 	for i, step := range steps {
-		changed, err := a.Apply(t.Context(), istio.New(), cart(), step.route)
+		changed, err := a.Apply(t.Context(), istio.New(), cart(), step.route, nil)
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		if wrote := c.wrote(); !cmp.Equal(wrote, step.want) || changed != (len(step.want) > 0) {
 			t.Errorf("step %d to %s: wrote %v, changed %v; want %v", i, step.route, wrote, changed, step.want)
 		}
-		seen, err := a.Observe(t.Context(), istio.New(), cart())
+		seen, _, err := a.Observe(t.Context(), istio.New(), cart())
 		if err != nil || seen.Route.Canary != step.route.Canary {
 			t.Errorf("step %d: observed %+v, error %v", i, seen, err)
 		}
@@ -171,10 +171,10 @@ func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
 	if _, err := a.Keep(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
 		t.Fatal(err)
 	}
-	if seen, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
+	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
 		t.Errorf("made: observed %+v, error %v, want weight 10", seen, err)
 	}
-	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 40}); err != nil {
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 40}, nil); err != nil {
 		t.Fatal(err)
 	}
 	behind := cart()
@@ -182,7 +182,7 @@ func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
 	if changed, err := a.Keep(t.Context(), istio.New(), behind, release.Route{Canary: 30}); err != nil || !changed {
 		t.Errorf("changed %v, error %v: want the timeout written", changed, err)
 	}
-	if seen, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
+	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
 		t.Errorf("kept: observed %+v, error %v, want weight 40", seen, err)
 	}
 }
@@ -190,7 +190,7 @@ func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
 func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	stale := &staleOnce{cluster: c, served: c.get(t, "VirtualService", "cart")}
@@ -199,12 +199,35 @@ func TestApplyNamesTheVersionThatWasRead(t *testing.T) {
 	if err := c.Update(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	_, err := (&traffic.Applier{Client: stale}).Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20})
+	_, err := (&traffic.Applier{Client: stale}).Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil)
 	if !apierrors.IsConflict(err) {
 		t.Fatalf("apply over a stale object: got %v, want a conflict", err)
 	}
 	if got := c.get(t, "VirtualService", "cart").GetLabels()["by"]; got != "somebody" {
 		t.Errorf("label of somebody else is %q", got)
+	}
+}
+
+// What was decided on a route that somebody has written since is decided anew: another process may have taken users off, and
+// its cache is the one that shows it first.
+func TestApplyRefusesARouteThatHasChangedSinceItWasDecided(t *testing.T) {
+	c := newCluster(t)
+	a := &traffic.Applier{Client: c}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, decided, err := a.Observe(t.Context(), istio.New(), cart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, decided); err != nil {
+		t.Fatalf("nobody wrote it: %v", err)
+	}
+	if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 50}, decided); !errors.Is(err, traffic.ErrChanged) {
+		t.Errorf("weight 50, decided on a route that is another by now: got %v, want ErrChanged", err)
+	}
+	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 0 {
+		t.Errorf("observed %+v, error %v, want weight 0", seen, err)
 	}
 }
 
@@ -227,7 +250,7 @@ func TestTakeOverAndGiveBack(t *testing.T) {
 	before := c.get(t, "VirtualService", "cart")
 	a := &traffic.Applier{Client: c}
 	for _, weight := range []int{0, 30, 0} {
-		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: weight}); err != nil {
+		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: weight}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -277,7 +300,7 @@ func TestPrepareMakesWhatPodsJoinBy(t *testing.T) {
 func TestARouteWithoutNamespaceIsMarkedAndDeleted(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Apply(t.Context(), kuma.New(), cart(), release.Route{}); err != nil {
+	if _, err := a.Apply(t.Context(), kuma.New(), cart(), release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	made := &unstructured.Unstructured{}
@@ -319,7 +342,7 @@ func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
 	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c, NoOwnerReferences: true}
 	for range 2 {
-		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}); err != nil {
+		if _, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{Canary: 20}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -347,7 +370,7 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	}})
 	c := newCluster(t, theirs)
 	a := &traffic.Applier{Client: c}
-	_, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{})
+	_, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil)
 	if !errors.Is(err, traffic.ErrForeign) {
 		t.Errorf("apply: got %v, want ErrForeign", err)
 	}
@@ -422,7 +445,7 @@ func TestErrorTexts(t *testing.T) {
 			if tt.change != nil {
 				tt.change(target.Canary)
 			}
-			_, err := (&traffic.Applier{Client: c}).Apply(t.Context(), tt.renderer, target, release.Route{})
+			_, err := (&traffic.Applier{Client: c}).Apply(t.Context(), tt.renderer, target, release.Route{}, nil)
 			if err == nil || err.Error() != tt.text || !errors.Is(err, tt.is) {
 				t.Errorf("got  %v\nwant %s", err, tt.text)
 			}
@@ -438,14 +461,14 @@ func TestAnOriginalThatIsTooLarge(t *testing.T) {
 	t.Run("is refused where it has to be given back", func(t *testing.T) {
 		target := cart()
 		target.Canary.Spec.RevertOnDeletion = true
-		_, err := (&traffic.Applier{Client: newCluster(t, large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{})
+		_, err := (&traffic.Applier{Client: newCluster(t, large.DeepCopy())}).Apply(t.Context(), istio.New(), target, release.Route{}, nil)
 		if !errors.Is(err, traffic.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}
 	})
 	t.Run("is not noted otherwise", func(t *testing.T) {
 		c := newCluster(t, large.DeepCopy())
-		if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), istio.New(), cart(), release.Route{}); err != nil {
+		if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), istio.New(), cart(), release.Route{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, noted := c.get(t, "VirtualService", "cart").GetAnnotations()[traffic.OriginalAnnotation]; noted {
@@ -464,7 +487,7 @@ func (greedy) Render(traffic.Target, release.Route, []*unstructured.Unstructured
 func TestWhatIsNotOfTheReleaseIsNeverDeleted(t *testing.T) {
 	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}); !errors.Is(err, traffic.ErrForeign) {
+	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}, nil); !errors.Is(err, traffic.ErrForeign) {
 		t.Errorf("delete the user's object: got %v, want ErrForeign", err)
 	}
 	if wrote := c.wrote(); len(wrote) > 0 {

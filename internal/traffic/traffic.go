@@ -135,6 +135,8 @@ var (
 	ErrForeign = errors.New("object of somebody else")
 	// ErrNotInstalled: the cluster does not know a kind that the provider needs.
 	ErrNotInstalled = errors.New("kind not installed")
+	// ErrChanged: the objects are not any more what a decision was made on. It has to be made anew.
+	ErrChanged = errors.New("the route has changed since that was decided")
 	// ErrNoOriginal: an adopted object does not say how it was before.
 	ErrNoOriginal = errors.New("original not known")
 )

@@ -97,13 +97,13 @@ const (
 
 // setRoute makes the route of the plan, or of the provider that is named.
 func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.CanaryStatus, is canary.RouteIs, w weights) error {
-	renderer, target := s.renderer, s.target
+	renderer, target, decided := s.renderer, s.target, s.versions
 	if is.Provider != "" {
 		var ok bool
 		if renderer, ok = r.Routers.For(is.Provider); !ok {
 			return nil // it went with an older Serin, and its route with it
 		}
-		target = s.targetOf(is.Provider)
+		target, decided = s.targetOf(is.Provider), nil // which nobody looked at
 	}
 	if renderer == nil {
 		return nil
@@ -116,11 +116,12 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	if s.snapshot.Plan.Strategy == canary.ABTesting {
 		route.Matches = traffic.Matches(s.object)
 	}
-	write := r.Applier.Apply
+	var err error
 	if w == keepWeights {
-		write = r.Applier.Keep
+		_, err = r.Applier.Keep(ctx, renderer, target, route)
+	} else {
+		_, err = r.Applier.Apply(ctx, renderer, target, route, decided)
 	}
-	_, err := write(ctx, renderer, target, route)
 	return err
 }
 

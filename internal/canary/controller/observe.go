@@ -90,6 +90,7 @@ type seen struct {
 	snapshot          canary.Snapshot
 	renderer          traffic.Renderer
 	target            traffic.Target
+	versions          traffic.Versions // of the route
 	selector, selects string
 	things            []watching.Thing
 	// workloads and routes are the kinds of what was looked at, that may have to be watched from now on.
@@ -307,7 +308,8 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 		s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 		s.routes = withKind(s.routes, ref.GVK)
 	}
-	observed, err := o.Applier.Observe(ctx, renderer, s.target)
+	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
+	s.versions = versions
 	switch {
 	case isSentence(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}

@@ -27,6 +27,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -160,7 +161,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 // later tells errors that go away by themselves, at once, from those that need patience.
 func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), apierrors.IsAlreadyExists(err):
+	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), errors.Is(err, traffic.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
 		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, lostRace, began))}, nil
 	default:
@@ -187,7 +188,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	stored := &flaggerv1.Canary{} // takes the answer
 	stored.Namespace, stored.Name = key.Namespace, key.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsTooManyRequests(err) && !byServer(err) {
+		if !apierrors.IsTooManyRequests(err) && !byServer(err) {
 			r.memory.doubts(key)
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)

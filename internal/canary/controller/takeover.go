@@ -51,8 +51,8 @@ func (m *memory) least(key types.NamespacedName, uid types.UID) string {
 	return ""
 }
 
-// doubts forgets it: a write that failed may have been done, and the answer lost. What was decided before it must not be
-// decided again on the same view.
+// doubts forgets it: a write that failed may have been done, and the answer lost; where it was a conflict, somebody else was
+// faster, and what was seen is known to be old. What was decided before it must not be decided again on the same view.
 func (m *memory) doubts(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,5 +71,29 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("%d reads, want %d", reads.n, test.reading)
 			}
 		})
+	}
+}
+
+// What was decided on a version that somebody else has replaced is not decided again on that version, which the cache may
+// have for a while: its effects would come once more.
+func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
+	live := &flaggerv1.Canary{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: "30"}}
+	cached := live.DeepCopy()
+	cached.ResourceVersion, cached.Status.Phase = "29", flaggerv1.CanaryPhaseProgressing
+	cluster := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(live).WithStatusSubresource(live).Build()
+	reads := &reads{Reader: cluster}
+	r := New(Parts{Observer: Observer{Client: cluster}, Reader: reads})
+	key := client.ObjectKeyFromObject(live)
+	r.memory.knows(key, versionOf(cached))
+	if err := r.takeOver(t.Context(), cached, true); err != nil || reads.n != 0 {
+		t.Fatalf("before the conflict: %v after %d reads, want none", err, reads.n)
+	}
+	s := &seen{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
+	decision := canary.Decision{Status: flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhasePromoting}}
+	if _, err := r.writeStatus(t.Context(), key, s, &decision, []flaggerv1.GateStatus{}); !apierrors.IsConflict(err) {
+		t.Fatalf("got %v, want a conflict", err)
+	}
+	if err := r.takeOver(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrBehind) || reads.n != 1 {
+		t.Errorf("after the conflict: %v after %d reads, want ErrBehind after one", err, reads.n)
 	}
 }

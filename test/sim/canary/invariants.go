@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -117,6 +118,11 @@ func (r *record) phase() flaggerv1.CanaryPhase {
 		return ""
 	}
 	return r.status.Phase
+}
+
+// blocked is true of a release that a person has to mend something for.
+func (r *record) blocked() bool {
+	return slices.ContainsFunc(r.canary.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked })
 }
 
 // mine is false while somebody else's hands in the status make it say what Serin never decided.

@@ -327,7 +327,10 @@ func (c *noFight) see(happening any) {
 		if r.rested.IsZero() || r.rested.After(c.then()) || leaving(r) || len(h.of) > 1 {
 			return
 		}
-		if w := c.objects[thing{h.Kind, h.Key}]; w != nil && !w.unanswered && !c.caused(r, w.last) && !c.late(w.by) && !c.late(h.Actor) {
+		at := thing{h.Kind, h.Key}
+		w := c.objects[at]
+		late := w != nil && r.carries(at) && r.route.outpaced.Equal(w.last) // a weight that a process set which did not lead any more
+		if w != nil && !w.unanswered && !late && !c.caused(r, w.last) && !c.late(w.by) && !c.late(h.Actor) {
 			c.violate("I19", r, "at rest %s %s was written again, although nobody else had written anything since the last time", h.Kind.Kind, h.Key.Name)
 		}
 	}
@@ -493,7 +496,7 @@ func (c *oneOwner) end() {
 		if !r.deleted.IsZero() || leaving(r) || len(c.rivals(r)) == 0 || r.canary.Spec.Suspend {
 			continue
 		}
-		if !slices.ContainsFunc(r.canary.Status.Conditions, func(c flaggerv1.CanaryCondition) bool { return c.Type == flaggerv1.ConditionBlocked }) {
+		if !r.blocked() {
 			c.violate("I31", r, "it has the target of %s, and no condition says so", c.rivals(r)[0].key.Name)
 		}
 	}
@@ -522,6 +525,10 @@ func (c *nothingLeft) end() {
 		succeeded := r.phase() == flaggerv1.CanaryPhaseSucceeded
 		if succeeded && !r.unbegun && (r.route.canary > 0 || r.route.mirrored) && r.route.foreign.Before(r.rested) {
 			c.violate("I27", r, "it is Succeeded, and the canary still has %d %% of the traffic (mirrored: %t)", r.route.canary, r.route.mirrored)
+		}
+		failed := r.phase() == flaggerv1.CanaryPhaseFailed && r.canary.Status.CanaryWeight == 0 && r.mine() && !r.orphaned && !r.blocked()
+		if failed && r.route.canary > 0 && r.route.foreign.Before(r.rested) {
+			c.violate("I27", r, "it is Failed, and the canary still has %d %% of the traffic", r.route.canary)
 		}
 		if s := r.canary.Status.Serin; s != nil && r.mine() && resting(r.phase()) && (s.Window != nil || s.DrainUntil != nil || s.Started || s.Unreachable != nil) {
 			c.violate("I27", r, "it is %s, and its status still has something of the run", r.phase())

@@ -12,7 +12,6 @@ import (
 // noDeadEnd is I1.
 type noDeadEnd struct {
 	*ledger
-	without
 }
 
 func (c *noDeadEnd) see(happening any) {
@@ -49,6 +48,18 @@ func (c *noDeadEnd) lost(h cluster.Lost) {
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
 	if !late && r.route.foreign.Before(c.then()) && r.target.foreign.Before(c.then()) && c.steady(r.target.emptied) && c.now().Sub(r.target.emptied) < c.drain {
 		c.violate("I1", r, "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.now().Sub(r.target.emptied))
+	}
+}
+
+// end: whoever set a weight, at rest nobody is sent to a version that Serin may have left without pods.
+func (c *noDeadEnd) end() {
+	for _, r := range c.all {
+		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
+			continue
+		}
+		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.serves && r.primary.ready {
+			c.violate("I1", r, "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
+		}
 	}
 }
 
