@@ -23,6 +23,7 @@ import (
 var (
 	canaryKind     = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
 	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	daemonSetKind  = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 )
 
 // drain is how long the canary keeps its pods after the route took its traffic away.
@@ -51,7 +52,8 @@ type Release struct {
 	Key      types.NamespacedName
 	Provider string // kubernetes, istio, gatewayapi:v1
 	Strategy canary.Strategy
-	Target   string // the name of the Deployment
+	Target   string // the name of the workload
+	Kind     schema.GroupKind
 	Apex     string // the name of the Service that clients call
 	// Spec is the Canary's as it was created; people may change the stored one.
 	Spec flaggerv1.CanarySpec

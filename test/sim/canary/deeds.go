@@ -18,8 +18,12 @@ import (
 // ship gives the target the template of a version.
 func (p *people) ship(r *Release, v *version) {
 	r.shipped = append(r.shipped, v.name)
-	shipped := p.change(r.Target, deploymentKind, func(o map[string]any) bool {
-		return unstructured.SetNestedMap(o, r.template(v), "spec", "template") == nil
+	shipped := p.change(r.Target, r.Kind, func(o map[string]any) bool {
+		template := r.template(v)
+		if nodes := within(o, "spec", "template", "spec")["nodeSelector"]; nodes != nil {
+			within(template, "spec")["nodeSelector"] = nodes // who applies a manifest leaves what others have added
+		}
+		return unstructured.SetNestedMap(o, template, "spec", "template") == nil
 	})
 	if shipped {
 		p.did(r, Ship, "ship %s", v)

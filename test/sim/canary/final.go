@@ -15,7 +15,7 @@ import (
 
 // finalKinds are what a history leaves behind.
 var finalKinds = []schema.GroupKind{
-	canaryKind, deploymentKind,
+	canaryKind, deploymentKind, daemonSetKind,
 	{Kind: "Service"},
 	{Kind: "ConfigMap"},
 	{Kind: "Secret"},
@@ -74,7 +74,7 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 				delete(status, count) // the same as one that was never written
 			}
 		}
-	case deploymentKind, scalerKind: // what others make of them is under way all the time
+	case deploymentKind, daemonSetKind, scalerKind: // what others make of them is under way all the time
 		delete(object, "status")
 	}
 	return object

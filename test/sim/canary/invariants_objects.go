@@ -140,6 +140,8 @@ func mayChange(h wrote, path string) bool {
 	case deploymentKind:
 		// The target's replicas; and a primary that an earlier Canary left behind gets its owner back.
 		return path == "spec/replicas" || strings.HasSuffix(h.Key.Name, ending) && path == "metadata/ownerReferences"
+	case daemonSetKind:
+		return path == "spec/template" && onlyElsewhere(h)
 	case serviceKind:
 		return path == "spec/selector" || path == "spec/ports" || path == "spec/trafficDistribution" || path == "metadata/annotations"
 	case scalerKind:
@@ -153,6 +155,16 @@ func mayChange(h wrote, path string) bool {
 	default:
 		return false
 	}
+}
+
+// onlyElsewhere is true when nothing of a DaemonSet changed but where its pods may run.
+func onlyElsewhere(h wrote) bool {
+	for _, path := range differences(within(h.Old.Content(), "spec", "template"), within(h.New.Content(), "spec", "template"), "", 2) {
+		if path != "spec/nodeSelector" {
+			return false
+		}
+	}
+	return true
 }
 
 // differences are the paths, down to a depth, at which two objects are not the same.

@@ -260,8 +260,8 @@ func (c *givenBack) see(happening any) {
 // released looks at the world at the moment at which nothing holds the Canary any more.
 func (c *givenBack) released(h moved) {
 	r := h.of
-	// A Canary that names what is no Deployment has nothing that Serin could give back.
-	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != deploymentKind.Kind }
+	// A Canary that names what is no workload has nothing that Serin could give back.
+	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
 	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.then()) {
 		return
 	}

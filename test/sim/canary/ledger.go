@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -253,7 +254,7 @@ func (l *ledger) readWrite(e *store.Event) []any {
 	switch e.Kind {
 	case canaryKind:
 		return append(out, l.readMove(e, mine))
-	case deploymentKind:
+	case deploymentKind, daemonSetKind:
 		for _, r := range of {
 			out = append(out, l.readRoll(e, r, mine))
 		}
@@ -408,7 +409,7 @@ func (l *ledger) noteMove(h moved) {
 		return
 	}
 	if r == nil {
-		r = &record{key: h.Key, uid: h.New.UID()}
+		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h)}
 		l.records[r.uid], l.named[r.key] = r, r
 		l.all = append(l.all, r)
 	}
@@ -437,6 +438,16 @@ func (l *ledger) noteMove(h moved) {
 	}
 }
 
+// kindOf is the kind of the workload that a Canary is made for. One that points at a kind of which there is none releases
+// nothing.
+func (l *ledger) kindOf(h moved) schema.GroupKind {
+	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
+	if h.after.Spec.TargetRef.Kind == daemonSetKind.Kind && l.world.Server.Peek(daemonSetKind, target) != nil {
+		return daemonSetKind
+	}
+	return deploymentKind
+}
+
 // meet takes down what is there of the objects of a new release.
 func (l *ledger) meet(r *record) {
 	for _, copy := range []*pods{&r.target, &r.primary} {
@@ -444,7 +455,7 @@ func (l *ledger) meet(r *record) {
 		if copy == &r.primary {
 			name += "-primary"
 		}
-		if v := l.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
+		if v := l.world.Server.Peek(r.kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
 			l.lookAtPods(r, copy, v, "")
 		}
 	}

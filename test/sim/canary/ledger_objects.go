@@ -60,8 +60,8 @@ func (r *record) places() []thing {
 		}
 	}
 	target, apex := r.canary.Spec.TargetRef.Name, r.apexName()
-	add(deploymentKind, target)
-	add(deploymentKind, target+ending)
+	add(r.kind, target)
+	add(r.kind, target+ending)
 	for _, name := range []string{apex, apex + ending, apex + "-canary"} {
 		add(serviceKind, name)
 	}
@@ -182,7 +182,18 @@ func number(object map[string]any, field string, absent int64) int64 {
 	return absent
 }
 
-// readRoll says what a write of a Deployment is to a release.
+// asked is how many pods a workload shall have. A DaemonSet that runs nowhere has a node selector that no node has.
+func asked(v *store.Version) int64 {
+	if v.Kind() != daemonSetKind {
+		return number(within(v.Content(), "spec"), "replicas", 1)
+	}
+	if len(within(v.Content(), "spec", "template", "spec", "nodeSelector")) > 0 {
+		return 0
+	}
+	return max(1, number(within(v.Content(), "status"), "desiredNumberScheduled", 0))
+}
+
+// readRoll says what a write of a workload is to a release.
 func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
 	h := rolled{Event: e, of: r, copy: &r.target}
 	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
@@ -195,13 +206,13 @@ func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
 		h.ours = mine && l.owns(r)
 	}
 	if e.Old != nil {
-		h.was = number(within(e.Old.Content(), "spec"), "replicas", 1)
+		h.was = asked(e.Old)
 	}
 	if e.Type == store.Deleted {
 		return h
 	}
 	spec := within(e.New.Content(), "spec")
-	h.is = number(spec, "replicas", 1)
+	h.is = asked(e.New)
 	if template := spec["template"]; h.copy.version == nil || !same(template, h.copy.template) {
 		if content := l.contentOf(e.New, h.primary); content != h.copy.content {
 			h.content = content
@@ -271,7 +282,13 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 		l.setContent(p, content_)
 	}
 	p.version = v
-	p.replicas, p.available = number(spec, "replicas", 1), number(status, "availableReplicas", 0)
+	p.replicas = asked(v)
+	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
+	p.available = number(status, "availableReplicas", 0)
+	if v.Kind() == daemonSetKind {
+		total = number(status, "currentNumberScheduled", 0) + number(status, "numberMisscheduled", 0)
+		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
+	}
 	percent := int64(100)
 	if n := len(r.specs); n > 0 {
 		percent = int64(r.specs[n-1].canaryReady)
@@ -279,7 +296,6 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 			percent = int64(r.specs[n-1].primaryReady)
 		}
 	}
-	updated, total := number(status, "updatedReplicas", 0), number(status, "replicas", 0)
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)

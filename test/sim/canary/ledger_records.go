@@ -76,6 +76,7 @@ func (q *question) failed() bool { return !q.answered.IsZero() && !q.passed() }
 type record struct {
 	key     types.NamespacedName
 	uid     types.UID
+	kind    schema.GroupKind // of its workload
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus
@@ -159,7 +160,7 @@ type routeState struct {
 	outpaced time.Time
 }
 
-// pods is one of the two Deployments.
+// pods is one of the two workloads.
 type pods struct {
 	version  *store.Version
 	content  string // names what it runs, see contentOf

@@ -178,7 +178,7 @@ func (p *people) later(after time.Duration, do func()) {
 func (p *people) saw(happening any) {
 	wrote, ok := happening.(sim.Wrote)
 	switch {
-	case ok && wrote.Kind == deploymentKind && wrote.Actor != "user" && wrote.Subresource == "":
+	case ok && (wrote.Kind == deploymentKind || wrote.Kind == daemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
 		p.noticePrimary(wrote)
 		return
 	case !ok || wrote.Kind != canaryKind:
@@ -286,7 +286,7 @@ func (p *people) respecify(r *Release, change func(*flaggerv1.Canary)) bool {
 // revision names what the target of a release runs: the template and the configuration that it reads. Empty where there
 // is no target.
 func (k *Canaries) revision(r *Release) string {
-	target := k.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: r.Target})
+	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
 	if target == nil {
 		return ""
 	}
@@ -303,7 +303,7 @@ func (k *Canaries) revision(r *Release) string {
 
 // running is the version that the target of a release runs now; empty where there is no target.
 func (k *Canaries) running(r *Release) string {
-	target := k.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: r.Target})
+	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
 	if target == nil {
 		return ""
 	}
@@ -335,7 +335,7 @@ func (p *people) mend() {
 // bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
 // again by itself.
 func (p *people) bringBack(r *Release) {
-	gone := p.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
+	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
 	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
 		p.ship(r, r.versions[r.promoted])
 	}

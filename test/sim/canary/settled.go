@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -112,7 +113,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 // stranded is true of a release that is being taken back and has nothing to go back to: Kubernetes gave the primary up, and
 // the canary keeps serving until somebody mends the primary or ships something else.
 func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
-	primary := k.world.Server.Peek(deploymentKind, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
+	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
 	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
 		return false
 	}

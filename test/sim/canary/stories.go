@@ -164,7 +164,7 @@ func (r *Release) add(v version) *version {
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	r := &Release{
-		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Apex: name, Spec: spec,
+		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Kind: deploymentKind, Apex: name, Spec: spec,
 		Good: map[string]bool{}, versions: map[string]*version{},
 	}
 	r.Spec.Provider = provider
@@ -202,9 +202,17 @@ func (r *Release) withConfig() {
 		object("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": planted}}))
 }
 
-// workload makes the Deployment, once everything that is in it is drawn.
+// workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
 func (r *Release) workload() *Release {
-	r.objects = append(r.objects, r.deployment())
+	o := r.deployment()
+	if r.Kind == daemonSetKind {
+		o.SetKind(daemonSetKind.Kind)
+		spec := within(o.Object, "spec")
+		for _, field := range []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds"} {
+			delete(spec, field)
+		}
+	}
+	r.objects = append(r.objects, o)
 	return r
 }
 
@@ -225,6 +233,11 @@ func (r *Release) deployment() *unstructured.Unstructured {
 			"template": r.template(r.current()),
 		},
 	})
+}
+
+// daemonSet lets the workload be a DaemonSet instead.
+func (r *Release) daemonSet() {
+	r.Kind, r.Spec.TargetRef.Kind = daemonSetKind, daemonSetKind.Kind
 }
 
 // template is the pod template of a version.

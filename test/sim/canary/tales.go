@@ -33,6 +33,8 @@ func (k *Canaries) content(e *store.Event) string {
 			status["failedChecks"], fmt.Sprint(serin["run"]), serin["intent"])
 	case deploymentKind:
 		return fmt.Sprintf(" replicas=%v version=%s", spec["replicas"], labelsOf(within(spec, "template"))["version"])
+	case daemonSetKind:
+		return fmt.Sprintf(" version=%s nodes=%v", labelsOf(within(spec, "template"))["version"], within(spec, "template", "spec")["nodeSelector"])
 	case serviceKind:
 		return fmt.Sprintf(" selector=%v", spec["selector"])
 	case virtualService, httpRoute:

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"slices"
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -88,7 +89,28 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
 	}
-	return append(stories, interruptions()...)
+	return slices.Concat(stories, interruptions(), daemonSets())
+}
+
+// daemonSets are stories of workloads that have no replicas.
+func daemonSets() []Story {
+	around := func(r *Release) {
+		r.daemonSet()
+		r.withConfig()
+		r.Spec.ProgressDeadlineSeconds = new(int32(300)) // its pods are replaced one after the other
+	}
+	return []Story{
+		{Name: "DaemonSet", Provider: istioProvider, Spec: weighted, Around: around, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "rollback of a DaemonSet", Provider: gatewayProvider, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "deletion that gives a DaemonSet back", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.RevertOnDeletion = true
+		}, Around: around, Acts: []Act{
+			{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 10 * time.Second, Do: func(p *people, r *Release) {
+				p.remove(r.Key.Name, canaryKind, DeleteRelease, r)
+			}},
+		}},
+	}
 }
 
 // interruptions are stories in which people change their minds.

@@ -1,5 +1,5 @@
 // Package cluster is the part of a Kubernetes cluster that acts by itself in the simulator: the controllers of
-// Deployments, autoscalers, endpoints and garbage, the pods that they make, and the gateways that send requests there.
+// Deployments, DaemonSets, autoscalers, endpoints and garbage, the pods that they make, and the gateways that send requests there.
 //
 // All of them see the API server only, late as the real ones do, and each draws from streams of its own. Pods are records
 // of this package; one in trouble is also an object, because its reason can be read there. The package knows Deployments,
@@ -87,6 +87,7 @@ type Cluster struct {
 	o     Options
 
 	deployments byKey[*deployment]
+	daemonSets  byKey[*daemonSet]
 	services    byKey[*service]
 	scalers     byKey[*scaler]
 	sets        []*replicaSet // in the order in which they were made
@@ -242,6 +243,8 @@ func (c *Cluster) see(happening any) {
 	switch e.Kind {
 	case deploymentKind:
 		c.deploymentWritten(e)
+	case daemonSetKind:
+		c.daemonSetWritten(e)
 	case replicaSetKind:
 		c.setWritten(e)
 	case podKind:
@@ -260,12 +263,21 @@ func (c *Cluster) see(happening any) {
 
 // podsChanged lets everybody look who follows the pods of a ReplicaSet.
 func (c *Cluster) podsChanged(set *replicaSet) {
-	if d := c.ownerOf(set); d != nil {
-		d.wake()
-	}
+	c.wakeOwner(set)
 	set.wake()
 	c.publishFor(set, (*service).wake)
 	c.lookedAt(set.namespace)
+}
+
+// wakeOwner lets the controller look that made the pods of a ReplicaSet, or of a revision of a DaemonSet.
+func (c *Cluster) wakeOwner(set *replicaSet) {
+	if d := c.ownerOf(set); d != nil {
+		d.wake()
+	}
+	d := c.daemonSets.found[types.NamespacedName{Namespace: set.namespace, Name: set.deployment}]
+	if d != nil && d.uid == set.owner {
+		d.wake()
+	}
 }
 
 // lookedAt lets those look who follow which pods answer in truth.

@@ -174,9 +174,7 @@ func (p *pod) vanish() {
 	p.set.pods = slices.DeleteFunc(p.set.pods, func(o *pod) bool { return o == p })
 	c := p.set.cluster
 	delete(c.pods, p.name)
-	if d := c.ownerOf(p.set); d != nil {
-		d.wake()
-	}
+	c.wakeOwner(p.set)
 	p.set.wake()
 	c.publishFor(p.set, (*service).tidy)
 	c.lookedAt(p.set.namespace)
