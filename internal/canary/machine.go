@@ -125,9 +125,9 @@ func Moves(phase flaggerv1.CanaryPhase) bool {
 }
 
 // blocked holds everything where it is and says, in the condition Blocked and in an event, what a person must do. Only
-// requests for a target that is gone are given to those who can answer them.
+// requests for a target that is gone are given to those who can answer them, by the Canary whose target it is.
 func blocked(s Snapshot, gates release.Gates) Decision {
-	lost := !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands()
+	lost := s.Obstacle == "" && !s.Workload.Target.Found && s.Workload.Problem != "" && s.readable() && s.live() > 0 && s.primaryStands()
 	switch {
 	case !lost:
 		return stopped(s, barred(s, gates))
