@@ -448,8 +448,14 @@ func (l *ledger) kindOf(h moved) schema.GroupKind {
 	return deploymentKind
 }
 
-// meet takes down what is there of the objects of a new release.
+// meet takes down what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
+// some process may still see.
 func (l *ledger) meet(r *record) {
+	for _, before := range l.all {
+		if before != r && before.key.Namespace == r.key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
+			r.target.contents = slices.Clone(before.target.contents)
+		}
+	}
 	for _, copy := range []*pods{&r.target, &r.primary} {
 		name := r.canary.Spec.TargetRef.Name
 		if copy == &r.primary {
