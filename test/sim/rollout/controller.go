@@ -60,7 +60,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	p := &process{rollouts: k, instance: i, metrics: telemetry.New(prometheus.NewRegistry())}
 	p.outbox = telemetry.NewOutbox(clocktesting.NewFakeClock(sim.Beginning), logr.Discard()) // it waits for nothing here
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
-	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics}
+	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics, Named: k.outside.named()}
 	k.lives[i] = p
 	return p
 }
@@ -142,6 +142,11 @@ type running struct {
 	process   *process
 	watches   []schema.GroupKind
 	concerned func(store.Change) []reconcile.Request
+}
+
+// Reconcile implements sim.Controller.
+func (r *running) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return r.Reconciler.Reconcile(r.process.rollouts.logging(ctx), req)
 }
 
 // Watches implements sim.Controller.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +22,7 @@ import (
 // ship gives the Rollout the template of a version.
 func (p *people) ship(r *Release, v *version) {
 	r.shipped = append(r.shipped, v.name)
-	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Template = r.template(v) }) {
+	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.template(v) }) {
 		p.did(r.Key, Ship, "ship %s", v)
 	}
 }
@@ -32,8 +33,8 @@ func (p *people) editTemplate(r *Release, s *sim.Stream) {
 	case 0: // back to what was there before
 		p.ship(r, r.versions[r.shipped[max(0, len(r.shipped)-2)]])
 	case 1:
-		if p.respecify("user", r.Key, func(o *argov1.Rollout) {
-			metav1.SetMetaDataAnnotation(&o.Spec.Template.ObjectMeta, "example.com/built", stamp)
+		if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) {
+			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/built", stamp)
 		}) {
 			p.did(r.Key, EditTemplate, "build the version again")
 		}
@@ -183,7 +184,7 @@ func (p *people) undo(r *Release, s *sim.Stream) {
 	template := *set.Spec.Template.DeepCopy()
 	delete(template.Labels, argov1.PodTemplateHashLabel)
 	delete(template.Labels, "role") // of the pods, not of the template
-	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Template = template }) {
+	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
 		r.shipped = append(r.shipped, v.name)
 		p.did(r.Key, Ship, "undo to %s", v)
 	}

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +37,25 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		r.versions[r.shipped[0]].pods = stuck
 	}
 	return r
+}
+
+// extend draws what not every release has. Each of these can be left out of a history, and its draws are its own.
+func (k *Rollouts) extend(r *Release) {
+	for _, extra := range []struct {
+		class  sim.Class
+		chance float64
+		add    func(*Release, *sim.Stream)
+	}{
+		{Secrets, 0.25, func(r *Release, _ *sim.Stream) { r.withSecret() }},
+		{Workloads, 0.2, func(r *Release, s *sim.Stream) {
+			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
+		}},
+	} {
+		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
+		if s.Chance(extra.chance) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+			extra.add(r, s)
+		}
+	}
 }
 
 // templatesOf are the templates of a history: judgements may be patient, and may not know.

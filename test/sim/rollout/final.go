@@ -14,7 +14,7 @@ import (
 )
 
 // finalKinds are what a history leaves behind.
-var finalKinds = []schema.GroupKind{rolloutKind, replicaSetKind, serviceKind, runKind, experimentKind, scalerKind, virtualService, httpRoute, jobKind}
+var finalKinds = []schema.GroupKind{rolloutKind, replicaSetKind, deploymentKind, serviceKind, runKind, experimentKind, scalerKind, virtualService, httpRoute, jobKind}
 
 // Final implements sim.Kind: all objects, without identities, versions and moments.
 func (k *Rollouts) Final(w *sim.World) string {
@@ -43,6 +43,7 @@ var volatile = []string{
 	"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "observedGeneration",
 	"lastTransitionTime", "lastUpdateTime", "startTime", "startedAt", "finishedAt", "completedAt", "resumeAt", "abortedAt", "availableAt",
 	"restartedAt", "restartAt", "duration", "conditions", "measurements", "serin", "clusterIP", "clusterIPs", "scale-down-deadline",
+	argov1.WorkloadGenerationAnnotation, "workloadObservedGeneration",
 	"count", "successful", "consecutiveSuccess", // of a judgement that lasts as long as the release
 }
 

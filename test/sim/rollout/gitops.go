@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -58,10 +59,10 @@ func (t *tool) apply() {
 		if t.replicas {
 			o.Spec.Replicas = t.of.Spec.Replicas
 		}
-		if t.template {
-			o.Spec.Template = t.of.template(t.of.current())
-		}
 	})
+	if t.template {
+		wrote = t.retemplate("gitops", t.of, func(template *corev1.PodTemplateSpec) { *template = t.of.template(t.of.current()) }) || wrote
+	}
 	if t.selectors {
 		for _, name := range t.of.around() {
 			wrote = t.write("gitops", name, serviceKind, func(o map[string]any) bool {

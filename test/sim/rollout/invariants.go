@@ -28,13 +28,18 @@ func Invariants() []Invariant {
 		{"I1", "no request goes to a revision without a pod that answers while another one has some", func(l *ledger) checker { return &noDeadEnd{ledger: l} }},
 		{"I2", "weights are whole, add up to 100, and rise to what a step asks for, or to everything", func(l *ledger) checker { return &plannedWeights{ledger: l} }},
 		{"I3", "a revision becomes stable, or gets the users of a blue-green release, only after every step and every analysis, or when a person says so", func(l *ledger) checker { return &earned{ledger: l} }},
+		{"I4", "each measurement counts once, as what was answered, and a judgement ends when its limits say so, and not before", func(l *ledger) checker { return &countedOnce{ledger: l} }},
 		{"I5", "a revision keeps its pods until its users have left and its delay is over", func(l *ledger) checker { return &drainedFirst{ledger: l} }},
 		{"I7", "the weight rises only while the canary has the ready pods for it", func(l *ledger) checker { return &enoughPods{ledger: l} }},
 		{"I8", "of objects that users made, only what is documented changes, and none is deleted", func(l *ledger) checker { return &usersOwn{ledger: l} }},
+		{"I10", "no byte of a secret is in a status, an event, a log, or an object other than its Secret", func(l *ledger) checker { return &noSecrets{ledger: l} }},
+		{"I11", "a measurement is asked for once by a process, and the next one no earlier than its interval says", func(l *ledger) checker { return &askedOnce{ledger: l} }},
 		{"I12", "every write names the version that it was decided on", func(l *ledger) checker { return &preconditions{ledger: l} }},
 		{"I13", "the status moves sensibly: steps in order, only the newest revision becomes stable, no generation that was not seen", func(l *ledger) checker { return &sensibleStatus{ledger: l} }},
+		{"I14", "a clock that is set makes at most one pause and one interval due, and shortens none that begins afterwards", func(l *ledger) checker { return &wholePauses{ledger: l} }},
+		{"I16", "when a Rollout is deleted, its Services lead to all pods again, and nothing says any more that it manages them", func(l *ledger) checker { return &givenBack{ledger: l} }},
 		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
-		{"I18", "no more pods are asked for than the plan allows, and at rest none", func(l *ledger) checker { return &oneScaler{ledger: l} }},
+		{"I18", "no more pods are asked for than the plan allows, and at rest none, and a workload that lends its template only loses its own, once others have come", func(l *ledger) checker { return &oneScaler{ledger: l} }},
 		{"I19", "at rest an object is written at most once for each time that somebody else changed something", func(l *ledger) checker { return &noFight{ledger: l} }},
 		{"I21", "no object is looked at again and again without a change", func(l *ledger) checker { return &boundedWork{ledger: l} }},
 		{"I22", "at most one AnalysisRun, Experiment and ReplicaSet for each purpose", func(l *ledger) checker { return &oneOfEach{ledger: l} }},
@@ -43,6 +48,7 @@ func Invariants() []Invariant {
 		{"I25", "a paused Rollout is not scaled, and leaves no step", func(l *ledger) checker { return &pausedStill{ledger: l} }},
 		{"I26", "a release that waits says for what, and who opens it", func(l *ledger) checker { return &explainedWait{ledger: l} }},
 		{"I27", "what Serin makes has an owner, and nothing of a release is left at its end", func(l *ledger) checker { return &nothingLeft{ledger: l} }},
+		{"I31", "a Rollout whose Services another one manages gets nothing, and says why, and the other one keeps them", func(l *ledger) checker { return &oneOwner{ledger: l, relists: l.world.Trouble.Has(sim.Relists)} }},
 	}
 }
 

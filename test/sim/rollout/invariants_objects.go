@@ -55,6 +55,8 @@ func mayChange(h wrote, path string) bool {
 	switch h.Kind {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
+	case deploymentKind:
+		return path == "spec/replicas"
 	case serviceKind:
 		return path == "spec/selector" || path == "metadata/annotations"
 	case virtualService:

@@ -16,6 +16,9 @@ type oneScaler struct {
 }
 
 func (c *oneScaler) see(happening any) {
+	if h, is := happening.(wrote); is {
+		c.lent(h)
+	}
 	h, ok := happening.(scaled)
 	if !ok || !h.ours || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
 		return

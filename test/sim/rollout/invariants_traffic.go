@@ -149,18 +149,19 @@ func (c *drainedFirst) note(r *record) {
 
 func (c *drainedFirst) down(h scaled) {
 	r, hash := h.of, hashOf(h.before)
-	if h.is() > 0 || !c.plain(r) || len(c.wishes(r)) > 1 {
+	if h.is() > 0 || !c.plain(r) {
 		return
 	}
-	if slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute() {
+	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute() {
 		c.violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
 	left, known := c.left[hash]
-	if c.jumped || !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.sets[h.Key].answered(c.then()) {
+	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.clocks.steady(left.Add(-c.delta)) || !c.sets[h.Key].answered(left) {
 		return
 	}
-	if r.run.before == hash && c.now().Sub(left) < delay-time.Second {
+	none := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
+	if !none && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
 		c.violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.now().Sub(left), delay)
 	}
 }
@@ -186,10 +187,18 @@ func (c *drainedFirst) replicas(r *record) int32 {
 	return *r.object.Spec.Replicas
 }
 
-// delay is how long pods stay after their users have left; zero: they need not.
+// delay is the shortest time for which pods stay after their users have left; zero: they need not.
 func (c *drainedFirst) delay(r *record) time.Duration {
+	shortest := time.Hour
+	for _, spec := range c.wishes(r) {
+		shortest = min(shortest, delayOf(spec.Strategy))
+	}
+	return shortest
+}
+
+func delayOf(s argov1.RolloutStrategy) time.Duration {
 	seconds := new(int32(30))
-	switch s := r.object.Spec.Strategy; {
+	switch {
 	case s.BlueGreen != nil && s.BlueGreen.ScaleDownDelaySeconds != nil:
 		seconds = s.BlueGreen.ScaleDownDelaySeconds
 	case s.BlueGreen != nil:

@@ -27,6 +27,9 @@ type ledger struct {
 	sets    map[types.NamespacedName]*pods
 	objects map[thing]*writes
 
+	clocks clocks
+	slow   bool // calls may take seconds
+
 	// delta is how late a process may act on what it saw: the lags of this history.
 	delta  time.Duration
 	jumped bool
@@ -95,6 +98,7 @@ func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	l := &ledger{
 		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
+		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
 	}
 	return l
 }
@@ -190,6 +194,7 @@ func (l *ledger) read(happening any) []any {
 
 // note remembers what happened.
 func (l *ledger) note(happening any) {
+	l.clocks.note(happening)
 	switch h := happening.(type) {
 	case wrote:
 		l.events++

@@ -59,9 +59,13 @@ func (o *outside) put(p *process, asked prober.Asked) {
 	}
 	o.world.Tell(Asked{Instance: p.instance.Name, Run: asked.Key, ID: asked.Probe.ID, Question: question})
 	o.out[p.instance]++
-	if question.Metric.Provider.Job != nil {
+	if question.Metric.Provider.Prometheus == nil { // the real one asks
+		ctx := calling(o.logging(context.Background()), call{asked, strikes})
 		p.instance.Go("measure "+asked.Probe.ID, func() {
-			o.answer(p, asked, p.measurer.Ask(context.Background(), asked.Key, asked.Probe), strikes)
+			if strikes(sim.DieWaiting) {
+				p.instance.After(time.Millisecond, func() { p.instance.Die("while it asks " + asked.Probe.ID) })
+			}
+			o.answer(p, asked, p.measurer.Ask(ctx, asked.Key, asked.Probe), strikes)
 		})
 		return
 	}
@@ -99,18 +103,23 @@ func (o *outside) waited() bool {
 	return false
 }
 
-// measure is what a metrics service answers, and after what time.
-func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duration, analysis.Answer) {
+// reading is what a metrics service reads off, and after what time.
+type reading struct {
+	after time.Duration
+	value []float64
+	// failed is why there is no value; empty: there is one, of which there may be nothing.
+	failed string
+}
+
+// read lets a metrics service look.
+func (o *outside) read(asked prober.Asked) reading {
 	id := asked.Key.Name + "/" + asked.Probe.ID
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
 	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 90*time.Second)
 	run := typed[*argov1.AnalysisRun](o.world, o.world.Server.Peek(runKind, asked.Key.NamespacedName))
-	failed := func(text string) analysis.Answer {
-		return analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: text}
-	}
 	if run == nil {
-		return after, failed("get AnalysisRun: not found")
+		return reading{after: after, failed: "get AnalysisRun: not found"}
 	}
 	bad, stale := !o.good(run, s, false), false
 	value := []float64{s.Between(0, time.Second).Seconds()}
@@ -120,9 +129,9 @@ func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duratio
 	case MetricNaN:
 		value = []float64{nan}
 	case MetricError:
-		return after, failed("received 503")
+		return reading{after: after, failed: "received 503"}
 	case MetricHang:
-		return hangs, failed("no measurement within 2m0s")
+		return reading{after: hangs, failed: "no measurement within 2m0s"}
 	case MetricLate:
 		after = late
 	case MetricStale:
@@ -135,12 +144,21 @@ func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duratio
 	if bad && len(value) > 0 {
 		value[0] += 10
 	}
-	judged, err := analysis.Judge(value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
-	answer := analysis.Answer{Judged: judged, Text: fmt.Sprint(value)}
+	return reading{after: after, value: value}
+}
+
+// measure is what is answered to a question, and after what time.
+func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duration, analysis.Answer) {
+	read := o.read(asked)
+	if read.failed != "" {
+		return read.after, analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: read.failed}
+	}
+	judged, err := analysis.Judge(read.value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
+	answer := analysis.Answer{Judged: judged, Text: fmt.Sprint(read.value)}
 	if err != nil {
 		answer.Judged, answer.Message = argov1.AnalysisPhaseError, err.Error()
 	}
-	return after, answer
+	return read.after, answer
 }
 
 // good is what is true of the version that a run is about, or, where noise has it, the opposite.

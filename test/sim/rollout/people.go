@@ -89,6 +89,7 @@ func (p *people) live() {
 		s := p.world.Draws.Stream("ship/" + r.Key.Name)
 		p.shipAgain(r, s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, 4))
 	}
+	p.twins()
 	for _, d := range deeds {
 		every := sim.Pick(p.world.Draws.Stream("often/"+string(d.class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
 		p.world.Again(d.class, every, func(s *sim.Stream) {

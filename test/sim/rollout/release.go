@@ -36,6 +36,8 @@ type Release struct {
 	shipped  []string
 	// objects are what people make before the Rollout.
 	objects []client.Object
+	// secret is true of one whose measurements need a Secret.
+	secret bool
 }
 
 // version is one version of a workload, with what is true about it.
@@ -179,7 +181,9 @@ func (r *Release) rollout() *argov1.Rollout {
 	object := &argov1.Rollout{Spec: *r.Spec.DeepCopy()}
 	object.Name, object.Namespace = r.Key.Name, r.Key.Namespace
 	object.Annotations = map[string]string{"example.com/team": "checkout"}
-	object.Spec.Template = r.template(r.current())
+	if r.workload() == "" {
+		object.Spec.Template = r.template(r.current())
+	}
 	return object
 }
 
@@ -227,6 +231,12 @@ func (r *Release) plan() string {
 	}
 	if c.DynamicStableScale {
 		text += ", dynamic"
+	}
+	if r.secret {
+		text += ", with a secret"
+	}
+	if r.workload() != "" {
+		text += ", of a Deployment (" + string(r.Spec.WorkloadRef.ScaleDown) + ")"
 	}
 	return text
 }

@@ -35,6 +35,7 @@ var (
 	replicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
 	podKind             = schema.GroupKind{Kind: "Pod"}
 	serviceKind         = schema.GroupKind{Kind: "Service"}
+	secretKind          = schema.GroupKind{Kind: "Secret"}
 	scalerKind          = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	virtualService      = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
 	httpRoute           = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
@@ -111,6 +112,7 @@ func (k *Rollouts) Populate(w *sim.World) {
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
 	for i, name := range []string{"cart", "till"}[:n] {
 		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Trouble.Happens(fmt.Sprintf("release#%d", i+1)) {
+			k.extend(r)
 			k.begin(r)
 		}
 	}

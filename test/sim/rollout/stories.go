@@ -15,6 +15,8 @@ type Story struct {
 	Name   string
 	Router string
 	Spec   func(*argov1.RolloutSpec)
+	// Extra is what not every release has; nil: nothing.
+	Extra func(*Release)
 	// Green is true of one that is released blue-green.
 	Green bool
 	// Acts are what people do, one after the other.
@@ -42,6 +44,9 @@ func (s Story) release() *Release {
 	r.objects = append(r.objects, templates()...)
 	if s.Spec != nil {
 		s.Spec(&r.Spec)
+	}
+	if s.Extra != nil {
+		s.Extra(r)
 	}
 	return r
 }
@@ -125,6 +130,8 @@ func Stories() []Story {
 		{Name: "rolling update", Router: noRouter, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "steps by pods", Router: noRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "steps", Router: istioRouter, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "judged with a secret", Router: noRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "template of a Deployment", Router: noRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "judged beside", Router: gatewayRouter, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(40), pause(20))(spec)
 			spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}

@@ -56,9 +56,9 @@ type Bite struct {
 // reported is a line of the simulator about a violation.
 var reported = regexp.MustCompile(`^seed (\d+) breaks (\S+) after \S+: (.*)$`)
 
-// Try makes the mistake of a tooth, and plays histories until it is found. Only the changed package and those that
-// depend on it are built.
-func (j *Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
+// Try makes the mistake of a tooth, and plays histories of an API until it is found. Only the changed package and those
+// that depend on it are built.
+func (j *Jaw) Try(ctx context.Context, api string, t Tooth) (Bite, error) {
 	folder, err := os.MkdirTemp(j.folder, "tooth")
 	if err != nil {
 		return Bite{}, err
@@ -72,11 +72,11 @@ func (j *Jaw) Try(ctx context.Context, t Tooth) (Bite, error) {
 	if err := j.build(ctx, program, "-overlay", overlay); err != nil {
 		return Bite{}, fmt.Errorf("%q: %w", t.Name, err)
 	}
-	bite, err := j.play(ctx, program, t, t.Seed, 1)
+	bite, err := j.play(ctx, program, api, t, t.Seed, 1)
 	if bite.Found || err != nil {
 		return bite, err
 	}
-	return j.play(ctx, program, t, 1, j.Histories)
+	return j.play(ctx, program, api, t, 1, j.Histories)
 }
 
 // build compiles the simulator.
@@ -112,16 +112,6 @@ func (j *Jaw) overlay(folder string, t Tooth) (string, error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
-// api is whose histories find the mistake.
-func (t Tooth) api() string {
-	for _, folder := range []string{"internal/rollout/", "internal/analysis/", "internal/experiment/"} {
-		if strings.HasPrefix(t.File, folder) {
-			return "rollout"
-		}
-	}
-	return "canary"
-}
-
 // mutate makes the mistake in a text.
 func (t Tooth) mutate(text string) (string, error) {
 	if n := strings.Count(text, t.Old); n != 1 {
@@ -131,11 +121,11 @@ func (t Tooth) mutate(text string) (string, error) {
 }
 
 // play runs the mutated simulator until it reports what is expected, in a history that breaks nothing without the mistake.
-func (j *Jaw) play(ctx context.Context, program string, t Tooth, seed uint64, histories int) (Bite, error) {
+func (j *Jaw) play(ctx context.Context, program, api string, t Tooth, seed uint64, histories int) (Bite, error) {
 	var bite Bite
 	bite.Histories = histories
-	err := j.run(ctx, program, t.api(), seed, histories, func(at uint64, number, sentence string) bool {
-		if number == t.Breaks && !j.breaksAnyway(ctx, t.api(), at) {
+	err := j.run(ctx, program, api, seed, histories, func(at uint64, number, sentence string) bool {
+		if number == t.Breaks && !j.breaksAnyway(ctx, api, at) {
 			bite.Found, bite.Sentence, bite.Seed, bite.Histories = true, sentence, at, int(at-seed)+1
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,12 +18,13 @@ import (
 )
 
 func main() {
+	apis := flag.String("apis", "", "the APIs whose mistakes are made, comma separated (all without it)")
 	histories := flag.Int("histories", 2000, "in how many histories a mistake must be found")
 	only := flag.String("only", "", "try only teeth whose name or invariant has this in it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := bite(ctx, *histories, *only); err != nil {
+	if err := bite(ctx, *histories, *apis, *only); err != nil {
 		fmt.Println(err)
 		stop()
 		os.Exit(1)
@@ -30,7 +32,7 @@ func main() {
 }
 
 // bite tries teeth, as many at once as there are processors.
-func bite(ctx context.Context, histories int, only string) (err error) {
+func bite(ctx context.Context, histories int, apis, only string) (err error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func bite(ctx context.Context, histories int, only string) (err error) {
 	}
 	defer func() { err = errors.Join(err, jaw.Close()) }()
 	began, missed := time.Now(), 0
-	for result := range results(ctx, jaw, only) {
+	for result := range results(ctx, jaw, apis, only) {
 		fmt.Println(result)
 		if result.err != nil || !result.bite.Found {
 			missed++
@@ -54,12 +56,34 @@ func bite(ctx context.Context, histories int, only string) (err error) {
 	return ctx.Err()
 }
 
+// task is a tooth to be tried.
+type task struct {
+	api   string
+	tooth teeth.Tooth
+}
+
+// chosen are the teeth to be tried, of some APIs or (none is named) all.
+func chosen(apis, only string) []task {
+	var tasks []task
+	for _, api := range teeth.APIs {
+		if apis != "" && !slices.Contains(strings.Split(apis, ","), api.Name) {
+			continue
+		}
+		for _, tooth := range api.Teeth {
+			if strings.Contains(tooth.Name, only) || tooth.Breaks == only {
+				tasks = append(tasks, task{api.Name, tooth})
+			}
+		}
+	}
+	return tasks
+}
+
 // result is what became of a tooth.
 type result struct {
-	tooth teeth.Tooth
-	bite  teeth.Bite
-	err   error
-	took  time.Duration
+	task
+	bite teeth.Bite
+	err  error
+	took time.Duration
 }
 
 func (r result) String() string {
@@ -67,31 +91,31 @@ func (r result) String() string {
 	case r.err != nil:
 		return r.err.Error()
 	case !r.bite.Found:
-		return fmt.Sprintf("MISSED %-4s %s in %s, %d histories (seen: %s)", r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Histories,
+		return fmt.Sprintf("MISSED %s %-4s %s in %s, %d histories (seen: %s)", r.api, r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Histories,
 			strings.Join(r.bite.Others, " "))
 	default:
-		return fmt.Sprintf("found  %-4s %s in %s, seed %d, %d histories: %s", r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Seed,
+		return fmt.Sprintf("found  %s %-4s %s in %s, seed %d, %d histories: %s", r.api, r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Seed,
 			r.bite.Histories, r.bite.Sentence)
 	}
 }
 
 // results tries the chosen teeth, and tells each when it is done.
-func results(ctx context.Context, jaw *teeth.Jaw, only string) <-chan result {
-	todo, done := make(chan teeth.Tooth), make(chan result)
+func results(ctx context.Context, jaw *teeth.Jaw, apis, only string) <-chan result {
+	todo, done := make(chan task), make(chan result)
 	var trying sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		trying.Go(func() {
-			for tooth := range todo {
+			for t := range todo {
 				began := time.Now()
-				found, err := jaw.Try(ctx, tooth)
-				done <- result{tooth, found, err, time.Since(began).Round(100 * time.Millisecond)}
+				found, err := jaw.Try(ctx, t.api, t.tooth)
+				done <- result{t, found, err, time.Since(began).Round(100 * time.Millisecond)}
 			}
 		})
 	}
 	go func() {
-		for _, tooth := range teeth.Teeth {
-			if ctx.Err() == nil && (strings.Contains(tooth.Name, only) || tooth.Breaks == only) {
-				todo <- tooth
+		for _, t := range chosen(apis, only) {
+			if ctx.Err() == nil {
+				todo <- t
 			}
 		}
 		close(todo)

@@ -1,0 +1,84 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// givenBack is I16.
+type givenBack struct {
+	*ledger
+
+	met  map[types.UID]map[string]bool // the processes that have looked at a Rollout
+	gone map[types.UID]time.Time
+	died time.Time
+}
+
+func (c *givenBack) see(happening any) {
+	if c.met == nil {
+		c.met, c.gone = map[types.UID]map[string]bool{}, map[types.UID]time.Time{}
+	}
+	switch h := happening.(type) {
+	case sim.Started:
+		for _, processes := range c.met {
+			delete(processes, h.Instance)
+		}
+	case sim.Crashed:
+		c.died = c.now()
+	case sim.Passed:
+		if r := c.named[h.Release]; r != nil && h.Err == nil {
+			if c.met[r.uid] == nil {
+				c.met[r.uid] = map[string]bool{}
+			}
+			c.met[r.uid][h.Instance] = true
+		}
+	case moved:
+		if h.after == nil && h.of != nil {
+			c.gone[h.of.uid] = c.now()
+		}
+	}
+}
+
+// end: what a Rollout had that is gone is as its user made it, if the process that knew it still lives.
+func (c *givenBack) end() {
+	for _, r := range c.all {
+		at, gone := c.gone[r.uid]
+		if !gone || !r.deleted || len(c.met[r.uid]) == 0 || !c.died.Before(at.Add(-c.delta)) || c.named[r.key] != nil || c.successor(r) {
+			continue
+		}
+		for _, kind := range []schema.GroupKind{serviceKind, virtualService, httpRoute} {
+			for _, v := range c.world.Server.All(kind) {
+				c.look(r, v)
+			}
+		}
+	}
+}
+
+// successor is true where another Rollout of that name was there later: what it had was its.
+func (c *givenBack) successor(r *record) bool {
+	return slices.ContainsFunc(c.all, func(o *record) bool { return o.key == r.key && c.gone[o.uid].After(c.gone[r.uid]) })
+}
+
+// look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
+func (c *givenBack) look(r *record, v *store.Version) {
+	at := thing{v.Kind(), v.Key()}
+	if w := c.objects[at]; w != nil && w.foreign.After(c.gone[r.uid]) {
+		return
+	}
+	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.key.Name {
+		c.violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.kind.Kind, at.key.Name)
+	}
+	if at.key.Name != r.key.Name && !slices.Contains([]string{r.key.Name + "-stable", r.key.Name + "-canary", r.key.Name + "-preview"}, at.key.Name) {
+		return
+	}
+	if hash := c.selected(v); at.kind == serviceKind && hash != "" {
+		c.violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.key.Name, hash)
+	}
+}

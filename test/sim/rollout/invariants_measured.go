@@ -1,0 +1,243 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// measurement is one of a metric of a run, by its number.
+type measurement struct {
+	run    types.UID
+	metric string
+	number int
+}
+
+// countedOnce is I4.
+type countedOnce struct {
+	*ledger
+	without
+
+	// asked says of which measurement an ID is; heard is what each process was answered.
+	asked map[string]measurement
+	heard map[string]map[measurement][]argov1.AnalysisPhase
+	// astray is how many measurements in a row went wrong by now.
+	astray map[measurement]int
+}
+
+func (c *countedOnce) see(happening any) {
+	switch h := happening.(type) {
+	case sim.Started:
+		delete(c.heard, h.Instance)
+	case Asked:
+		if c.asked == nil {
+			c.asked, c.heard, c.astray = map[string]measurement{}, map[string]map[measurement][]argov1.AnalysisPhase{}, map[measurement]int{}
+		}
+		c.asked[h.ID] = measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
+	case Answered:
+		if c.heard[h.Instance] == nil {
+			c.heard[h.Instance] = map[measurement][]argov1.AnalysisPhase{}
+		}
+		of := c.asked[h.ID]
+		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], h.Answer.Judged)
+	case wrote:
+		if h.ours && h.Kind == runKind && h.Type == store.Modified {
+			c.recount(h)
+		}
+	}
+}
+
+// recount holds what a write says of the measurements of a run against those that were made.
+func (c *countedOnce) recount(h wrote) {
+	before, after := typed[*argov1.AnalysisRun](c.world, h.Old), typed[*argov1.AnalysisRun](c.world, h.New)
+	ends := before.Spec.Terminate || after.Spec.Terminate
+	for _, result := range before.Status.MetricResults {
+		ends = ends || result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful
+	}
+	for _, metric := range after.Spec.Metrics {
+		was, is := resultOf(before, metric.Name), resultOf(after, metric.Name)
+		c.counts(h, was, is, metric.Name)
+		if why := wrongly(metric, is, c.astray[measurement{h.New.UID(), metric.Name, 0}], ends); why != "" {
+			c.violate("I4", h.Key.Name, "metric %s is %q, although %s", metric.Name, is.Phase, why)
+		}
+	}
+	if phase := after.Status.Phase; phase == argov1.AnalysisPhaseSuccessful || phase == argov1.AnalysisPhaseFailed {
+		c.sum(h, after)
+	}
+}
+
+func resultOf(run *argov1.AnalysisRun, metric string) argov1.MetricResult {
+	for _, result := range run.Status.MetricResults {
+		if result.Name == metric {
+			return result
+		}
+	}
+	return argov1.MetricResult{}
+}
+
+// counts: one write counts at most one more measurement of a metric, as what the process was answered.
+func (c *countedOnce) counts(h wrote, was, is argov1.MetricResult, metric string) {
+	number := int(was.Count + was.Error)
+	row, total := measurement{h.New.UID(), metric, 0}, int32(0)
+	for _, more := range []struct {
+		n     int32
+		phase argov1.AnalysisPhase
+	}{
+		{is.Successful - was.Successful, argov1.AnalysisPhaseSuccessful},
+		{is.Failed - was.Failed, argov1.AnalysisPhaseFailed},
+		{is.Inconclusive - was.Inconclusive, argov1.AnalysisPhaseInconclusive},
+		{is.Error - was.Error, argov1.AnalysisPhaseError},
+	} {
+		total += more.n
+		if more.n == 0 {
+			continue
+		}
+		heard := c.heard[h.Actor][measurement{h.New.UID(), metric, number + 1}]
+		if more.n != 1 || !slices.Contains(heard, more.phase) {
+			c.violate("I4", h.Key.Name, "%d more measurements of %s are %s, and what was answered to number %d is %v", more.n, metric, more.phase, number+1, heard)
+		}
+		if c.astray == nil {
+			c.astray = map[measurement]int{}
+		}
+		if c.astray[row]++; more.phase != argov1.AnalysisPhaseError {
+			c.astray[row] = 0
+		}
+	}
+	if total > 1 || is.Count-was.Count != total-(is.Error-was.Error) {
+		c.violate("I4", h.Key.Name, "%d measurements of %s were counted at once, and the count went from %d to %d", total, metric, was.Count, is.Count)
+	}
+}
+
+// wrongly says why a metric has not come to what its counts and limits say, as the API has it; empty: it has. ends is true
+// where it may end before all is measured.
+func wrongly(m argov1.Metric, is argov1.MetricResult, astray int, ends bool) string {
+	failed, undecided, broken := int(is.Failed) > limit(m.FailureLimit, 0), int(is.Inconclusive) > limit(m.InconclusiveLimit, 0), astray > limit(m.ConsecutiveErrorLimit, 4)
+	wanted := limit(m.Count, 0)
+	enough := wanted > 0 && int(is.Count) >= wanted
+	under := len(is.Measurements) > 0 && !is.Measurements[len(is.Measurements)-1].Phase.Completed()
+	switch is.Phase {
+	case argov1.AnalysisPhaseSuccessful:
+		if failed || undecided || broken {
+			return "a limit is exceeded"
+		}
+		if !enough && !ends {
+			return "not everything was measured"
+		}
+	case argov1.AnalysisPhaseFailed:
+		if !failed {
+			return "no limit of failures is exceeded"
+		}
+	case argov1.AnalysisPhaseInconclusive:
+		if !undecided {
+			return "no limit of inconclusive measurements is exceeded"
+		}
+	case argov1.AnalysisPhaseError:
+		if !broken {
+			return "no limit of errors is exceeded"
+		}
+	default:
+		if !under && (failed || undecided || broken) {
+			return "a limit is exceeded"
+		}
+		if !under && enough {
+			return "everything was measured"
+		}
+	}
+	return ""
+}
+
+func limit(of *intstr.IntOrString, otherwise int) int {
+	if of == nil {
+		return otherwise
+	}
+	return of.IntValue()
+}
+
+// sum: a run is successful when all its metrics are, and has failed when one has.
+func (c *countedOnce) sum(h wrote, run *argov1.AnalysisRun) {
+	failed, all := false, len(run.Spec.Metrics) > 0
+	for _, metric := range run.Spec.Metrics {
+		phase := resultOf(run, metric.Name).Phase
+		failed, all = failed || phase == argov1.AnalysisPhaseFailed, all && phase == argov1.AnalysisPhaseSuccessful
+	}
+	if successful := run.Status.Phase == argov1.AnalysisPhaseSuccessful; successful && !all || !successful && !failed {
+		c.violate("I4", h.Key.Name, "it is %s, and its metrics are not: %+v", run.Status.Phase, run.Status.MetricResults)
+	}
+}
+
+// askedOnce is I11, and I14 where a clock was set.
+type askedOnce struct {
+	*ledger
+	without
+
+	asked map[string]map[measurement]bool // by the process
+	first map[measurement]time.Time
+	wrong map[measurement]bool
+	ids   map[string]measurement
+}
+
+func (c *askedOnce) see(happening any) {
+	switch h := happening.(type) {
+	case sim.Started:
+		delete(c.asked, h.Instance)
+	case Asked:
+		c.note(h)
+	case Answered:
+		if h.Answer.Judged == argov1.AnalysisPhaseError {
+			c.wrong[c.ids[h.ID]] = true
+		}
+	}
+}
+
+// retried is the shortest time after which a measurement is repeated that went wrong, as the API has it.
+const retried = 10 * time.Second
+
+func (c *askedOnce) note(h Asked) {
+	if c.asked == nil {
+		c.asked, c.first = map[string]map[measurement]bool{}, map[measurement]time.Time{}
+		c.wrong, c.ids = map[measurement]bool{}, map[string]measurement{}
+	}
+	if c.asked[h.Instance] == nil {
+		c.asked[h.Instance] = map[measurement]bool{}
+	}
+	if h.Question.Under != nil {
+		return // one that takes long is looked at again and again
+	}
+	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
+	if c.asked[h.Instance][this] {
+		c.violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)
+	}
+	c.asked[h.Instance][this], c.ids[h.ID] = true, this
+	if _, again := c.first[this]; !again {
+		c.first[this] = c.now()
+	}
+	c.early(h, this)
+}
+
+// early: the next measurement is not made before its interval is over. Moments in a status are whole seconds.
+func (c *askedOnce) early(h Asked, this measurement) {
+	before := measurement{this.run, this.metric, this.number - 1}
+	at, known := c.first[before]
+	interval, err := time.ParseDuration(string(h.Question.Metric.Interval))
+	if c.wrong[before] || err != nil {
+		interval = min(interval, retried)
+		if err != nil {
+			interval = retried
+		}
+	}
+	gap := c.now().Sub(at)
+	if !known || gap >= interval-time.Second || !c.clocks.steady(at) {
+		return
+	}
+	number := "I11"
+	if c.jumped {
+		number = "I14"
+	}
+	c.violate(number, h.Run.Name, "measurement %d of %s was asked for %s after the one before, and its interval is %s", this.number, this.metric, gap, interval)
+}

@@ -1,0 +1,91 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// wholePauses is I14.
+type wholePauses struct {
+	*ledger
+	without
+
+	began map[types.UID]time.Time // when the status said that the pause of a step is on
+}
+
+func (c *wholePauses) see(happening any) {
+	h, ok := happening.(moved)
+	if !ok || h.of == nil || !h.status() {
+		return
+	}
+	if c.began == nil {
+		c.began = map[types.UID]time.Time{}
+	}
+	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
+	if before != nil && after == nil && h.ours && !h.begins {
+		c.ended(h, *before)
+	}
+	switch {
+	case after == nil:
+		delete(c.began, h.of.uid)
+	case before == nil || !before.StartTime.Equal(&after.StartTime):
+		c.began[h.of.uid] = c.now()
+	}
+}
+
+func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
+	i := slices.IndexFunc(s.PauseConditions, func(p argov1.PauseCondition) bool { return p.Reason == argov1.PauseReasonCanaryPauseStep })
+	if i < 0 {
+		return nil
+	}
+	return &s.PauseConditions[i]
+}
+
+// ended looks at a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
+func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
+	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
+	began, known := c.began[r.uid]
+	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
+		r.object.Spec.RollbackWindow != nil || !c.plain(r) || h.before.Status.StableRS != h.after.Status.StableRS {
+		return
+	}
+	if !c.clocks.steady(began.Add(-c.delta)) {
+		return
+	}
+	from := pause.StartTime.Time // whole seconds
+	if c.jumped {
+		from = began.Add(-c.latency())
+	}
+	shortest := time.Duration(-1)
+	for _, spec := range c.wishes(r) {
+		if length, paused := pauseOf(spec, *index); !paused {
+			return
+		} else if shortest < 0 || length < shortest {
+			shortest = length
+		}
+	}
+	if lasted := c.now().Sub(from); lasted < shortest-time.Second {
+		c.violate("I14", r.key.Name, "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
+	}
+}
+
+// latency is how long before a write is seen its moment may have been taken.
+func (c *wholePauses) latency() time.Duration {
+	if c.slow {
+		return 40 * time.Second
+	}
+	return time.Second
+}
+
+// pauseOf is the length of a pause; false: the step is none, or lasts until a person ends it.
+func pauseOf(spec *argov1.RolloutSpec, index int32) (time.Duration, bool) {
+	canary := spec.Strategy.Canary
+	if canary == nil || int(index) >= len(canary.Steps) || canary.Steps[index].Pause == nil || canary.Steps[index].Pause.Duration == nil {
+		return 0, false
+	}
+	return time.Duration(canary.Steps[index].Pause.Duration.IntValue()) * time.Second, true
+}

@@ -1,0 +1,147 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// Twins are Rollouts for the Services of another one, which somebody makes by mistake and takes away again.
+const Twins sim.Class = "twin"
+
+// twinLabel sets the pods of a twin apart.
+const twinLabel = "twin"
+
+// twin is a Rollout with the strategy of a release: it names the same Services, and the same route.
+func (r *Release) twin() *argov1.Rollout {
+	twin := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin-of-" + r.Key.Name}}
+	twin.Spec = argov1.RolloutSpec{
+		Replicas: new(int32(1)), Strategy: *r.Spec.Strategy.DeepCopy(), Template: r.template(r.versions["v1"]),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": r.Key.Name, twinLabel: "yes"}},
+	}
+	twin.Spec.Template.Labels[twinLabel] = "yes"
+	return twin
+}
+
+// twins plans those of a history. Where Services or releases go, or releases give Services up, whoever comes next has them, and so
+// there are none.
+func (p *people) twins() {
+	for _, r := range p.releases {
+		s := p.world.Draws.Stream("twin/" + r.Key.Name)
+		drawn, after, life := s.Chance(0.2), s.Between(time.Minute, 10*time.Minute), s.Between(time.Minute, 10*time.Minute)
+		shared := p.world.Trouble.Has(DeleteService) || p.world.Trouble.Has(DeleteRelease) || p.world.Trouble.Has(SwapStrategy) || len(r.around()) < 2
+		if !drawn || shared || !p.world.Trouble.Happens(fmt.Sprintf("%s#%s", Twins, r.Key.Name)) {
+			continue
+		}
+		p.later(after, func() {
+			twin := r.twin()
+			p.create(twin)
+			p.did(r.Key, Twins, "make %s for its Services", twin.Name)
+			p.later(life, func() { p.remove(twin.Name, rolloutKind, Twins, r) })
+		})
+	}
+}
+
+// oneOwner is I31.
+type oneOwner struct {
+	*ledger
+
+	// managers are who manages each Service, as it says, and since when.
+	managers map[string]manager
+	// relists: the first list of a process may be of long ago, and so what it knows. crashes counts those that died.
+	relists bool
+	crashes int
+}
+
+type manager struct {
+	name  string
+	since time.Time
+}
+
+func (c *oneOwner) see(happening any) {
+	switch h := happening.(type) {
+	case wrote:
+		if h.Kind == serviceKind {
+			c.note(h)
+		}
+		if h.ours && h.Type == store.Added {
+			c.made(h)
+		}
+	case moved:
+		if h.after == nil && h.of != nil {
+			c.told(h.of)
+		}
+	case sim.Crashed:
+		c.crashes++
+	}
+}
+
+// note: nobody takes a Service from a Rollout that manages it, and is there.
+func (c *oneOwner) note(h wrote) {
+	if c.managers == nil {
+		c.managers = map[string]manager{}
+	}
+	name := h.New.Meta().Annotations[argov1.ManagedByAnnotation]
+	before := c.managers[h.Key.Name]
+	if before.name == name {
+		return
+	}
+	if r := c.named[keyNamed(before.name)]; h.ours && name != "" && r != nil && before.since.Before(c.then()) {
+		c.violate("I31", name, "Service %s was taken from Rollout %s", h.Key.Name, before.name)
+	}
+	c.managers[h.Key.Name] = manager{name, c.now()}
+}
+
+// other is the Rollout that has managed a Service of a Rollout for so long that everybody knows; empty: there is none.
+func (c *oneOwner) other(r *record) string {
+	for _, service := range serviceNames(r.object.Spec.Strategy) {
+		m := c.managers[service]
+		if m.name != "" && m.name != r.key.Name && m.since.Before(c.then()) && c.named[keyNamed(m.name)] != nil {
+			return m.name
+		}
+	}
+	return ""
+}
+
+func serviceNames(s argov1.RolloutStrategy) []string {
+	var names []string
+	if s.Canary != nil {
+		names = append(names, s.Canary.CanaryService, s.Canary.StableService)
+	}
+	if s.BlueGreen != nil {
+		names = append(names, s.BlueGreen.ActiveService, s.BlueGreen.PreviewService)
+	}
+	return names
+}
+
+// made: for a Rollout whose Services another one manages nothing is made.
+func (c *oneOwner) made(h wrote) {
+	kind, name := owner(h.New.Meta())
+	r := c.named[keyNamed(name)]
+	if kind != argov1.RolloutKind || r == nil || c.relists && c.crashes > 0 {
+		return
+	}
+	if other := c.other(r); other != "" {
+		c.violate("I31", name, "%s %s was made for it, although Rollout %s manages its Services", h.Kind.Kind, h.Key.Name, other)
+	}
+}
+
+// told: its status says why nothing is done.
+func (c *oneOwner) told(r *record) {
+	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.then().Add(-time.Second)) && !invalid(r.object.Status) {
+		c.violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
+	}
+}
+
+func (c *oneOwner) end() {
+	for _, r := range c.all {
+		if !r.deleted {
+			c.told(r)
+		}
+	}
+}
