@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -89,15 +92,21 @@ func most(s *argov1.RolloutSpec) int32 {
 type pausedStill struct {
 	*ledger
 	without
+
+	// known are the Rollouts of which a status says that the pause was seen, by the process that lives.
+	known map[types.UID]bool
 }
 
 func (c *pausedStill) see(happening any) {
 	switch h := happening.(type) {
+	case sim.Started: // what it sees first may be of long ago
+		c.known = nil
 	case scaled:
 		if h.ours && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
 			c.violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 		}
 	case moved:
+		defer c.note(h)
 		if h.of == nil || !h.ours || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
 			return
 		}
@@ -110,5 +119,19 @@ func (c *pausedStill) see(happening any) {
 
 // still is true once every process must know that the Rollout is paused.
 func (c *pausedStill) still(r *record) bool {
-	return !r.paused.IsZero() && r.paused.Before(c.then()) && r.object.Spec.Paused
+	known := c.known[r.uid] && len(c.world.Instances()) == 1
+	return !r.paused.IsZero() && (known || r.paused.Before(c.then())) && r.object.Spec.Paused
+}
+
+// note takes down whether the pause was seen.
+func (c *pausedStill) note(h moved) {
+	if c.known == nil {
+		c.known = map[types.UID]bool{}
+	}
+	switch {
+	case h.after == nil || !h.after.Spec.Paused:
+		delete(c.known, h.New.UID())
+	case h.ours && h.status() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
+		c.known[h.New.UID()] = true
+	}
 }
