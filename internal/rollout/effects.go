@@ -14,6 +14,9 @@ type (
 	// ReplicasSaid writes the default of spec.replicas, so that an autoscaler can change it.
 	ReplicasSaid struct{}
 
+	// AmountsReadable takes what is at these JSON pointers out of the stored Rollout.
+	AmountsReadable struct{ Left []string }
+
 	// Revised is the annotation of the Rollout that counts its templates.
 	Revised struct{ Revision int64 }
 
@@ -185,6 +188,8 @@ func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has
 // Told is what people are told of an effect once it has changed something, whatever becomes of the status; nothing: false.
 func Told(effect release.Effect) (release.Event, bool) {
 	switch e := effect.(type) {
+	case AmountsReadable:
+		return e.told(), true
 	case Revised:
 		return normal("RolloutUpdated", "Rollout updated to revision %d", e.Revision)
 	case ReplicaSetExists:

@@ -19,6 +19,7 @@ import (
 // next decision sees a cluster that is ahead of the status, and asks for the same again.
 func Next(s Snapshot) Decision {
 	p := newPass(s)
+	p.readable()
 	switch {
 	case s.Problem != "":
 		return p.invalid()

@@ -23,6 +23,8 @@ type Snapshot struct {
 	Status argov1.RolloutStatus
 	// Problem is the first thing that makes the Rollout impossible to carry out; empty: nothing does.
 	Problem string
+	// Unreadable are JSON pointers to what is stored and was left out, because it cannot be read.
+	Unreadable []string
 	// Sets are all ReplicaSets that it owns, the oldest first, without those of Experiments.
 	Sets []ReplicaSet
 	// Hash is the label of the ReplicaSet of the template: of the one that there is, or of the one to be made.

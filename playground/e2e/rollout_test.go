@@ -285,6 +285,29 @@ func (s *stage) uids(name string) map[types.UID]bool {
 	return all
 }
 
+// TestAnAmountThatIsNoneIsToldAndTakenOut: the pods come without it, and programs that read strictly can list the Rollout
+// and all beside it.
+func TestAnAmountThatIsNoneIsToldAndTakenOut(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-unreadable")
+	s.apply(aRollout(t, "cart", 1, `{canary: {}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	odd := container("v2", nil)
+	odd["resources"] = map[string]any{"requests": map[string]any{"memory": "invalid", "cpu": "1m"}}
+	s.patch(rollouts, "cart", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[%s]}}}}`, toJSON(t, odd)))
+	s.toldOf("Rollout", "cart", "UnreadableField", "spec.template.spec.containers[0].resources.requests.memory cannot be read")
+	s.pods("cart", "v2=1")
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	containers, _, err := unstructured.NestedSlice(s.get(rollouts, "cart").Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(odd["resources"].(map[string]any)["requests"].(map[string]any), "memory")
+	if got, want := toJSON(t, containers), toJSON(t, []any{odd}); got != want {
+		t.Errorf("the stored containers are %s, want all but the amount: %s", got, want)
+	}
+}
+
 // TestARolloutSaysWhatIsWrongWithIt: an invalid Rollout moves nothing and names the field; mended, it goes on at once.
 func TestARolloutSaysWhatIsWrongWithIt(t *testing.T) {
 	t.Parallel()

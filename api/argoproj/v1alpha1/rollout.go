@@ -29,6 +29,10 @@ type Rollout struct {
 	// Status is what the controller knows about the rollout.
 	// +optional
 	Status RolloutStatus `json:"status,omitzero"`
+
+	// Unreadable are JSON pointers to what is stored and could not be read, such as a quantity that is none. The object
+	// was read without it.
+	Unreadable []string `json:"-"`
 }
 
 // RolloutList is a list of Rollouts.

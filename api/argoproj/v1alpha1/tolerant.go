@@ -2,32 +2,39 @@ package v1alpha1
 
 import "github.com/serin-dev/serin/api/internal/tolerant"
 
-// UnmarshalJSON reads a Rollout as any other type is read, but leaves out what cannot be read; see tolerant.Readable.
+// UnmarshalJSON reads a Rollout as any other type is read, but leaves out what cannot be read, and notes down where that
+// was; see tolerant.Readable.
 func (r *Rollout) UnmarshalJSON(data []byte) error {
 	type plain Rollout // without this method
-	return tolerant.Unmarshal(data, (*plain)(r), tolerant.Readable)
+	left, err := tolerant.Unmarshal(data, (*plain)(r), tolerant.Readable)
+	r.Unreadable = left
+	return err
 }
 
 // UnmarshalJSON reads an AnalysisTemplate; see tolerant.Readable.
 func (t *AnalysisTemplate) UnmarshalJSON(data []byte) error {
 	type plain AnalysisTemplate // without this method
-	return tolerant.Unmarshal(data, (*plain)(t), tolerant.Readable)
+	_, err := tolerant.Unmarshal(data, (*plain)(t), tolerant.Readable)
+	return err
 }
 
 // UnmarshalJSON reads a ClusterAnalysisTemplate; see tolerant.Readable.
 func (t *ClusterAnalysisTemplate) UnmarshalJSON(data []byte) error {
 	type plain ClusterAnalysisTemplate // without this method
-	return tolerant.Unmarshal(data, (*plain)(t), tolerant.Readable)
+	_, err := tolerant.Unmarshal(data, (*plain)(t), tolerant.Readable)
+	return err
 }
 
 // UnmarshalJSON reads an AnalysisRun; see tolerant.Readable.
 func (r *AnalysisRun) UnmarshalJSON(data []byte) error {
 	type plain AnalysisRun // without this method
-	return tolerant.Unmarshal(data, (*plain)(r), tolerant.Readable)
+	_, err := tolerant.Unmarshal(data, (*plain)(r), tolerant.Readable)
+	return err
 }
 
 // UnmarshalJSON reads an Experiment; see tolerant.Readable.
 func (e *Experiment) UnmarshalJSON(data []byte) error {
 	type plain Experiment // without this method
-	return tolerant.Unmarshal(data, (*plain)(e), tolerant.Readable)
+	_, err := tolerant.Unmarshal(data, (*plain)(e), tolerant.Readable)
+	return err
 }

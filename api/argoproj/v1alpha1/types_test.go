@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -179,6 +180,26 @@ func TestWhatCannotBeReadIsLeftOutAndTheRestIsUsed(t *testing.T) {
 		if r.Name != "odd" || !c.want(r.Spec) {
 			t.Errorf("%s: read as %+v", c.name, r.Spec)
 		}
+	}
+}
+
+func TestWhereSomethingWasLeftOutIsNotedDown(t *testing.T) {
+	const amount = `{"resources":{"limits":{"cpu":"a","example.com/gpu":"b","memory":"1Gi"}}}`
+	var r v1alpha1.Rollout
+	text := `{"spec":{"replicas":"two","strategy":{"canary":{"steps":["ten",{"setWeight":20},"thirty"]}},"template":{"spec":{"containers":[{"name":"a"},` + amount + `]}}}}`
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"/spec/replicas", "/spec/template/spec/containers/1/resources/limits/cpu", "/spec/template/spec/containers/1/resources/limits/example.com~1gpu",
+		"/spec/strategy/canary/steps/0", "/spec/strategy/canary/steps/2",
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(slices.Values(r.Unreadable)); !slices.Equal(got, want) {
+		t.Errorf("left out: %q, want %q", got, want)
+	}
+	if err := json.Unmarshal([]byte(`{"spec":{"replicas":2}}`), &r); err != nil || r.Unreadable != nil {
+		t.Errorf("read again, without a mistake: %v, left out %q", err, r.Unreadable)
 	}
 }
 

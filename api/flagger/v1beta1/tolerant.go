@@ -6,17 +6,20 @@ import "github.com/serin-dev/serin/api/internal/tolerant"
 // tolerant.Nearest.
 func (c *Canary) UnmarshalJSON(data []byte) error {
 	type plain Canary // without this method
-	return tolerant.Unmarshal(data, (*plain)(c), tolerant.Nearest)
+	_, err := tolerant.Unmarshal(data, (*plain)(c), tolerant.Nearest)
+	return err
 }
 
 // UnmarshalJSON reads a MetricTemplate; see tolerant.Nearest.
 func (t *MetricTemplate) UnmarshalJSON(data []byte) error {
 	type plain MetricTemplate // without this method
-	return tolerant.Unmarshal(data, (*plain)(t), tolerant.Nearest)
+	_, err := tolerant.Unmarshal(data, (*plain)(t), tolerant.Nearest)
+	return err
 }
 
 // UnmarshalJSON reads an AlertProvider; see tolerant.Nearest.
 func (p *AlertProvider) UnmarshalJSON(data []byte) error {
 	type plain AlertProvider // without this method
-	return tolerant.Unmarshal(data, (*plain)(p), tolerant.Nearest)
+	_, err := tolerant.Unmarshal(data, (*plain)(p), tolerant.Nearest)
+	return err
 }

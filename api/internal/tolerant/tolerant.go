@@ -5,8 +5,10 @@ package tolerant
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,32 +23,34 @@ import (
 type Leaf func(value any, into reflect.Type) (any, bool)
 
 // Unmarshal reads an object that the plain decoder refuses, with every leaf made to fit. Refused, one such object would
-// keep a client from listing all the others. The error is the plain decoder's, where that does not help.
-func Unmarshal[T any](data []byte, into *T, leaf Leaf) error {
+// keep a client from listing all the others. The error is the plain decoder's, where that does not help. left are JSON
+// pointers to what was left out, in the order of the object, those of a map in the order of their names.
+func Unmarshal[T any](data []byte, into *T, leaf Leaf) (left []string, err error) {
 	cause := kjson.UnmarshalCaseSensitivePreserveInts(data, into)
 	if cause == nil {
-		return nil
+		return nil, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var tree any
 	if err := decoder.Decode(&tree); err != nil {
-		return cause
+		return nil, cause
 	}
-	fitting, ok := leaf.fit(tree, reflect.TypeFor[T]())
+	f := fitter{leaf: leaf}
+	fitting, ok := f.fit(tree, reflect.TypeFor[T](), "")
 	if !ok {
-		return cause
+		return nil, cause
 	}
 	text, err := json.Marshal(fitting)
 	if err != nil {
-		return cause
+		return nil, cause
 	}
 	var fresh T
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &fresh); err != nil {
-		return cause
+		return nil, cause
 	}
 	*into = fresh
-	return nil
+	return f.left, nil
 }
 
 // Nearest is for schemas that say number where the meaning is a whole one, so that 12.5 and 1e12 get past the API server,
@@ -69,60 +73,75 @@ func Readable(value any, into reflect.Type) (any, bool) {
 	return value, err == nil && kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(into).Interface()) == nil
 }
 
+// fitter makes a value fit a type, and notes down where something was left out.
+type fitter struct {
+	leaf Leaf
+	left []string
+}
+
 // fit gives what of a JSON value can be read into the type, and whether any of it can. The value may be changed in place.
-func (leaf Leaf) fit(value any, into reflect.Type) (any, bool) {
+// at is the JSON pointer to it.
+func (f *fitter) fit(value any, into reflect.Type, at string) (any, bool) {
 	for into.Kind() == reflect.Pointer {
 		into = into.Elem()
 	}
 	if reflect.PointerTo(into).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return leaf(value, into)
+		return f.leaf(value, into)
 	}
 	object, isObject := value.(map[string]any)
 	list, isList := value.([]any)
 	switch {
 	case isObject && into.Kind() == reflect.Struct:
-		leaf.fitFields(object, into)
+		f.fitFields(object, into, at)
 		return object, true
 	case isObject && into.Kind() == reflect.Map:
-		for key := range object {
-			leaf.fitField(object, key, into.Elem())
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			f.fitField(object, key, into.Elem(), at)
 		}
 		return object, true
 	case isList && into.Kind() == reflect.Slice:
 		kept := make([]any, 0, len(list))
-		for _, element := range list {
-			if fitting, ok := leaf.fit(element, into.Elem()); ok {
+		for i, element := range list {
+			at := at + "/" + strconv.Itoa(i)
+			if fitting, ok := f.fit(element, into.Elem(), at); ok {
 				kept = append(kept, fitting)
+			} else {
+				f.left = append(f.left, at)
 			}
 		}
 		return kept, true
 	default:
-		return leaf(value, into)
+		return f.leaf(value, into)
 	}
 }
 
 // fitFields does what fit does for the fields of a struct, those of embedded structs included.
-func (leaf Leaf) fitFields(object map[string]any, into reflect.Type) {
+func (f *fitter) fitFields(object map[string]any, into reflect.Type, at string) {
 	for field := range into.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" && field.Anonymous {
-			leaf.fitFields(object, field.Type)
+			f.fitFields(object, field.Type, at)
 			continue
 		}
-		leaf.fitField(object, name, field.Type)
+		f.fitField(object, name, field.Type, at)
 	}
 }
 
-func (leaf Leaf) fitField(object map[string]any, key string, into reflect.Type) {
+// escaped is a key in a JSON pointer (RFC 6901).
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (f *fitter) fitField(object map[string]any, key string, into reflect.Type, at string) {
 	value, found := object[key]
 	if !found {
 		return
 	}
-	if fitting, ok := leaf.fit(value, into); ok {
+	at += "/" + escaped.Replace(key)
+	if fitting, ok := f.fit(value, into, at); ok {
 		object[key] = fitting
 		return
 	}
 	delete(object, key)
+	f.left = append(f.left, at)
 }
 
 // fitNumber gives the nearest number towards zero that fits the type, and the number itself for types of other kinds.

@@ -2,13 +2,16 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -82,6 +85,8 @@ func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect)
 				object.Spec.Replicas = new(int32(1))
 			}
 		})
+	case rollout.AmountsReadable:
+		return true, r.takeOut(ctx, s, e.Left)
 	case rollout.Revised:
 		return r.annotate(ctx, s, argov1.RevisionAnnotation, strconv.FormatInt(e.Revision, 10))
 	case rollout.WorkloadNoted:
@@ -126,6 +131,30 @@ func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout
 		s.object = after
 	}
 	return changed, err
+}
+
+// takeOut takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here
+// can read stays.
+func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) error {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value,omitempty"`
+	}
+	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: s.object.ResourceVersion}}
+	for _, pointer := range slices.Backward(pointers) { // from the end of lists, whose elements would move
+		operations = append(operations, operation{Op: "remove", Path: pointer})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("write a patch of Rollout %s: %w", s.key(), err)
+	}
+	after := s.object.DeepCopy()
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
+	}
+	s.object = after
+	return nil
 }
 
 // annotate writes one annotation of the Rollout; an empty one is taken away.

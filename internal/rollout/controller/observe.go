@@ -73,7 +73,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 	s.snapshot = rollout.Snapshot{
 		Now: now, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
 		Revision: object.Annotations[argov1.RevisionAnnotation], WorkloadGeneration: object.Annotations[argov1.WorkloadGenerationAnnotation],
-		Status: *object.Status.DeepCopy(),
+		Status: *object.Status.DeepCopy(), Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
 		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookForProblems,

@@ -1,0 +1,67 @@
+package rollout
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// amounts are pointers to quantities of a pod: they mean the same to every program that reads Rollouts, and no definition
+// checks them.
+var amounts = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor)$`)
+
+// readable has amounts taken out of the stored Rollout that cannot be read: while they are there, a program that reads
+// strictly, as the official client does, can list no Rollout of the namespace. Of all else that was left out people are
+// told only: what Serin cannot read may be of a newer version of the API.
+func (p *pass) readable() {
+	var mend []string
+	for _, pointer := range p.Unreadable {
+		switch {
+		case amounts.MatchString(pointer):
+			mend = append(mend, pointer)
+		case strings.HasPrefix(pointer, "/spec/"):
+			p.events = append(p.events, release.Event{
+				Type: release.Warning, Reason: reasonUnreadable, Standing: true,
+				Message: fmt.Sprintf("%s cannot be read, and counts as not given: correct it", fieldOf(pointer)),
+			})
+		}
+	}
+	if len(mend) > 0 {
+		p.state = append(p.state, AmountsReadable{Left: mend})
+	}
+}
+
+// reasonUnreadable is that of events about what cannot be read.
+const reasonUnreadable = "UnreadableField"
+
+// mostNamed bounds how many fields a sentence names.
+const mostNamed = 3
+
+func (e AmountsReadable) String() string {
+	return fmt.Sprintf("the spec is without %d amounts that cannot be read", len(e.Left))
+}
+
+// told is what people read of amounts that were taken out.
+func (e AmountsReadable) told() release.Event {
+	var names []string
+	for _, pointer := range e.Left[:min(len(e.Left), mostNamed)] {
+		names = append(names, fieldOf(pointer))
+	}
+	which := strings.Join(names, ", ")
+	if more := len(e.Left) - len(names); more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	return release.Event{Type: release.Warning, Reason: reasonUnreadable, Message: which +
+		" cannot be read, and was taken out of the Rollout, because programs that read strictly can list none while it is there: correct it in the manifest"}
+}
+
+// index is that of a list in a JSON pointer.
+var index = regexp.MustCompile(`/(\d+)(/|$)`)
+
+// fieldOf is a JSON pointer as people write it.
+func fieldOf(pointer string) string {
+	path := index.ReplaceAllString(strings.TrimPrefix(pointer, "/"), "[$1]$2")
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(strings.ReplaceAll(path, "/", "."))
+}

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// TestWhatCannotBeReadIsTold: amounts that are none are taken out and told, all else is told alone, and a mistake in the
+// spec is said besides.
+func TestWhatCannotBeReadIsTold(t *testing.T) {
+	s := Snapshot{Name: "cart", Hash: "a", Problem: "", Unreadable: []string{
+		"/spec/template/spec/containers/0/resources/limits/example.com~1gpu", "/spec/strategy/canary/steps/1/setWeight",
+		"/spec/template/spec/volumes/0/emptyDir/sizeLimit", "/status/replicas",
+	}}
+	s.Spec.Strategy.Canary = &argov1.CanaryStrategy{}
+	for _, problem := range []string{"", "something is wrong"} {
+		s.Problem = problem
+		d := Next(s)
+		i := slices.IndexFunc(d.Effects, func(e release.Effect) bool { _, is := e.(AmountsReadable); return is })
+		if i != 0 {
+			t.Fatalf("the first effect is not that amounts can be read: %v", d.Effects)
+		}
+		mended := d.Effects[0].(AmountsReadable)
+		if want := []string{s.Unreadable[0], s.Unreadable[2]}; !slices.Equal(mended.Left, want) {
+			t.Errorf("taken out: %q, want %q", mended.Left, want)
+		}
+		told, news := Told(mended)
+		if want := "spec.template.spec.containers[0].resources.limits.example.com/gpu, spec.template.spec.volumes[0].emptyDir.sizeLimit cannot be read"; !news || !strings.HasPrefix(told.Message, want) {
+			t.Errorf("told: %q", told.Message)
+		}
+		if len(d.Events) != 1 || d.Events[0].Message != "spec.strategy.canary.steps[1].setWeight cannot be read, and counts as not given: correct it" || !d.Events[0].Standing {
+			t.Errorf("events: %+v", d.Events)
+		}
+	}
+	s.Unreadable = nil
+	if d := Next(s); slices.ContainsFunc(d.Effects, func(e release.Effect) bool { _, is := e.(AmountsReadable); return is }) {
+		t.Errorf("amounts were taken out of a Rollout that can be read: %v", d.Effects)
+	}
+}
