@@ -62,8 +62,8 @@ type Options struct {
 	Gateway, Prometheus bool
 	// Alone leaves the API server by itself: no controllers and no node, nobody who changes what is written.
 	Alone bool
-	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only scales by
-	// metrics that tests provide.
+	// Autoscaling runs the controller of HorizontalPodAutoscalers. There are no pod metrics, so it only keeps to the bounds,
+	// and scales by metrics that tests provide.
 	Autoscaling bool
 	// Images besides DemoImage, by name without tag.
 	Images map[string]node.Image

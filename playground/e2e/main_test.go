@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	options := cluster.Options{Gateway: true, Prometheus: true}
+	options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true}
 	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,257 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+var budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+
+// rolledScaler asks for a metric that nobody provides here: the controller of autoscalers keeps to the bounds, which is all
+// that is needed to see it scale.
+const rolledScaler = `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: cart}
+spec:
+  scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: cart}
+  minReplicas: 2
+  maxReplicas: 8
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
+---
+`
+
+// TestAnAutoscalerMayScaleInTheMiddleOfARelease: by a HorizontalPodAutoscaler and by kubectl scale, both of which use the
+// scale of the Rollout. Pods of both revisions follow, the step stands, the shares too, and no request is lost.
+func TestAnAutoscalerMayScaleInTheMiddleOfARelease(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "scaled")
+	s.apply(apart(t, "scaled.test") + rolledScaler + aRollout(t, "cart", 2, `{canary: {stableService: cart-stable, canaryService: cart-canary, scaleDownDelaySeconds: 3,
+	  trafficRouting: {plugins: {argoproj-labs/gatewayAPI: {httpRoute: cart, namespace: scaled}}},
+	  steps: [{setWeight: 50}, {pause: {}}, {setWeight: 75}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	l := s.send("scaled.test", 80)
+	requests(t, l, 20, "v1")
+	s.release("cart", "v2")
+	s.phaseAt(50)
+	s.pods("cart", "v1=2 v2=1")
+	stands := func(weight int, step int32) {
+		t.Helper()
+		if status := s.phaseAt(weight).Status; *status.CurrentStepIndex != step || status.HPAReplicas != status.Replicas || status.Selector == "" {
+			t.Errorf("scaled, the status says step %d, %d replicas to an autoscaler, %d in all, of %q", *status.CurrentStepIndex, status.HPAReplicas, status.Replicas, status.Selector)
+		}
+	}
+
+	s.patch(scalers, "cart", `{"spec":{"minReplicas":4}}`)
+	s.pods("cart", "v1=4 v2=2")
+	stands(50, 1)
+	s.share(l, 50)
+	s.kubectl("", "scale", "rollout/cart", "--replicas=6")
+	s.pods("cart", "v1=6 v2=3")
+	stands(50, 1)
+	s.act("cart", `{"pauseConditions":null}`)
+	s.phaseAt(75)
+	s.pods("cart", "v1=6 v2=5")
+
+	s.patch(scalers, "cart", `{"spec":{"minReplicas":1,"maxReplicas":4}}`)
+	s.pods("cart", "v1=4 v2=3")
+	stands(75, 3)
+	s.share(l, 75)
+	s.act("cart", `{"pauseConditions":null}`)
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.pods("cart", "v2=4")
+	if counts := l.Counts(); counts.Lost > 0 {
+		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
+	}
+	if scaler := read[autoscalingv2.HorizontalPodAutoscaler](t, s.get(scalers, "cart")); scaler.Status.DesiredReplicas != 4 {
+		t.Errorf("the autoscaler says %+v", scaler.Status)
+	}
+}
+
+const referring = `
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: cart}
+spec:
+  replicas: %d
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart, scaleDown: %s}
+  strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}
+---
+`
+
+// TestTheDeploymentOfARolloutGoesAsItSays: its pods go one for one as those of the Rollout are ready, all at once when the
+// Rollout is healthy, or never.
+func TestTheDeploymentOfARolloutGoesAsItSays(t *testing.T) {
+	t.Parallel()
+	for how, sizes := range map[string][]int32{"progressively": {3, 2, 1, 0}, "onsuccess": {3, 0}, "never": {3}} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := enter(t, "rollout-"+how)
+			history := record[appsv1.Deployment](t, deployments, s.namespace)
+			s.apply(deploymentByHand("cart", 3))
+			s.awaitDeployment("has made its pods", "cart", func(d appsv1.Deployment) error {
+				if d.Status.Replicas != 3 {
+					return fmt.Errorf("it has %d", d.Status.Replicas)
+				}
+				return nil
+			})
+			s.makeReady("app=cart", 3)
+			s.apply(fmt.Sprintf(referring, 3, how))
+			s.await("the Rollout has made its pods", rollouts, "cart", func(object *unstructured.Unstructured) error {
+				if made := read[argov1.Rollout](t, object).Status.Replicas; made != 3 {
+					return fmt.Errorf("it has %d", made)
+				}
+				return nil
+			})
+			for i := range 3 {
+				s.makeReady("app=cart,"+argov1.PodTemplateHashLabel, 1)
+				s.await("the Rollout has its pod", rollouts, "cart", func(object *unstructured.Unstructured) error {
+					if ready := read[argov1.Rollout](t, object).Status.ReadyReplicas; int(ready) != i+1 {
+						return fmt.Errorf("%d are ready", ready)
+					}
+					return nil
+				})
+				if how == "progressively" {
+					s.awaitDeployment("gives a pod away", "cart", func(d appsv1.Deployment) error {
+						if left := *d.Spec.Replicas; left > int32(2-i) {
+							return fmt.Errorf("it asks for %d", left)
+						}
+						return nil
+					})
+				}
+			}
+			s.phase("cart", argov1.RolloutPhaseHealthy, "")
+			if last := sizes[len(sizes)-1]; last == 0 {
+				s.awaitDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+					if *d.Spec.Replicas != 0 || d.Status.Replicas != 0 {
+						return fmt.Errorf("it asks for %d and has %d", *d.Spec.Replicas, d.Status.Replicas)
+					}
+					return nil
+				})
+			}
+
+			s.ship("cart", "v2") // a release is the Rollout's business alone
+			s.keepReady(t)
+			s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+			var seen []int32
+			states, _ := history.from(0)
+			for _, state := range states {
+				if n := *state.object.Spec.Replicas; len(seen) == 0 || seen[len(seen)-1] != n {
+					seen = append(seen, n)
+				}
+			}
+			if !slices.Equal(seen, sizes) {
+				t.Errorf("the Deployment asked for %v, want %v", seen, sizes)
+			}
+		})
+	}
+}
+
+// TestTheWorkloadOfARolloutHandsOverWithoutAGap: users are served by the pods of both while those of the Deployment go.
+func TestTheWorkloadOfARolloutHandsOverWithoutAGap(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-handover")
+	s.apply("apiVersion: v1\nkind: Service\nmetadata: {name: cart}\nspec: {selector: {app: cart}, ports: [{port: 80, targetPort: http}]}\n---\n" +
+		deployment(t, "cart", 4))
+	s.serves("cart", 4)
+	l := s.call("cart", 80, 60)
+	requests(t, l, 20, "v1")
+	s.apply(fmt.Sprintf(referring, 4, "progressively"))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.awaitDeployment("has no pods any more", "cart", func(d appsv1.Deployment) error {
+		if d.Status.Replicas != 0 {
+			return fmt.Errorf("it has %d", d.Status.Replicas)
+		}
+		return nil
+	})
+	requests(t, l, 60, "v1")
+	if counts := l.Counts(); counts.Lost > 0 {
+		t.Errorf("%d requests were lost: %s", counts.Lost, counts)
+	}
+}
+
+// TestADisruptionBudgetHoldsInTheMiddleOfARelease: it counts the pods of both revisions against what the Rollout asks for. A
+// pod that is evicted comes back, the next is refused until then, and the release goes on.
+func TestADisruptionBudgetHoldsInTheMiddleOfARelease(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "rollout-budget")
+	s.apply(`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: cart}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: cart}}}
+---
+` + aRollout(t, "cart", 4, `{canary: {maxSurge: 0, maxUnavailable: 1, steps: [{setWeight: 25}, {pause: {}}]}}`))
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.release("cart", "v2")
+	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	s.pods("cart", "v1=3 v2=1")
+	s.allows(1)
+	before := s.uids("cart")
+	canary := s.evict("v2")
+	if _, err := s.tryEvict("v1"); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("the second eviction at once: %v", err)
+	}
+	s.allows(1)
+	s.pods("cart", "v1=3 v2=1")
+	if after := s.uids("cart"); after[canary] || len(after) != len(before) {
+		t.Errorf("pods %v, want another one for %s", after, canary)
+	}
+	if status := s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep").Status; *status.CurrentStepIndex != 1 {
+		t.Errorf("at step %d", *status.CurrentStepIndex)
+	}
+	s.evict("v1")
+	s.act("cart", `{"pauseConditions":null}`)
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+	s.pods("cart", "v2=4")
+}
+
+// allows waits until the budget allows so many evictions.
+func (s *stage) allows(n int32) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("the budget allows %d evictions", n), budgets, "cart", func(object *unstructured.Unstructured) error {
+		if got := read[policyv1.PodDisruptionBudget](s.t, object).Status.DisruptionsAllowed; got != n {
+			return fmt.Errorf("%d", got)
+		}
+		return nil
+	})
+}
+
+// evict takes a pod of a version away.
+func (s *stage) evict(version string) types.UID {
+	s.t.Helper()
+	uid, err := s.tryEvict(version)
+	if err != nil {
+		s.t.Fatalf("evict a pod of %s: %v", version, err)
+	}
+	return uid
+}
+
+func (s *stage) tryEvict(version string) (types.UID, error) {
+	s.t.Helper()
+	for _, object := range s.list(pods) {
+		pod := read[corev1.Pod](s.t, &object)
+		if pod.DeletionTimestamp != nil || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":"+version) {
+			continue
+		}
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: pod.Name}}
+		return pod.UID, shared.Client.PolicyV1().Evictions(s.namespace).Evict(s.t.Context(), eviction)
+	}
+	s.t.Fatalf("there is no pod of %s", version)
+	return "", nil
+}
