@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -53,7 +52,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 		Cluster:   server,
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: p.shown,
 	}
-	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, queue.AddSoon)
 	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
 		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
 	}

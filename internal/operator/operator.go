@@ -243,6 +243,7 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		// Health and metrics have a mux of their own; see telemetry.Server.
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0",
+		MapperProvider:                newMappings,
 		Cache:                         f.cache(),
 		NewCache:                      newReadable,
 		Client:                        clients(),

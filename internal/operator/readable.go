@@ -3,11 +3,14 @@ package operator
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,6 +30,24 @@ type readable struct {
 
 	mu     sync.Mutex
 	denied map[schema.GroupResource]error
+	// shown are the views that were listed once.
+	shown sync.Map
+}
+
+// view is a kind in the form in which a cache holds it.
+type view struct {
+	form reflect.Type
+	// kind is empty where the form says it.
+	kind schema.GroupVersionKind
+}
+
+func viewOf(object client.Object) view {
+	v := view{form: reflect.TypeOf(object)}
+	switch object.(type) {
+	case *unstructured.Unstructured, *metav1.PartialObjectMetadata:
+		v.kind = object.GetObjectKind().GroupVersionKind()
+	}
+	return v
 }
 
 // firstLook is how often it is looked whether a first list has arrived, or was refused.
@@ -60,8 +81,12 @@ func (r *readable) note(err error) {
 
 // Get implements client.Reader. Errors: that of the API server, where it refuses to list the kind.
 func (r *readable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if err := r.listed(ctx, object); err != nil {
-		return err
+	of := viewOf(object)
+	if _, shown := r.shown.Load(of); !shown {
+		if err := r.listed(ctx, object); err != nil {
+			return err
+		}
+		r.shown.Store(of, true)
 	}
 	return r.Cache.Get(ctx, key, object, options...)
 }

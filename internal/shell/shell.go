@@ -60,6 +60,18 @@ func (q *Queue) Add(key types.NamespacedName) {
 	}
 }
 
+// together is how long answers to questions that were asked at once are waited for, so that one pass takes them all.
+const together = 50 * time.Millisecond
+
+// AddSoon brings a release back with whatever else brings it back at nearly the same time.
+func (q *Queue) AddSoon(key types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queue != nil {
+		q.queue.AddAfter(reconcile.Request{NamespacedName: key}, together)
+	}
+}
+
 // Start takes the controller's queue. It implements source.Source.
 func (q *Queue) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	q.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,9 @@ var errChanged = errors.New("it has changed since it was looked at")
 // change writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.
 func (r *Reconciler) change(ctx context.Context, before, after client.Object) (bool, error) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return false, nil // as mostly; to compare is cheaper than to decode
+	}
 	old, err := plain(before)
 	if err != nil {
 		return false, err

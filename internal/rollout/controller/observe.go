@@ -69,11 +69,13 @@ func (s *seen) key() types.NamespacedName { return client.ObjectKeyFromObject(s.
 
 // observe looks at everything around a Rollout.
 func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
-	s := &seen{object: object, spec: *object.Spec.DeepCopy(), sets: map[string]*appsv1.ReplicaSet{}}
+	// The object is a copy of the cache's, and nobody changes what is in it: the machine does not, and a write begins with a
+	// copy.
+	s := &seen{object: object, spec: object.Spec, sets: map[string]*appsv1.ReplicaSet{}}
 	s.snapshot = rollout.Snapshot{
 		Now: now, Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
 		Revision: object.Annotations[argov1.RevisionAnnotation], WorkloadGeneration: object.Annotations[argov1.WorkloadGenerationAnnotation],
-		Status: *object.Status.DeepCopy(), Unreadable: object.Unreadable,
+		Status: object.Status, Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
 		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookForProblems,
