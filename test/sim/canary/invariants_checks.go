@@ -323,7 +323,7 @@ func (c *judgedOnce) takenBack(h moved) {
 	steady := func(p *pods) bool {
 		return p.isReady(c.then()) && !p.disturbed.After(c.then()) && !givenUp(p.version)
 	}
-	unready := c.relists && c.crashes > 0 || !steady(&r.target) || !steady(&r.primary)
+	unready := c.late(h.Actor) || !steady(&r.target) || !steady(&r.primary)
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})

@@ -35,7 +35,6 @@ type ledger struct {
 	unsteady time.Time
 	// disagreed is when one of several processes whose clocks were not the same last wrote something.
 	disagreed time.Time
-	crashes   int
 	faults    int
 	calm      bool
 	pruning   bool
@@ -204,7 +203,6 @@ func (l *ledger) note(happening any) {
 		l.life(h.Instance).began = l.now()
 	case sim.Crashed:
 		delete(l.lives, h.Instance)
-		l.crashes++
 		if l.jumped {
 			l.unsteady = l.now()
 		}
