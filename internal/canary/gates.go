@@ -245,9 +245,9 @@ func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt
 		name := hookGate(hook)
 		p := s.hookProbe(hook, attempt, from)
 		answer, ok := s.Answers.To(p)
-		if !ok && s.Now.Before(from) {
-			g := release.WaitsFor(name, release.ByPerson, hook.Name+" is asked again at "+from.UTC().Format(time.TimeOnly))
-			g.Until = from
+		if again := s.askAgain(p.ID, from); !ok && s.Now.Before(again) {
+			g := release.WaitsFor(name, release.ByPerson, hook.Name+" is asked again at "+again.UTC().Format(time.TimeOnly))
+			g.Until = again
 			return g
 		}
 		if !ok {
@@ -271,6 +271,16 @@ func approves(hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, attempt
 		g.Answer = &answer
 		return g
 	}
+}
+
+// askAgain is from when on a hook is asked again that the status says was refused: it may have been asked since then, when
+// the interval was a shorter one.
+func (s *Snapshot) askAgain(id string, from time.Time) time.Time {
+	last := s.Answers[id]
+	if from.IsZero() || last.Ended.IsZero() {
+		return from
+	}
+	return release.Later(from, s.past(last.Began).Add(s.Plan.Window))
 }
 
 func refusal(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
