@@ -66,6 +66,7 @@ func newPass(s Snapshot) *pass {
 	p := &pass{Snapshot: s, stored: s.Status}
 	p.Status = *s.Status.DeepCopy()
 	present(&p.Status, s.Now)
+	ofStrategy(s.Spec.Strategy, &p.Status)
 	if promoted(p.Status) && p.Status.CurrentPodHash == s.Hash {
 		p.Status.Abort, p.Status.PromoteFull = false, false // there is nothing to go back to, or to promote
 	}
@@ -105,6 +106,23 @@ func present(status *argov1.RolloutStatus, now time.Time) {
 		if c := &status.Conditions[i]; c.LastUpdateTime.After(now) {
 			c.LastUpdateTime = metav1.NewTime(now)
 		}
+	}
+}
+
+// ofStrategy takes away the pauses that only the other strategy begins and ends: nobody would end them after a change of
+// strategy. It is nobody's promotion that they are gone.
+func ofStrategy(strategy argov1.RolloutStrategy, status *argov1.RolloutStatus) {
+	var others []argov1.PauseReason
+	switch {
+	case strategy.BlueGreen != nil:
+		others = []argov1.PauseReason{argov1.PauseReasonCanaryPauseStep, argov1.PauseReasonInconclusiveExperiment}
+	case strategy.Canary != nil:
+		others = []argov1.PauseReason{argov1.PauseReasonBlueGreenPause}
+	}
+	had := len(status.PauseConditions) > 0
+	status.PauseConditions = slices.DeleteFunc(status.PauseConditions, func(c argov1.PauseCondition) bool { return slices.Contains(others, c.Reason) })
+	if had && len(status.PauseConditions) == 0 {
+		status.PauseConditions, status.ControllerPause = nil, false
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
+// textBecoming is said while pods of the new revision are not available yet.
+const textBecoming = "updated replicas are still becoming available"
+
 // PhaseOf sums a Rollout up: the first of these statements that is true.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
 	if message, ok := degraded(status); ok {
@@ -43,7 +46,7 @@ func unfinished(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
 	case status.UpdatedReplicas < value(spec.Replicas, 1):
 		return "more replicas need to be updated"
 	case status.AvailableReplicas < status.UpdatedReplicas:
-		return "updated replicas are still becoming available"
+		return textBecoming
 	case spec.Strategy.BlueGreen != nil:
 		return unfinishedSwitch(*spec.Strategy.BlueGreen, status)
 	case spec.Strategy.Canary == nil:

@@ -334,7 +334,7 @@ func (e *edit) persist() {
 	}
 	e.conditions()
 	s.ObservedGeneration = fmt.Sprint(e.v.Generation)
-	s.Phase, s.Message = PhaseOf(e.v.Spec, *s)
+	s.Phase, s.Message = e.phase()
 	e.duration()
 	switch {
 	case len(old.PauseConditions) == 0 && len(s.PauseConditions) > 0:
@@ -344,9 +344,21 @@ func (e *edit) persist() {
 	}
 }
 
-// moved is true when something of the release goes on with this status.
+// phase sums the Rollout up. What is available is counted over all revisions, so that pods of another one that wait out
+// their delay must not hide that those of the new one are missing.
+func (e *edit) phase() (argov1.RolloutPhase, string) {
+	phase, message := PhaseOf(e.v.Spec, e.status)
+	if phase == argov1.RolloutPhaseHealthy && e.v.new.Available < e.v.new.Replicas {
+		return argov1.RolloutPhaseProgressing, textBecoming
+	}
+	return phase, message
+}
+
+// moved is true when something of the release goes on with this status. One that begins, or that could not be carried
+// out before, does: what counted for a deadline until then is not its own.
 func (e *edit) moved() bool {
-	return moved(e.v.Status, e.status, e.v.Spec.Strategy.BlueGreen != nil)
+	blocked := conditions(e.v.stored.Conditions).of(argov1.RolloutInvalidSpec) != nil
+	return blocked || e.v.changed() || moved(e.v.Status, e.status, e.v.Spec.Strategy.BlueGreen != nil)
 }
 
 // late says whether the release has timed out.
@@ -360,7 +372,7 @@ func (e *edit) late() bool {
 // limit is what the deadline of the release is judged by.
 func (e *edit) limit() Deadline {
 	delayed := slices.ContainsFunc(e.v.Sets, func(rs ReplicaSet) bool {
-		return rs.Delayed() && rs.Spec > 0 && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
+		return e.v.Now.Before(rs.Deadline) && rs.Spec > 0 && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
 	})
 	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}
 }

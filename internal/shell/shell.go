@@ -98,12 +98,16 @@ func StatusPatch[S any](version string, before, after *S) ([]byte, error) {
 	return json.Marshal(jsontree.Pinned(map[string]any{"status": difference}, version))
 }
 
+// longestSleep is how long a shell sleeps at most before it reads the clock again. A clock that was set right meanwhile
+// would otherwise be noticed when the sleep of the wrong one is over, which may be a day later.
+const longestSleep = 10 * time.Minute
+
 // WakeIn is how long to sleep. Zero asks for no wake at all, so that what is due now is due in a nanosecond.
 func WakeIn(now, wake time.Time) time.Duration {
 	if wake.IsZero() {
 		return 0
 	}
-	return max(wake.Sub(now), 1)
+	return min(max(wake.Sub(now), 1), longestSleep)
 }
 
 // Earliest of moments; zero moments do not count.

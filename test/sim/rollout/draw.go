@@ -106,7 +106,9 @@ func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 	}
 	c.ScaleDownDelaySeconds = sim.Pick(s, nil, new(int32(0)), new(int32(20)))
 	c.AbortScaleDownDelaySeconds = sim.Pick(s, nil, nil, new(int32(0)), new(int32(20)))
-	c.DynamicStableScale = s.Chance(0.3)
+	if c.DynamicStableScale = s.Chance(0.3); c.DynamicStableScale {
+		c.ScaleDownDelaySeconds = nil // a spec that is not valid from the start comes to nothing
+	}
 	if s.Chance(0.15) {
 		c.MinPodsPerReplicaSet = new(int32(2))
 	}

@@ -42,14 +42,31 @@ func (c *earned) promoted(h moved) {
 	if strategy.Canary == nil {
 		return
 	}
+	at := 0
+	if index := h.before.Status.CurrentStepIndex; index != nil {
+		at = int(*index)
+	}
 	for i, step := range strategy.Canary.Steps {
 		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
 			c.violate("I3", r.key.Name, "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
 		}
+		if i >= at && step.Pause != nil && !c.waited(h, i == at, *step.Pause) {
+			c.violate("I3", r.key.Name, "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
+		}
 	}
-	if index := h.before.Status.CurrentStepIndex; len(strategy.Canary.Steps) > 0 && (index == nil || int(*index) < len(strategy.Canary.Steps)) {
-		c.violate("I3", r.key.Name, "%s was promoted at step %v of %d", r.run.hash, index, len(strategy.Canary.Steps))
+}
+
+// waited is true of a pause that was over when the write of a promotion left it. One write may leave several steps where
+// nothing lies between them; a pause has to be begun by a write before.
+func (c *earned) waited(h moved, current bool, pause argov1.RolloutPause) bool {
+	switch {
+	case c.jumped:
+		return true // nobody knows how long it seemed
+	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
+		return false
 	}
+	began := h.before.Status.PauseConditions[0].StartTime
+	return c.now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
 }
 
 // cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
@@ -182,7 +199,8 @@ func (c *obeyed) see(happening any) {
 		return
 	}
 	r, before, after := h.of, h.before.Status, h.after.Status
-	if before.Abort && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil { // else there is nothing to go back to
+	// Where what was stable is gone there is nothing to go back to; and who asks for a full promotion says what shall be.
+	if before.Abort && !before.PromoteFull && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil {
 		c.violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
 	}
 	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.wishes(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {

@@ -26,6 +26,8 @@ type ledger struct {
 	all     []*record                        // in the order of their creation
 	sets    map[types.NamespacedName]*pods
 	objects map[thing]*writes
+	// ended are the AnalysisRuns that a person has ended.
+	ended map[types.UID]bool
 
 	clocks clocks
 	slow   bool // calls may take seconds
@@ -33,6 +35,8 @@ type ledger struct {
 	// delta is how late a process may act on what it saw: the lags of this history.
 	delta  time.Duration
 	jumped bool
+	// failed is when a request of Serin last went wrong.
+	failed time.Time
 	events int
 	began  time.Time
 }
@@ -97,7 +101,7 @@ type run struct {
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	l := &ledger{
 		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
-		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
+		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
 		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
 	}
 	return l
@@ -203,7 +207,10 @@ func (l *ledger) note(happening any) {
 		l.noteMove(h)
 	case sim.Jumped:
 		l.jumped = true
-	case sim.Faulted, sim.Crashed, Answered:
+	case sim.Faulted:
+		l.events++
+		l.failed = l.now()
+	case sim.Crashed, Answered:
 		l.events++
 	}
 	switch h := happening.(type) {
@@ -338,10 +345,17 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 	return equal(x, y)
 }
 
-// noteRun takes down which analyses were successful.
+// noteRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
+// people skip it. What Serin ends says nothing.
 func (l *ledger) noteRun(h wrote) {
 	a := typed[*argov1.AnalysisRun](l.world, h.New)
-	if a == nil || a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate {
+	if a == nil {
+		return
+	}
+	if was := typed[*argov1.AnalysisRun](l.world, h.Old); !h.ours && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
+		l.ended[a.UID] = true
+	}
+	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.ended[a.UID] {
 		return
 	}
 	kind, name := owner(a)

@@ -322,13 +322,14 @@ func (p *people) mend() {
 		if object == nil {
 			continue
 		}
-		if resume || p.judgedBeside(r.Key) {
+		judged := p.judgedBeside(r.Key) // for as long as its Rollout stands still, and nobody would come to rest
+		if resume || judged {
 			p.resume(r.Key)
 			for _, pause := range object.Status.PauseConditions {
 				p.decide(r.Key, pause, false)
 			}
 		}
-		if valid {
+		if valid || judged {
 			p.mendAround(r)
 		}
 		p.replaceStuck(object)
