@@ -112,17 +112,34 @@ func behind(of object) error {
 
 // Create implements client.Client.
 func (c *Client) Create(ctx context.Context, made client.Object, options ...client.CreateOption) error {
+	if err := Allowed(ctx, made); err != nil {
+		return err
+	}
 	return c.remember(made, c.Client.Create(ctx, made, options...))
 }
 
 // Update implements client.Client.
 func (c *Client) Update(ctx context.Context, made client.Object, options ...client.UpdateOption) error {
+	if err := Allowed(ctx, made); err != nil {
+		return err
+	}
 	return c.remember(made, c.Client.Update(ctx, made, options...))
 }
 
 // Patch implements client.Client.
 func (c *Client) Patch(ctx context.Context, made client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if err := Allowed(ctx, made); err != nil {
+		return err
+	}
 	return c.remember(made, c.Client.Patch(ctx, made, patch, options...))
+}
+
+// Delete implements client.Client.
+func (c *Client) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if err := Allowed(ctx, object); err != nil {
+		return err
+	}
+	return c.Client.Delete(ctx, object, options...)
 }
 
 // remember keeps the version that a write gave. A write whose answer was lost is not known here: the next one that is

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -151,6 +152,27 @@ func TestWhatWeMadeIsNotMissing(t *testing.T) {
 	for range 2 {
 		if _, err := l.get(); !apierrors.IsNotFound(err) {
 			t.Errorf("somebody deleted it before any watch told of it: got %v", err)
+		}
+	}
+}
+
+// TestWritesAskFirst: nothing is written that the check of a context is against.
+func TestWritesAskFirst(t *testing.T) {
+	l := newLagging(t)
+	kept := service("kept")
+	if err := l.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no")
+	ctx := ownwrites.Checked(t.Context(), func(context.Context, client.Object) error { return no })
+	for name, write := range map[string]func() error{
+		"create": func() error { return l.Create(ctx, service("new")) },
+		"update": func() error { return l.Update(ctx, kept) },
+		"patch":  func() error { return l.Patch(ctx, kept, client.RawPatch(types.MergePatchType, []byte(`{}`))) },
+		"delete": func() error { return l.Delete(ctx, kept) },
+	} {
+		if err := write(); !errors.Is(err, no) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

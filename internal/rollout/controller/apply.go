@@ -127,10 +127,14 @@ func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout
 	after := s.object.DeepCopy()
 	how(after)
 	changed, err := r.change(ctx, s.object, after)
-	if err == nil {
-		s.object = after
+	if err != nil {
+		return false, err
 	}
-	return changed, err
+	if changed {
+		r.memory.proves(s.key(), s.object.ResourceVersion)
+	}
+	s.object = after
+	return changed, nil
 }
 
 // takeOut takes what is at JSON pointers out of the stored Rollout, and nothing else: what else there is that nobody here

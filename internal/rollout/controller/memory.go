@@ -33,6 +33,8 @@ type remembered struct {
 	unsaid time.Time
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus
+	// known is the newest version that the API server gave; see takeOver. Empty: none is known.
+	known string
 }
 
 func newMemory() *memory {
@@ -52,7 +54,9 @@ func (m *memory) meets(key types.NamespacedName, uid types.UID) bool {
 	defer m.mu.Unlock()
 	e := m.entry(key)
 	first := e.uid != uid
-	e.uid = uid
+	if first {
+		e.uid, e.known = uid, ""
+	}
 	return first
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 )
@@ -68,6 +69,9 @@ func (r *Reconciler) podsOf(ctx context.Context, rs *appsv1.ReplicaSet) ([]corev
 // evict takes a pod away. A disruption budget may refuse that for now; the next look tries again.
 func (r *Reconciler) evict(ctx context.Context, s *seen, e rollout.PodEvicted) (bool, error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: e.Name}}
+	if err := ownwrites.Allowed(ctx, pod); err != nil {
+		return false, err
+	}
 	err := r.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsTooManyRequests(err):

@@ -93,6 +93,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 			r.tell(ctx, object, adopted)
 		}
 	}
+	ctx = ownwrites.Checked(ctx, r.takeOver(object))
 	s, err := r.observe(ctx, object, began)
 	if err != nil {
 		return r.later(ctx, key, began, err)
@@ -185,10 +186,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	stored := &argov1.Rollout{} // takes the answer
 	stored.Namespace, stored.Name = s.object.Namespace, s.object.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if !apierrors.IsConflict(err) {
+			r.memory.doubts(s.key())
+		}
 		return false, fmt.Errorf("write the status of Rollout %s: %w", s.key(), err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
+	r.memory.knows(s.key(), stored.ResourceVersion)
 	return written, nil
 }
 
