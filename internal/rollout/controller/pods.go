@@ -95,11 +95,7 @@ func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.ReplicaSet
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {
-		_, err := r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
-			unnoted := noted(rs)
-			unnoted.Annotations = rs.Annotations
-			return unnoted
-		})
+		_, err := r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Labelling(rs, e.Metadata) })
 		if err != nil {
 			return false, err
 		}

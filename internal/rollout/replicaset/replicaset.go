@@ -198,27 +198,54 @@ func Delayed(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
 	return rs
 }
 
+// labellingAnnotation has the metadata that is being put on the pods of a ReplicaSet, while some may be without it.
+const labellingAnnotation = "serin.dev/ephemeral-metadata"
+
 // Labelled is the ReplicaSet whose pods to come have the metadata of a role, and nothing of an earlier one.
 func Labelled(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
 	before := Put(rs)
 	rs = rs.DeepCopy()
 	rs.Spec.Template.ObjectMeta = Relabelled(rs.Spec.Template.ObjectMeta, before, metadata)
-	if none(metadata) {
-		delete(rs.Annotations, argov1.EphemeralMetadataAnnotation)
-		return rs
-	}
-	text, err := json.Marshal(metadata)
-	if err != nil {
-		return rs // texts by texts: never
-	}
-	annotationsOf(rs)[argov1.EphemeralMetadataAnnotation] = string(text)
+	note(rs, argov1.EphemeralMetadataAnnotation, metadata)
+	note(rs, labellingAnnotation, nil)
 	return rs
 }
 
-// Put is what was put on its pods for a role, as it is noted on it; nil: nothing.
+// Labelling is the same before all of its pods are gone through. It says both what they had and what they get, so that at
+// any moment the template of a user can be told from what was put into it.
+func Labelling(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
+	before := noted(rs, argov1.EphemeralMetadataAnnotation)
+	rs = Labelled(rs, metadata)
+	note(rs, argov1.EphemeralMetadataAnnotation, before)
+	note(rs, labellingAnnotation, metadata)
+	return rs
+}
+
+// note says on a ReplicaSet what was put on its pods.
+func note(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.PodTemplateMetadata) {
+	if none(metadata) {
+		delete(rs.Annotations, annotation)
+		return
+	}
+	if text, err := json.Marshal(metadata); err == nil { // texts by texts: it is always
+		annotationsOf(rs)[annotation] = string(text)
+	}
+}
+
+// Put is what was put on its pods for a role, or on some of them, as it is noted on it; nil: nothing.
 func Put(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
-	text, noted := rs.Annotations[argov1.EphemeralMetadataAnnotation]
-	if !noted {
+	had, gets := noted(rs, argov1.EphemeralMetadataAnnotation), noted(rs, labellingAnnotation)
+	if had == nil || gets == nil {
+		return cmp.Or(had, gets)
+	}
+	return &argov1.PodTemplateMetadata{
+		Labels: exchanged(had.Labels, nil, gets.Labels), Annotations: exchanged(had.Annotations, nil, gets.Annotations),
+	}
+}
+
+func noted(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateMetadata {
+	text, is := rs.Annotations[annotation]
+	if !is {
 		return nil
 	}
 	var metadata argov1.PodTemplateMetadata

@@ -291,6 +291,16 @@ func TestMetadataOfRolesLeavesNothingBehind(t *testing.T) {
 		if !Runs(as, whole) && len(whole.Labels) == 1 {
 			r.Error("not found again under a role")
 		}
+		halfway := Labelling(Labelled(rs, first), second)
+		if done := Labelled(halfway, second); !equality.Semantic.DeepEqual(done, as) {
+			r.Errorf("a process that died halfway is seen: %s", cmp.Diff(done, as))
+		}
+		if back := Labelled(halfway, first); !equality.Semantic.DeepEqual(back, Labelled(rs, first)) {
+			r.Errorf("halfway there is no way back: %s", cmp.Diff(back, Labelled(rs, first)))
+		}
+		if !Runs(halfway, whole) && len(whole.Labels) == 1 {
+			r.Error("not found again halfway")
+		}
 	})
 }
 
