@@ -122,8 +122,8 @@ func (c *preconditions) see(happening any) {
 	}
 }
 
-// retried is when a pass that failed is tried again at the latest.
-const retried = 30 * time.Second
+// triedAgain is when a pass that failed is tried again at the latest.
+const triedAgain = 30 * time.Second
 
 // noFight is I19.
 type noFight struct {
@@ -148,7 +148,7 @@ func (c *noFight) see(happening any) {
 		if w == nil || w.unanswered || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.then()) {
 			continue
 		}
-		if c.failed.After(c.then().Add(-retried)) {
+		if c.failed.After(c.then().Add(-triedAgain)) {
 			continue // what could not be written when the release came to its end is written when it can be
 		}
 		c.violate("I19", r.key.Name, "at rest %s %s was written again, although nobody else had written anything", h.Kind.Kind, h.Key.Name)
