@@ -9,8 +9,8 @@ import (
 )
 
 // amounts are pointers to quantities of a pod: they mean the same to every program that reads Rollouts, and no definition
-// checks them.
-var amounts = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor)$`)
+// checks them. Ephemeral containers, of which no template can have any, are read as a whole or not at all.
+var amounts = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor|ephemeralContainers)$`)
 
 // readable has amounts taken out of the stored Rollout that cannot be read: while they are there, a program that reads
 // strictly, as the official client does, can list no Rollout of the namespace. Of all else that was left out people are

@@ -1,15 +1,28 @@
 package v1alpha1
 
-import "github.com/serin-dev/serin/api/internal/tolerant"
+import (
+	"slices"
+	"strings"
+
+	"github.com/serin-dev/serin/api/internal/tolerant"
+)
 
 // UnmarshalJSON reads a Rollout as any other type is read, but leaves out what cannot be read, and notes down where that
 // was; see tolerant.Readable.
 func (r *Rollout) UnmarshalJSON(data []byte) error {
 	type plain Rollout // without this method
 	left, err := tolerant.Unmarshal(data, (*plain)(r), tolerant.Readable)
-	r.Unreadable = left
+	whole := slices.DeleteFunc(left, func(at string) bool { return strings.HasPrefix(at, ephemeralContainers) })
+	if len(whole) < len(left) {
+		r.Spec.Template.Spec.EphemeralContainers, whole = nil, append(whole, ephemeralContainers)
+	}
+	r.Unreadable = whole
 	return err
 }
+
+// ephemeralContainers are left out as a whole where one of them cannot be read: no template can have any, and with what is
+// left of them it would be refused.
+const ephemeralContainers = "/spec/template/spec/ephemeralContainers"
 
 // UnmarshalJSON reads an AnalysisTemplate; see tolerant.Readable.
 func (t *AnalysisTemplate) UnmarshalJSON(data []byte) error {

@@ -198,6 +198,10 @@ func TestWhereSomethingWasLeftOutIsNotedDown(t *testing.T) {
 	if got := slices.Sorted(slices.Values(r.Unreadable)); !slices.Equal(got, want) {
 		t.Errorf("left out: %q, want %q", got, want)
 	}
+	text = `{"spec":{"template":{"spec":{"ephemeralContainers":[` + amount + `,{"name":"b"}],"containers":[` + amount + `]}}}}`
+	if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Unreadable) != 3 || r.Unreadable[2] != "/spec/template/spec/ephemeralContainers" || r.Spec.Template.Spec.EphemeralContainers != nil {
+		t.Errorf("ephemeral containers: %v, left out %q", err, r.Unreadable)
+	}
 	if err := json.Unmarshal([]byte(`{"spec":{"replicas":2}}`), &r); err != nil || r.Unreadable != nil {
 		t.Errorf("read again, without a mistake: %v, left out %q", err, r.Unreadable)
 	}
