@@ -23,6 +23,8 @@ type memory struct {
 	of map[types.NamespacedName]*remembered
 	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
 	ended map[types.NamespacedName]*argov1.Rollout
+	// prunes is true since a status came back without our part. It belongs to the stored definition, not to one release.
+	prunes bool
 }
 
 type remembered struct {
@@ -84,12 +86,12 @@ func (m *memory) late(key types.NamespacedName, now time.Time) (by time.Duration
 // written.
 const explainAfter = 30 * time.Second
 
-// explain is when the status shall say what is waited for; zero: it does.
+// explain is when the status shall say what is waited for; zero: it does, or never can.
 func (m *memory) explain(key types.NamespacedName, said []argov1.GateStatus, looked release.Gates, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(key)
-	if slices.Equal(waiting(said), waiting(gates(looked))) {
+	if m.prunes || slices.Equal(waiting(said), waiting(gates(looked))) {
 		e.unsaid = time.Time{}
 		return time.Time{}
 	}
@@ -97,6 +99,24 @@ func (m *memory) explain(key types.NamespacedName, said []argov1.GateStatus, loo
 		e.unsaid = now
 	}
 	return e.unsaid.Add(explainAfter)
+}
+
+// pruned is true where our part of a status is known to be lost.
+func (m *memory) pruned() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.prunes
+}
+
+// noticePruning compares what was written with what came back, and is true when pruning has just begun to show.
+func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	begins := written != nil && stored == nil && !m.prunes
+	if begins || stored != nil {
+		m.prunes = begins
+	}
+	return begins
 }
 
 // waiting are the gates that do not pass, without their messages, which may change all the time.

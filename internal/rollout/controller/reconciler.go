@@ -132,8 +132,8 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
 	r.memory.wakes(key, decision.Wake)
-	if written {
-		explain = time.Time{} // the event of the write brings the release back
+	if written || r.memory.pruned() {
+		explain = time.Time{} // the event of the write brings the release back, or nothing can be explained
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{}
@@ -194,8 +194,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
 	r.memory.knows(s.key(), stored.ResourceVersion)
+	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
+		r.tell(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
+	}
 	return written, nil
 }
+
+// textPruned is what people read of definitions that know nothing of Serin.
+const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, with less precision after a restart, and do not say what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 
 // explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
 // Serin's, and who shares the traffic.

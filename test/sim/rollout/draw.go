@@ -47,12 +47,13 @@ func (k *Rollouts) extend(r *Release) {
 		add    func(*Release, *sim.Stream)
 	}{
 		{Secrets, 0.25, func(r *Release, _ *sim.Stream) { r.withSecret() }},
+		{ManagedRoutes, 0.3, (*Release).withManagedRoutes},
 		{Workloads, 0.2, func(r *Release, s *sim.Stream) {
 			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
 	} {
 		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		if s.Chance(extra.chance) && (extra.class != ManagedRoutes || r.Router == istioRouter) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}

@@ -72,6 +72,9 @@ func (c *givenBack) look(r *record, v *store.Version) {
 	if w := c.objects[at]; w != nil && w.foreign.After(c.gone[r.uid]) {
 		return
 	}
+	if left := managedIn(v); at.key == r.key && manages(r.object.Spec.Strategy) && len(left) > 0 {
+		c.violate("I16", r.key.Name, "it is gone, and its route still has %v", left)
+	}
 	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.key.Name {
 		c.violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.kind.Kind, at.key.Name)
 	}

@@ -286,10 +286,15 @@ func (c *nothingLeft) see(happening any) {
 	}
 }
 
-// end: what is not in use has no pods.
+// end: what is not in use has no pods, and routes of steps are gone.
 func (c *nothingLeft) end() {
 	for _, r := range c.all {
 		s := r.object.Status
+		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
+		left := managedIn(c.world.Server.Peek(virtualService, r.key))
+		if !r.deleted && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
+			c.violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
+		}
 		if r.deleted || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
 		}

@@ -219,7 +219,7 @@ func (c *explainedWait) end() {
 		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
 			continue
 		}
-		if !opens(s, release.ByPerson, release.ByCluster) {
+		if !opens(s, release.ByPerson, release.ByCluster) && !pruning(c.world) {
 			c.violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
 		}
 		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {

@@ -23,6 +23,7 @@ func (c *noDeadEnd) see(happening any) {
 		c.switched(h)
 		return
 	}
+	c.managed(h)
 	r := h.of
 	for _, s := range weightsOf(h.New) {
 		if s.Weight <= weightOf(weightsOf(h.Old), s.Service) {

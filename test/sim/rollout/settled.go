@@ -85,10 +85,15 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 		return said + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
 	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, opens(s, release.ByPerson):
 		return ""
+	case s.Phase == argov1.RolloutPhasePaused && pruning(k.world): // which is all that such a status can say
+		return ""
 	default:
 		return said
 	}
 }
+
+// pruning is true of a history in which the API server drops our part of every status.
+func pruning(w *sim.World) bool { return slices.Contains(w.Trouble.Happened, string(sim.Pruning)+"#1") }
 
 // opens is true when a gate that is not passed, as the status says, is opened by one of those.
 func opens(s argov1.RolloutStatus, by ...release.Opener) bool {

@@ -101,25 +101,28 @@ func (d *Definitions) And(others *Definitions) *Definitions {
 	return both
 }
 
-// WithoutSerinStatus are the definitions of a cluster in which nobody has updated that of the Canary: its schema has no
-// status.serin, so that the server drops that part of every status.
+// WithoutSerinStatus are the definitions of a cluster in which nobody has updated those of the Canary and the Rollout: their
+// schemas have no status.serin, so that the server drops that part of every status.
 func (d *Definitions) WithoutSerinStatus() *Definitions {
 	d.pruning.Do(func() { d.pruned = d.withoutSerinStatus() })
 	return d.pruned
 }
 
 func (d *Definitions) withoutSerinStatus() *Definitions {
-	kind := schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
-	known, found := d.kinds[kind]
-	if !found {
-		return d
-	}
-	old := known.resource.DeepCopy()
-	for i := range old.Spec.Versions {
-		delete(old.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["status"].Properties, "serin")
-	}
 	without := &Definitions{kinds: map[schema.GroupKind]*definition{}}
-	without.add(old)
+	for _, kind := range []schema.GroupKind{
+		{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}, {Group: argov1.GroupName, Kind: argov1.RolloutKind},
+	} {
+		known, found := d.kinds[kind]
+		if !found {
+			continue
+		}
+		old := known.resource.DeepCopy()
+		for i := range old.Spec.Versions {
+			delete(old.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["status"].Properties, "serin")
+		}
+		without.add(old)
+	}
 	return d.And(without)
 }
 

@@ -134,13 +134,13 @@ var Rollouts = []Tooth{
 		"a workload's pods taken away against its will",
 		"I18",
 		"internal/rollout/upkeep.go",
-		"	case ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively:\n\t\treturn\n", "", 1,
+		"	case ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively:\n\t\treturn\n", "", 7,
 	},
 	{
 		"a workload's pods taken away before others have come",
 		"I18",
 		"internal/rollout/upkeep.go",
-		"ref.ScaleDown == argov1.ScaleDownProgressively && p.new.Ready > 0:", "ref.ScaleDown == argov1.ScaleDownProgressively && p.new.Ready < 0:\n\t\treturn\n\tcase ref.ScaleDown == argov1.ScaleDownProgressively:", 1,
+		"		pods = max(0, p.replicas()-p.new.Ready)\n", "		pods = 0\n", 20,
 	},
 	{
 		"a note on ReplicaSets that never stands",
@@ -158,13 +158,13 @@ var Rollouts = []Tooth{
 		"a run whose making was not heard of is made again",
 		"I22",
 		"internal/analysis/new.go",
-		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 1,
+		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 54,
 	},
 	{
 		"an aborted release keeps its users",
 		"I23",
 		"internal/rollout/bluegreen.go",
-		"	case p.Status.Abort && p.stable.exists():\n\t\tif active", "	case p.Status.Abort && p.stable.exists() && p.Spec.Paused:\n\t\tif active", 1,
+		"	case p.Status.Abort && p.stable.exists():\n\t\tif active", "	case p.Status.Abort && p.stable.exists() && p.Spec.Paused:\n\t\tif active", 34,
 	},
 	{
 		"an aborted release is promoted",
@@ -176,13 +176,19 @@ var Rollouts = []Tooth{
 		"a paused Rollout is scaled",
 		"I25",
 		"internal/rollout/next.go",
-		"	case p.Spec.Paused:\n		return \"spec.paused is true\"", "	case p.Spec.Paused && p.Status.StableRS == \"\":\n		return \"spec.paused is true\"", 1,
+		"	case p.Spec.Paused:\n		return \"spec.paused is true\"", "	case p.Spec.Paused && p.Status.StableRS == \"\":\n		return \"spec.paused is true\"", 136,
 	},
 	{
 		"nobody is told what is waited for",
 		"I26",
 		"internal/rollout/controller/reconciler.go",
-		"for _, gate := range looked[:min(len(looked), maxGates)] {", "for _, gate := range looked[:0] {", 1,
+		"for _, gate := range looked[:min(len(looked), maxGates)] {", "for _, gate := range looked[:0] {", 3,
+	},
+	{
+		"routes of steps beyond their release",
+		"I27",
+		"internal/rollout/route.go",
+		"	if w.managed {\n", "	if p.Status.CurrentStepIndex != nil {\n", 77,
 	},
 	{
 		"a ReplicaSet without an owner",
@@ -194,7 +200,7 @@ var Rollouts = []Tooth{
 		"two Rollouts for one Service",
 		"I31",
 		"internal/rollout/validate_references.go",
-		"if service.ManagedBy != \"\" && service.ManagedBy != rollout {", "if service.ManagedBy != \"\" && service.ManagedBy != rollout && rollout == \"\" {", 1,
+		"if service.ManagedBy != \"\" && service.ManagedBy != rollout {", "if service.ManagedBy != \"\" && service.ManagedBy != rollout && rollout == \"\" {", 15,
 	},
 }
 

@@ -1,0 +1,68 @@
+package rollout
+
+import (
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// ManagedRoutes are in some releases with Istio: steps that lead some requests to the new revision by a header, or copy
+// them.
+const ManagedRoutes sim.Class = "managed-routes"
+
+// The routes that steps make, the one that counts most first.
+const (
+	byHeader = "by-header"
+	copied   = "copied"
+)
+
+// withManagedRoutes adds such steps, and some that take the routes away again.
+func (r *Release) withManagedRoutes(s *sim.Stream) {
+	c := r.Spec.Strategy.Canary
+	header := argov1.SetHeaderRoute{Name: byHeader, Match: []argov1.HeaderRoutingMatch{{HeaderName: "x-new", HeaderValue: &argov1.StringMatch{Exact: "yes"}}}}
+	mirror := argov1.SetMirrorRoute{Name: copied, Match: []argov1.RouteMatch{{Path: &argov1.StringMatch{Prefix: "/"}}}, Percentage: new(int32(20))}
+	at, ends, mirrors := s.Int(0, len(c.Steps)), s.Chance(0.3), s.Chance(0.5)
+	c.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: byHeader}, {Name: copied}}
+	c.Steps = slices.Insert(c.Steps, at, argov1.CanaryStep{SetHeaderRoute: &header})
+	if mirrors {
+		c.Steps = slices.Insert(c.Steps, s.Int(0, len(c.Steps)), argov1.CanaryStep{SetMirrorRoute: &mirror})
+	}
+	if ends {
+		c.Steps = append(c.Steps, argov1.CanaryStep{SetHeaderRoute: &argov1.SetHeaderRoute{Name: byHeader}})
+	}
+}
+
+// managedIn are the routes in an object that were made for steps.
+func managedIn(v *store.Version) []string {
+	if v == nil || v.Kind() != virtualService {
+		return nil
+	}
+	spec, _ := v.Content()["spec"].(map[string]any)
+	var names []string
+	for _, rule := range items(spec["http"]) {
+		if name, _ := rule["name"].(string); name == byHeader || name == copied {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// manages is true of a strategy whose steps may make routes.
+func manages(s argov1.RolloutStrategy) bool {
+	return s.Canary != nil && s.Canary.TrafficRouting != nil && len(s.Canary.TrafficRouting.ManagedRoutes) > 0
+}
+
+// managed is I1 of the requests that a step leads to the new revision, or copies to it.
+func (c *noDeadEnd) managed(h routed) {
+	before := managedIn(h.Old)
+	for _, name := range managedIn(h.New) {
+		service := h.of.key.Name + "-canary"
+		hash := c.selected(c.serviceOf(service))
+		if slices.Contains(before, name) || hash == "" || c.touched(service) || c.podsOf(h.of, hash).couldAnswer(c.then()) {
+			continue
+		}
+		c.violate("I1", h.of.key.Name, "route %s leads to %s, of which no pod has answered for %s", name, hash, c.delta)
+	}
+}
