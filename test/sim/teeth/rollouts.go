@@ -54,7 +54,7 @@ var Rollouts = []Tooth{
 		"a deadline on pods that are gone",
 		"I9",
 		"internal/rollout/status.go",
-		"rs.Delayed() && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
+		"e.v.Now.Before(rs.Deadline) && rs.Spec > 0 &&", "rs.Delayed() &&", 1065,
 	},
 	{
 		"nobody looks when a pause is over",

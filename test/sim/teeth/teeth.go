@@ -234,7 +234,7 @@ var Teeth = []Tooth{
 		"queued at once, for ever",
 		"I21",
 		"internal/shell/shell.go",
-		"return max(wake.Sub(now), 1)", "return 1", 1,
+		"return min(max(wake.Sub(now), 1), longestSleep)", "return 1", 1,
 	},
 	{
 		"what failed is tried again",
