@@ -25,6 +25,12 @@ var Teeth = []Tooth{
 		"if target.Ready && target.Replicas > 0 {", "if true {", 11,
 	},
 	{
+		"users left without pods at rest",
+		"I1",
+		"internal/canary/machine.go",
+		"return rescued(s, rest(s))", "return rest(s)", 67,
+	},
+	{
 		"weights beyond the plan",
 		"I2",
 		"internal/canary/weights.go",
