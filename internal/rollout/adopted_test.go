@@ -30,8 +30,9 @@ func TestAReleaseOfAnotherControllerIsToldWhereItStands(t *testing.T) {
 		"at rest":      {at(func(o *argov1.Rollout) { o.Status.CurrentPodHash = "old" }), ""},
 		"never served": {at(func(o *argov1.Rollout) { o.Status = argov1.RolloutStatus{} }), ""},
 		"its own":      {at(func(o *argov1.Rollout) { o.Status.Serin = &argov1.SerinStatus{Release: "new"} }), ""},
-		"after one of its own": {at(func(o *argov1.Rollout) { o.Status.Serin = &argov1.SerinStatus{Release: "old"} }),
-			"Adopted the release of cart.shop in phase Paused at step 2 of 3"},
+		"after one of its own": {at(func(o *argov1.Rollout) {
+			o.Status.Serin = &argov1.SerinStatus{Release: "old"}
+		}), "Adopted the release of cart.shop in phase Paused at step 2 of 3"},
 	} {
 		event, told := Adopted(test.of)
 		if event.Message != test.want || told != (test.want != "") {

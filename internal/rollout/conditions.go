@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -76,7 +77,27 @@ func (c conditions) renewed(set argov1.RolloutCondition, now time.Time) conditio
 
 // without has no condition of a kind; what is given stays as it is.
 func (c conditions) without(kind argov1.RolloutConditionType) conditions {
+	if c.of(kind) == nil {
+		return slices.Clip(c)
+	}
 	return slices.DeleteFunc(slices.Clone(c), func(c argov1.RolloutCondition) bool { return c.Type == kind })
+}
+
+// same is true when both say the same. A status is mostly conditions, and reflection takes long over them.
+func (c conditions) same(other []argov1.RolloutCondition) bool {
+	return slices.EqualFunc(c, other, func(a, b argov1.RolloutCondition) bool {
+		return a.LastUpdateTime.Equal(&b.LastUpdateTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime) &&
+			a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+	})
+}
+
+// SameStatus is true for statuses that say the same.
+func SameStatus(a, b argov1.RolloutStatus) bool {
+	if !conditions(a.Conditions).same(b.Conditions) {
+		return false
+	}
+	a.Conditions, b.Conditions = nil, nil
+	return equality.Semantic.DeepEqual(&a, &b)
 }
 
 func truth(is bool) corev1.ConditionStatus {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func TestConditionsChangeWithStatusAndReasonOnly(t *testing.T) {
 	later := noon.Add(time.Minute)
 	start := conditions{}.with(available(true), noon).with(paused(true), noon)
-	before := start.without("")
+	before := slices.Clone(start)
 	for _, test := range []struct {
 		name   string
 		got    conditions
@@ -279,6 +280,36 @@ func TestRollbackWindow(t *testing.T) {
 	} {
 		if got := InRollbackWindow(test.window, made(test.newSet), made(test.stable), all); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSameStatusesSayTheSame(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))
+	status := func() argov1.RolloutStatus {
+		return argov1.RolloutStatus{Phase: argov1.RolloutPhaseHealthy, CurrentStepIndex: new(int32(1)), Conditions: []argov1.RolloutCondition{
+			{Type: "A", Status: "True", Reason: "R", Message: "M", LastUpdateTime: at, LastTransitionTime: at},
+		}}
+	}
+	elsewhere := status()
+	elsewhere.Conditions[0].LastUpdateTime = metav1.NewTime(at.In(time.FixedZone("east", 3600)))
+	if !SameStatus(status(), elsewhere) || !SameStatus(argov1.RolloutStatus{}, argov1.RolloutStatus{Conditions: []argov1.RolloutCondition{}}) {
+		t.Error("the same is not")
+	}
+	for name, change := range map[string]func(*argov1.RolloutStatus){
+		"type":       func(s *argov1.RolloutStatus) { s.Conditions[0].Type = "B" },
+		"status":     func(s *argov1.RolloutStatus) { s.Conditions[0].Status = "False" },
+		"reason":     func(s *argov1.RolloutStatus) { s.Conditions[0].Reason = "S" },
+		"message":    func(s *argov1.RolloutStatus) { s.Conditions[0].Message = "N" },
+		"updated":    func(s *argov1.RolloutStatus) { s.Conditions[0].LastUpdateTime.Time = at.Add(1) },
+		"transition": func(s *argov1.RolloutStatus) { s.Conditions[0].LastTransitionTime.Time = at.Add(1) },
+		"one more":   func(s *argov1.RolloutStatus) { s.Conditions = append(s.Conditions, s.Conditions[0]) },
+		"step":       func(s *argov1.RolloutStatus) { s.CurrentStepIndex = new(int32(2)) },
+	} {
+		other := status()
+		change(&other)
+		if SameStatus(status(), other) {
+			t.Errorf("another %s is the same", name)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -270,7 +269,7 @@ func (p *pass) done(status argov1.RolloutStatus) Decision {
 		Status: status, Effects: slices.Concat(p.state, p.up, p.move, p.down),
 		Gates: p.gates, Events: p.events, Wake: p.gates.Wake(),
 	}
-	if !equality.Semantic.DeepEqual(status, p.stored) {
+	if !SameStatus(status, p.stored) {
 		d.Wake = p.Now
 	}
 	return d

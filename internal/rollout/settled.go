@@ -37,7 +37,7 @@ func Settled(s Snapshot, d Decision) Decision {
 // remembers is true when a status has nothing new, but for explanations.
 func remembers(was, is argov1.RolloutStatus) bool {
 	was.Serin, is.Serin = nil, nil
-	return equality.Semantic.DeepEqual(was, is)
+	return SameStatus(was, is)
 }
 
 // sameRoles is true while the same revisions are new and stable, and the same Services theirs.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -483,11 +482,11 @@ func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status 
 	if is || all.of(argov1.RolloutPaused) != nil {
 		all = all.with(paused(is), now)
 	}
-	next := *status.DeepCopy()
-	next.Conditions = all
-	if equality.Semantic.DeepEqual(next, status) {
+	if all.same(status.Conditions) {
 		return status, false
 	}
+	next := *status.DeepCopy()
+	next.Conditions = all
 	next.Phase, next.Message = PhaseOf(spec, next)
 	return next, true
 }

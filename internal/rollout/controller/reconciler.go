@@ -174,7 +174,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 // made a new version, whose event brings the release back. The patch names the version that the decision was made on and
 // holds the difference only, so that fields of a newer Serin stay.
 func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explain bool) (written bool, err error) {
-	if !explain && equality.Semantic.DeepEqual(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+	if !explain && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()

@@ -361,7 +361,7 @@ func (c tripping) List(ctx context.Context, into client.ObjectList, options ...c
 func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	p := newPocket(t, cart, cartService)
 	p.settle()
-	p.edit(image("cart:2"))
+	p.edit(image("cart:3"))
 	well := p.reconciler.Client
 	p.reconciler.Client = tripping{well}
 	p.writes = nil
