@@ -98,6 +98,9 @@ func (p *pass) judge(d due) *Judgement {
 		return current.judgement()
 	}
 	base := fmt.Sprintf("%s-%s-%d%s", p.Name, p.Hash, p.new.Revision, d.suffix)
+	if run := p.begun(base, d.kind); run != nil {
+		return run.judgement()
+	}
 	for i := range len(p.Runs) + 1 {
 		name := base
 		if i > 0 {
@@ -113,11 +116,22 @@ func (p *pass) judge(d due) *Judgement {
 				Latest: p.new.Hash, Stable: p.stable.Hash,
 			})
 			return &Judgement{Name: name}
-		case run.Hash == p.Hash && run.Type == d.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed():
-			return run.judgement()
 		}
 	}
 	return nil // more names than runs were tried
+}
+
+// begun is a run that was made for a purpose and goes on, under its name or, where somebody else has that, under one with
+// a number; nil: there is none.
+func (p *pass) begun(base, kind string) *Run {
+	for i := range p.Runs {
+		run := &p.Runs[i]
+		named := run.Name == base || strings.HasPrefix(run.Name, base+".")
+		if named && run.Hash == p.Hash && run.Type == kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
+			return run
+		}
+	}
+	return nil
 }
 
 func (p *pass) run(name string) *Run {
@@ -163,6 +177,12 @@ func (p *pass) experiment(step argov1.RolloutExperimentStep) *Judgement {
 	if current != nil && (!p.again(current.Phase) || heldBy(p.Status, argov1.PauseReasonInconclusiveExperiment)) {
 		return &Judgement{Name: current.Name, Phase: current.Phase, Message: current.Message}
 	}
+	for _, e := range p.Experiments { // also one that got a number, because somebody else has the name
+		named := e.Name == base || strings.HasPrefix(e.Name, base+"-")
+		if named && e.Hash == p.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
+			return &Judgement{Name: e.Name, Phase: e.Phase, Message: e.Message}
+		}
+	}
 	for i := range len(p.Experiments) + 1 {
 		name := base
 		if i > 0 {
@@ -174,9 +194,6 @@ func (p *pass) experiment(step argov1.RolloutExperimentStep) *Judgement {
 				Name: name, Hash: p.Hash, Revision: p.new.Revision, Step: step, Canary: p.new.Name, Stable: p.stable.Name,
 			})
 			return &Judgement{Name: name}
-		}
-		if e := p.Experiments[at]; e.Hash == p.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
-			return &Judgement{Name: e.Name, Phase: e.Phase, Message: e.Message}
 		}
 	}
 	return nil // more names than experiments were tried
