@@ -158,7 +158,7 @@ var Rollouts = []Tooth{
 		"a run whose making was not heard of is made again",
 		"I22",
 		"internal/analysis/new.go",
-		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 54,
+		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 154,
 	},
 	{
 		"an aborted release keeps its users",
