@@ -29,7 +29,7 @@ func (p *pass) canaryServices() {
 	case c.TrafficRouting == nil:
 		p.selects(c.CanaryService, p.stable, true)
 	case !c.DynamicStableScale || p.routed().DynamicWeight() == 0:
-		p.selects(c.CanaryService, p.stable, false)
+		p.selects(c.CanaryService, p.stable, true) // it has its weight until the stable revision can carry it
 	}
 }
 
