@@ -139,7 +139,7 @@ func snapshots(t *rapid.T) Snapshot {
 			rs.Deadline = anyOf(t, "deadline", noon.Add(time.Minute), noon.Add(-time.Minute))
 		}
 		s.Sets = append(s.Sets, rs)
-		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Available: chance(t, "pod available"), Deleting: chance(t, "pod deleting")})
+		s.Pods = append(s.Pods, Pod{Name: "pod-" + hash, ReplicaSet: rs.Name, Created: ago("pod").Time, Ready: chance(t, "pod ready"), Deleting: chance(t, "pod deleting")})
 		s.Runs = append(s.Runs, Run{
 			Name: anyOf(t, "run", "cart-a-1", "cart-a-1-1", "cart-a-1-pre", "x") + anyOf(t, "suffix", "", ".1"), Hash: anyOf(t, "run of", hashes...),
 			Type: anyOf(t, "run type", argov1.TypeStep, argov1.TypeBackground, argov1.TypePrePromotion), Phase: anyOf(t, "run is", phases...),

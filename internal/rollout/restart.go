@@ -34,22 +34,23 @@ func (p *pass) restart(e *edit) bool {
 		e.status.RestartedAt = at.DeepCopy()
 		return false
 	}
-	spare, evicted, going := p.spare(), false, false
+	spare, again := p.spare()
+	evicted := false
 	for _, pod := range pods {
 		switch {
 		case pod.Deleting:
-			going = true
+			again = true
 			continue
-		case pod.Available && spare <= 0:
+		case pod.Ready && spare <= 0:
 			continue
-		case pod.Available: // of one that is not, nothing is lost, and it may never be
+		case pod.Ready: // of one that is not, nothing is lost, and it may never be
 			spare--
 		}
 		p.down = append(p.down, PodEvicted{Name: pod.Name})
-		evicted = true
+		evicted, again = true, true
 	}
 	gate := release.WaitsFor("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(pods), at.UTC().Format(time.RFC3339)))
-	if evicted || going { // else the ReplicaSets tell when pods are available that may be missing
+	if again { // else a ReplicaSet tells when pods are available that may be missing
 		gate.Until = p.Now.Add(evictRetry)
 	}
 	p.gate(gate)
@@ -81,16 +82,22 @@ func (p *pass) restarted() []Pod {
 	return pods
 }
 
-// spare is how many available pods may be missing now.
-func (p *pass) spare() int32 {
-	var spare, asked int32
+// spare is how many available pods may be missing now; passing: a ReplicaSet does not know yet that some are not ready.
+//
+// Which pods have been ready for long enough is what their ReplicaSet says, whose change brings the Rollout back: by the
+// clock of this process a pod may be available some time later, and nothing would tell of that.
+func (p *pass) spare() (spare int32, passing bool) {
+	ready := map[string]int32{}
 	for _, pod := range p.Pods {
-		if pod.Available && !pod.Deleting {
-			spare++
+		if pod.Ready && !pod.Deleting {
+			ready[pod.ReplicaSet]++
 		}
 	}
+	var asked int32
 	for _, rs := range p.Sets {
+		spare += min(rs.Available, ready[rs.Name])
 		asked += rs.Spec
+		passing = passing || ready[rs.Name] < rs.Available
 	}
-	return spare - (max(p.replicas(), asked) - max(p.limits().Unavailable, 1))
+	return spare - (max(p.replicas(), asked) - max(p.limits().Unavailable, 1)), passing
 }

@@ -25,6 +25,7 @@ import (
 //	template x          gives the template another revision, or one that there was; YAML is laid over the spec with it
 //	pods ok|bad         all pods become available at once; pods that the newest revision gets do not
 //	ready x=2           of the revision x only so many pods are available; x=all: all again
+//	ripe x=2            of those, only so many have been ready for long enough; x=all: all again
 //	judge phase         is what AnalysisRuns come to from now on
 //	experiment phase    is what Experiments come to from now on
 //	router serves|lags  says whether it does what it was told; silent: it cannot tell
@@ -123,7 +124,11 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		}
 	case "ready":
 		for _, arg := range d.CmdArgs {
-			w.makeReady(t, d, arg)
+			limit(t, d, w.ready, arg)
+		}
+	case "ripe":
+		for _, arg := range d.CmdArgs {
+			limit(t, d, w.ripe, arg)
 		}
 	case "judge":
 		w.verdict = argov1.AnalysisPhase(word())
@@ -151,18 +156,19 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	w.settle(t)
 }
 
-func (w *world) makeReady(t *testing.T, d *datadriven.TestData, arg datadriven.CmdArg) {
+// limit is how many pods of a revision become something, at most.
+func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg datadriven.CmdArg) {
 	t.Helper()
 	hash := "hash-" + arg.Key
 	if arg.Vals[0] == "all" {
-		delete(w.ready, hash)
+		delete(limits, hash)
 		return
 	}
 	pods, err := strconv.ParseInt(arg.Vals[0], 10, 32)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
-	w.ready[hash] = int32(pods)
+	limits[hash] = int32(pods)
 }
 
 func (w *world) lend(t *testing.T, d *datadriven.TestData) {

@@ -108,8 +108,8 @@ type Pod struct {
 	Name       string
 	ReplicaSet string
 	Created    time.Time
-	// Available is true when it has been ready for minReadySeconds; Deleting of one that is going.
-	Available, Deleting bool
+	// Ready is true of one that serves; Deleting of one that is going.
+	Ready, Deleting bool
 }
 
 // Router is what is known of the route of a Rollout.

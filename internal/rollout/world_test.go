@@ -32,6 +32,7 @@ type world struct {
 	sets        []ReplicaSet // by time of creation
 	labels      map[string]*argov1.PodTemplateMetadata
 	ready       map[string]int32 // by hash: no more of its pods become available than these
+	ripe        map[string]int32 // by hash: no more of those have been ready for long enough
 	bad         bool
 	pods        []Pod
 	budget      bool // a disruption budget keeps all pods
@@ -65,7 +66,7 @@ type world struct {
 func newWorld(spec argov1.RolloutSpec) *world {
 	return &world{
 		now: noon, template: "v1", generation: 1, spec: spec, verdict: argov1.AnalysisPhaseRunning, outcome: argov1.AnalysisPhaseRunning,
-		ready: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
+		ready: map[string]int32{}, ripe: map[string]int32{}, services: map[string]Service{}, labels: map[string]*argov1.PodTemplateMetadata{},
 	}
 }
 
@@ -251,11 +252,14 @@ func (w *world) react() {
 			rs.Available = min(available, limit)
 		}
 		rs.Ready = rs.Available
-		available = rs.Available
+		if limit, limited := w.ripe[rs.Hash]; limited {
+			rs.Available = min(rs.Available, limit)
+		}
+		ready := rs.Ready
 		for j := range w.pods {
 			if w.pods[j].ReplicaSet == rs.Name {
-				w.pods[j].Available = available > 0
-				available--
+				w.pods[j].Ready = ready > 0
+				ready--
 			}
 		}
 	}

@@ -3,7 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,21 +30,17 @@ func (r *Reconciler) lookAtPods(ctx context.Context, s *seen) error {
 			return err
 		}
 		for i := range pods {
-			s.snapshot.Pods = append(s.snapshot.Pods, podValue(&pods[i], rs.Name, s.spec.MinReadySeconds, s.snapshot.Now))
+			s.snapshot.Pods = append(s.snapshot.Pods, podValue(&pods[i], rs.Name))
 		}
 	}
 	return nil
 }
 
-func podValue(pod *corev1.Pod, set string, minReady int32, now time.Time) rollout.Pod {
-	v := rollout.Pod{Name: pod.Name, ReplicaSet: set, Created: pod.CreationTimestamp.Time, Deleting: pod.DeletionTimestamp != nil}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			v.Available = !now.Before(c.LastTransitionTime.Add(time.Duration(minReady) * time.Second))
-		}
-	}
-	v.Available = v.Available && !v.Deleting
-	return v
+func podValue(pod *corev1.Pod, set string) rollout.Pod {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	return rollout.Pod{Name: pod.Name, ReplicaSet: set, Created: pod.CreationTimestamp.Time, Ready: ready, Deleting: pod.DeletionTimestamp != nil}
 }
 
 // podsOf lists the pods of a ReplicaSet.
