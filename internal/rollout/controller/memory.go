@@ -35,8 +35,10 @@ type remembered struct {
 	unsaid time.Time
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus
-	// known is the newest version that the API server gave; see takeOver. Empty: none is known.
-	known string
+	// known is the newest version that the API server gave; see takeOver. Empty: none is known. lender is the version of the
+	// workload that it gave; see takeOverWorkload.
+	known  string
+	lender lender
 }
 
 func newMemory() *memory {

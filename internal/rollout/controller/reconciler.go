@@ -98,6 +98,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
+	ctx = ownwrites.Checked(ctx, r.takeOverWorkload(s, r.takeOver(object)))
 	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.kinds); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch what Rollout %s depends on: %w", key, err)

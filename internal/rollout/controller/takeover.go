@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,6 +42,54 @@ func (r *Reconciler) takeOver(object *argov1.Rollout) ownwrites.Check {
 		}
 		return nil
 	}
+}
+
+// takeOverWorkload is the same of the workload whose template a Rollout has: by one of long ago a release would begin to what
+// was there before. It is asked at writes of the Rollout itself as well, whose version says nothing of the workload.
+func (r *Reconciler) takeOverWorkload(s *seen, check ownwrites.Check) ownwrites.Check {
+	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read anew in each pass
+		return check
+	}
+	object := s.workload.object
+	return func(ctx context.Context, written client.Object) error {
+		least := r.memory.lender(s.key())
+		if least.uid != object.GetUID() {
+			live := &unstructured.Unstructured{}
+			live.SetGroupVersionKind(object.GroupVersionKind())
+			switch err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), live); {
+			case apierrors.IsNotFound(err), err == nil && live.GetUID() != object.GetUID():
+				return behind(s.key())
+			case err != nil:
+				return fmt.Errorf("read %s %s.%s from the API server: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
+			}
+			least = lender{uid: live.GetUID(), version: live.GetResourceVersion()}
+			r.memory.lends(s.key(), least)
+		}
+		if ownwrites.Older(object.GetResourceVersion(), least.version) {
+			return behind(s.key())
+		}
+		return check(ctx, written)
+	}
+}
+
+// lender is a version of a workload that lends its template; empty: none is known.
+type lender struct {
+	uid     types.UID
+	version string
+}
+
+// lender is the oldest version of the workload of a Rollout that may be acted on.
+func (m *memory) lender(key types.NamespacedName) lender {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry(key).lender
+}
+
+// lends remembers a version of the workload that the API server gave.
+func (m *memory) lends(key types.NamespacedName, version lender) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).lender = version
 }
 
 func behind(key types.NamespacedName) error {
