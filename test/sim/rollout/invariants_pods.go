@@ -50,7 +50,7 @@ func (c *oneScaler) surge(h scaled) {
 		}
 		allowed = max(allowed, most(s))
 	}
-	if total > allowed && c.restedScale(r) {
+	if total > allowed && c.restedScale(r) && !c.late(h.Actor) {
 		c.violate("I18", r.key.Name, "%d pods are asked for, of at most %d", total, allowed)
 	}
 }

@@ -25,6 +25,9 @@ func (c *noDeadEnd) see(happening any) {
 	}
 	c.managed(h)
 	r := h.of
+	if c.noneAsked(r) { // whoever asks for no pods reaches none, wherever the route leads
+		return
+	}
 	for _, s := range weightsOf(h.New) {
 		if s.Weight <= weightOf(weightsOf(h.Old), s.Service) {
 			continue
@@ -45,8 +48,7 @@ func (c *noDeadEnd) touched(service string) bool {
 // switched: a Service that users reach does not move away from pods that answer to a revision without any.
 func (c *noDeadEnd) switched(h routed) {
 	from, to, r := c.selected(h.Old), c.selected(h.New), h.of
-	none := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
-	if none || from == to || to == "" || from == "" || !c.reached(r, h.Key.Name) {
+	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, h.Key.Name) {
 		return
 	}
 	if c.podsOf(r, from).answered(c.then()) && !c.podsOf(r, to).couldAnswer(c.then()) {
@@ -161,8 +163,7 @@ func (c *drainedFirst) down(h scaled) {
 	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.clocks.steady(left.Add(-c.delta)) || !c.sets[h.Key].answered(left) {
 		return
 	}
-	none := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
-	if !none && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
+	if !c.noneAsked(r) && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
 		c.violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.now().Sub(left), delay)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,8 +30,11 @@ type ledger struct {
 	// ended are the AnalysisRuns that a person has ended.
 	ended map[types.UID]bool
 
-	clocks clocks
-	slow   bool // calls may take seconds
+	clocks  clocks
+	slow    bool // calls may take seconds
+	relists bool // the first list of a process may be of long ago
+	// started is when each process that lives began.
+	started map[string]time.Time
 
 	// delta is how late a process may act on what it saw: the lags of this history.
 	delta  time.Duration
@@ -53,6 +57,11 @@ type writes struct {
 	// unanswered is true when somebody else wrote it since Serin did last.
 	unanswered bool
 	last       time.Time
+	// by is the process of Serin that wrote it last, and at when; cut is true when that died soon after: the rest of its work
+	// is left to the next one.
+	by  string
+	at  time.Time
+	cut bool
 }
 
 // pods are what is known of the pods of one ReplicaSet.
@@ -103,11 +112,15 @@ func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
 		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
+		relists: w.Trouble.Has(sim.Relists), started: map[string]time.Time{},
 	}
 	return l
 }
 
 func (l *ledger) now() time.Time { return l.world.Now() }
+
+// late is true of a process that has just begun, and whose first lists may have been old.
+func (l *ledger) late(by string) bool { return l.relists && l.started[by].After(l.then()) }
 
 // then is the earliest moment at which what a process acts on now may have been true.
 func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
@@ -210,7 +223,12 @@ func (l *ledger) note(happening any) {
 	case sim.Faulted:
 		l.events++
 		l.failed = l.now()
-	case sim.Crashed, Answered:
+	case sim.Started:
+		l.started[h.Instance] = l.now()
+	case sim.Crashed:
+		l.events++
+		l.noteCrash(h)
+	case Answered:
 		l.events++
 	}
 	switch h := happening.(type) {
@@ -276,9 +294,17 @@ func (l *ledger) noteWrite(h wrote) {
 	w.last = l.now()
 	switch {
 	case h.ours:
-		w.unanswered = false
+		w.unanswered, w.by, w.at, w.cut = false, h.Actor, l.now(), false
 	case h.Subresource != "status" || h.Kind == rolloutKind:
 		w.foreign, w.unanswered = l.now(), true
+	}
+}
+
+// noteCrash remembers what was written by a process that died within the lags: it may have been about to write more.
+func (l *ledger) noteCrash(h sim.Crashed) {
+	delete(l.started, h.Instance)
+	for _, w := range l.objects {
+		w.cut = w.cut || w.by == h.Instance && w.at.After(l.then())
 	}
 }
 
@@ -377,6 +403,11 @@ func (l *ledger) wishes(r *record) []*argov1.RolloutSpec {
 	return out
 }
 
+// noneAsked is true of a Rollout that may be asked for no pods at all.
+func (l *ledger) noneAsked(r *record) bool {
+	return anyOf(l.wishes(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
+}
+
 func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool {
 	return slices.ContainsFunc(specs, ok)
 }
@@ -387,12 +418,13 @@ func (l *ledger) plain(r *record) bool {
 	return r.run != nil && r.meddled.Before(r.run.began) && len(l.world.Instances()) == 1
 }
 
-// setsOf are the ReplicaSets of a Rollout as they are.
+// setsOf are the ReplicaSets of a Rollout as they are. Those that one of the same name left behind are not among them: they
+// are collected some time after it.
 func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, v := range l.world.Server.All(replicaSetKind) {
 		set := typed[*appsv1.ReplicaSet](l.world, v)
-		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.key.Name {
+		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
 			out = append(out, set)
 		}
 	}
