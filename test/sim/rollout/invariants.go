@@ -25,7 +25,7 @@ type checker interface {
 // Invariants are all that are checked of Rollouts. I9 and I9q are the engine's; I30 is checked by a test of its own.
 func Invariants() []Invariant {
 	return []Invariant{
-		{"I1", "no request goes to a revision without a pod that answers while another one has some", func(l *ledger) checker { return &noDeadEnd{ledger: l} }},
+		{"I1", "no request goes to a revision without a pod that answers while another one has some, unless none are asked for", func(l *ledger) checker { return &noDeadEnd{ledger: l} }},
 		{"I2", "weights are whole, add up to 100, and rise to what a step asks for, or to everything", func(l *ledger) checker { return &plannedWeights{ledger: l} }},
 		{"I3", "a revision becomes stable, or gets the users of a blue-green release, only after every step and every analysis, or when a person says so", func(l *ledger) checker { return &earned{ledger: l} }},
 		{"I4", "each measurement counts once, as what was answered, and a judgement ends when its limits say so, and not before", func(l *ledger) checker { return &countedOnce{ledger: l} }},
@@ -40,7 +40,7 @@ func Invariants() []Invariant {
 		{"I16", "when a Rollout is deleted, its Services lead to all pods again, its route has nothing of its steps, and nothing says any more that it manages them", func(l *ledger) checker { return &givenBack{ledger: l} }},
 		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
 		{"I18", "no more pods are asked for than the plan allows, and at rest none, and a workload that lends its template only loses its own, once others have come", func(l *ledger) checker { return &oneScaler{ledger: l} }},
-		{"I19", "at rest an object is written at most once for each time that somebody else changed something", func(l *ledger) checker { return &noFight{ledger: l} }},
+		{"I19", "at rest an object is written at most once for each time that somebody else changed something, and once more for a process that died at its work", func(l *ledger) checker { return &noFight{ledger: l} }},
 		{"I21", "no object is looked at again and again without a change", func(l *ledger) checker { return &boundedWork{ledger: l} }},
 		{"I22", "at most one AnalysisRun, Experiment and ReplicaSet for each purpose", func(l *ledger) checker { return &oneOfEach{ledger: l} }},
 		{"I23", "an abort brings back what was stable when the release began", func(l *ledger) checker { return &stableAgain{ledger: l} }},

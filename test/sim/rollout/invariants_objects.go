@@ -215,6 +215,10 @@ func (c *boundedWork) see(happening any) {
 type oneOfEach struct {
 	*ledger
 	without
+
+	// steps are those at which Experiments were made: two steps may ask for the same, and of the one that a release left its
+	// Experiment is ended a moment later.
+	steps map[types.UID]int32
 }
 
 func (c *oneOfEach) see(happening any) {
@@ -226,6 +230,7 @@ func (c *oneOfEach) see(happening any) {
 	if of == nil {
 		return
 	}
+	c.noteStep(h.New.UID(), of.UID)
 	for _, v := range c.world.Server.All(h.Kind) {
 		rival := metav1.GetControllerOfNoCopy(v.Meta())
 		if v.UID() == h.New.UID() || rival == nil || rival.UID != of.UID || v.Deleting() {
@@ -234,6 +239,15 @@ func (c *oneOfEach) see(happening any) {
 		if what := c.same(h, v); what != "" {
 			c.violate("I22", of.Name, "%s %s was made although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
 		}
+	}
+}
+
+func (c *oneOfEach) noteStep(made, of types.UID) {
+	if c.steps == nil {
+		c.steps = map[types.UID]int32{}
+	}
+	if r := c.records[of]; r != nil && r.object.Status.CurrentStepIndex != nil {
+		c.steps[made] = *r.object.Status.CurrentStepIndex
 	}
 }
 
@@ -258,7 +272,7 @@ func (c *oneOfEach) same(h wrote, v *store.Version) string {
 	case experimentKind:
 		a, b := typed[*argov1.Experiment](c.world, h.New), typed[*argov1.Experiment](c.world, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
-		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) {
+		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
 			return "step"
 		}
 	}
