@@ -132,6 +132,8 @@ func (p *pass) uncarried(weight int32) string {
 		return ""
 	case weight < recordedWeight(p.Status) && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
 		return "" // the weight is nobody's
+	case weight < recordedWeight(p.Status) && p.Status.Canary.Weights.Canary.PodTemplateHash == p.stable.Hash:
+		return "" // the weight is its own: it was promoted, and has not got it back through its own Service yet
 	default:
 		return fmt.Sprintf("%d of %d stable pods available that weight %d needs", p.stable.Available, needed, weight)
 	}
