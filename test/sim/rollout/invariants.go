@@ -40,7 +40,7 @@ func Invariants() []Invariant {
 		{"I16", "when a Rollout is deleted, its Services lead to all pods again, its route has nothing of its steps, and nothing says any more that it manages them", func(l *ledger) checker { return &givenBack{ledger: l} }},
 		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
 		{"I18", "no more pods are asked for than the plan allows, and at rest none, and a workload that lends its template only loses its own, once others have come", func(l *ledger) checker { return &oneScaler{ledger: l} }},
-		{"I19", "at rest an object is written at most once for each time that somebody else changed something, and once more for a process that died at its work", func(l *ledger) checker { return &noFight{ledger: l} }},
+		{"I19", "at rest an object is written at most once for each time that somebody else changed something, and once more after a process died at its work", func(l *ledger) checker { return &noFight{ledger: l} }},
 		{"I21", "no object is looked at again and again without a change", func(l *ledger) checker { return &boundedWork{ledger: l} }},
 		{"I22", "at most one AnalysisRun, Experiment and ReplicaSet for each purpose", func(l *ledger) checker { return &oneOfEach{ledger: l} }},
 		{"I23", "an abort brings back what was stable when the release began", func(l *ledger) checker { return &stableAgain{ledger: l} }},

@@ -145,7 +145,7 @@ func (c *noFight) see(happening any) {
 			continue // its delay is over
 		}
 		w := c.objects[thing{h.Kind, h.Key}]
-		if w == nil || w.unanswered || w.cut || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.then()) {
+		if w == nil || w.unanswered || c.resumes(h.Actor) || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.then()) {
 			continue
 		}
 		if c.failed.After(c.then().Add(-triedAgain)) {

@@ -108,10 +108,16 @@ func (c *plannedWeights) see(happening any) {
 		}
 		return slices.ContainsFunc(canary.Steps, func(step argov1.CanaryStep) bool { return step.SetWeight != nil && int(*step.SetWeight) == weight })
 	})
-	recorded := r.object.Status.Canary.Weights
-	if again := recorded != nil && int(recorded.Canary.Weight) == weight; !planned && !again {
+	if !planned && !c.hadBefore(r, weight) {
 		c.violate("I2", r.key.Name, "the canary's weight rose from %d to %d, which no step asks for", before, weight)
 	}
+}
+
+// hadBefore is true of a weight that is written back into a route that was made again, and of what is left then of one that
+// the same revision had.
+func (c *plannedWeights) hadBefore(r *record, weight int) bool {
+	w := r.object.Status.Canary.Weights
+	return w != nil && (int(w.Canary.Weight) == weight || int(w.Canary.Weight) > weight && w.Canary.PodTemplateHash == r.run.hash)
 }
 
 // drainedFirst is I5.

@@ -33,8 +33,10 @@ type ledger struct {
 	clocks  clocks
 	slow    bool // calls may take seconds
 	relists bool // the first list of a process may be of long ago
-	// started is when each process that lives began.
-	started map[string]time.Time
+	// started is when each process that lives began, wrote when each last wrote something.
+	started, wrote map[string]time.Time
+	// unfinished is true since a process died at its work, until another one has had the time to end that.
+	unfinished bool
 
 	// delta is how late a process may act on what it saw: the lags of this history.
 	delta  time.Duration
@@ -57,11 +59,6 @@ type writes struct {
 	// unanswered is true when somebody else wrote it since Serin did last.
 	unanswered bool
 	last       time.Time
-	// by is the process of Serin that wrote it last, and at when; cut is true when that died soon after: the rest of its work
-	// is left to the next one.
-	by  string
-	at  time.Time
-	cut bool
 }
 
 // pods are what is known of the pods of one ReplicaSet.
@@ -112,7 +109,7 @@ func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
 		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
 		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
-		relists: w.Trouble.Has(sim.Relists), started: map[string]time.Time{},
+		relists: w.Trouble.Has(sim.Relists), started: map[string]time.Time{}, wrote: map[string]time.Time{},
 	}
 	return l
 }
@@ -121,6 +118,9 @@ func (l *ledger) now() time.Time { return l.world.Now() }
 
 // late is true of a process that has just begun, and whose first lists may have been old.
 func (l *ledger) late(by string) bool { return l.relists && l.started[by].After(l.then()) }
+
+// resumes is true of a process that has just begun, and ends what another one was at that died.
+func (l *ledger) resumes(by string) bool { return l.unfinished && l.started[by].After(l.then()) }
 
 // then is the earliest moment at which what a process acts on now may have been true.
 func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
@@ -294,18 +294,22 @@ func (l *ledger) noteWrite(h wrote) {
 	w.last = l.now()
 	switch {
 	case h.ours:
-		w.unanswered, w.by, w.at, w.cut = false, h.Actor, l.now(), false
+		w.unanswered, l.wrote[h.Actor] = false, l.now()
 	case h.Subresource != "status" || h.Kind == rolloutKind:
 		w.foreign, w.unanswered = l.now(), true
 	}
 }
 
-// noteCrash remembers what was written by a process that died within the lags: it may have been about to write more.
+// noteCrash remembers whether the process that died had written something within the lags: it may have been about to write
+// more. One that did not live for that long has not ended what others left either.
 func (l *ledger) noteCrash(h sim.Crashed) {
-	delete(l.started, h.Instance)
-	for _, w := range l.objects {
-		w.cut = w.cut || w.by == h.Instance && w.at.After(l.then())
+	switch {
+	case l.wrote[h.Instance].After(l.then()):
+		l.unfinished = true
+	case !l.started[h.Instance].After(l.then()):
+		l.unfinished = false
 	}
+	delete(l.started, h.Instance)
 }
 
 func (l *ledger) noteMove(h moved) {

@@ -131,8 +131,11 @@ func (c *oneOwner) made(h wrote) {
 	}
 }
 
-// told: its status says why nothing is done.
+// told: its status says why nothing is done, where it can be written.
 func (c *oneOwner) told(r *record) {
+	if c.failed.After(c.then().Add(-triedAgain)) {
+		return
+	}
 	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.then().Add(-time.Second)) && !invalid(r.object.Status) {
 		c.violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
 	}
