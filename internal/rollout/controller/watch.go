@@ -144,12 +144,13 @@ func ownerOfIt(object client.Object) []reconcile.Request {
 }
 
 // owners are the Rollout that a ReplicaSet belongs to, or those that may take it in.
+// It waits for no write of the process: the event that it works at may be what shows it.
 func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
 		return ownerOfIt(rs)
 	}
 	var all argov1.RolloutList
-	if err := r.Client.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &all, client.InNamespace(rs.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		log.FromContext(ctx).Error(err, "Looked for the Rollout of a ReplicaSet", "replicaSet", rs.Name+"."+rs.Namespace)
 		return nil
 	}
@@ -182,7 +183,7 @@ func (r *Reconciler) note(before, after client.Object) {
 // all releases, because a peer acts on any.
 func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	var list argov1.RolloutList
-	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		log.FromContext(ctx).Error(err, "Looked for the Rollouts that an Argo Rollouts may act on")
 		return nil
 	}

@@ -85,7 +85,7 @@ func most(s *argov1.RolloutSpec) int32 {
 	if err != nil {
 		return 1 << 30
 	}
-	return replicas + int32(more) //nolint:gosec // a handful
+	return replicas + int32(more)
 }
 
 // pausedStill is I25.

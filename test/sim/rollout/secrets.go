@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -135,7 +136,7 @@ func (logged) Enabled(int) bool               { return true }
 func (s logged) WithName(string) logr.LogSink { return s }
 
 func (s logged) WithValues(more ...any) logr.LogSink {
-	return logged{s.world, append(s.with[:len(s.with):len(s.with)], more...)}
+	return logged{s.world, append(slices.Clip(s.with), more...)}
 }
 
 func (s logged) Info(_ int, message string, more ...any) {
