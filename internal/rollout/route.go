@@ -132,6 +132,8 @@ func (p *pass) uncarried(weight int32) string {
 		return ""
 	case weight < recordedWeight(p.Status) && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
 		return "" // the weight is nobody's
+	case weight > 0 && weight >= recordedWeight(p.Status) && p.stable.Available == 0 && p.new.Available > 0:
+		return "" // what stays with the stable revision is lost either way: a fix must get through
 	case weight < recordedWeight(p.Status) && p.Status.Canary.Weights.Canary.PodTemplateHash == p.stable.Hash:
 		return "" // the weight is its own: it was promoted, and has not got it back through its own Service yet
 	default:
