@@ -157,6 +157,7 @@ func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) er
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
 	}
+	r.memory.proves(s.key(), s.object.ResourceVersion)
 	s.object = after
 	return nil
 }

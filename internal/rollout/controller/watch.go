@@ -143,8 +143,8 @@ func ownerOfIt(object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
 }
 
-// owners are the Rollout that a ReplicaSet belongs to, or those that may take it in.
-// It waits for no write of the process: the event that it works at may be what shows it.
+// owners are the Rollout that a ReplicaSet belongs to, or those that may take it in. It waits for no write of the process:
+// the event that it works at may be what shows it.
 func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconcile.Request {
 	if metav1.GetControllerOfNoCopy(rs) != nil {
 		return ownerOfIt(rs)
