@@ -28,8 +28,8 @@ generated() {
 
 # The race detector makes what runs one goroutine at a time ten times slower, and finds nothing there.
 serin() { go list ./... | grep -v /test/sim | xargs go test "${race[@]}" -timeout 20m; }
-# Histories that held before must hold. Fresh ones are for make sim: of those about Canaries one in four thousand still broke
-# something when they were last counted, of those about Rollouts more.
+# Histories that held before must hold. Fresh ones are for make sim: of those about Canaries one in a few thousand still broke
+# something when they were last counted, of those about Rollouts one in a thousand.
 simulated() {
 	go test -timeout 20m ./test/sim/... &&
 		make --no-print-directory sim APIS="${APIS:-canary}" HISTORIES="${HISTORIES:-300}" SEED="${SEED:-920100}"

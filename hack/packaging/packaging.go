@@ -52,7 +52,7 @@ var always = []string{"", "apps", "autoscaling", "coordination.k8s.io", "discove
 var names = map[string]string{
 	"argoproj.io":       "rollouts",
 	"batch":             "rollouts",
-	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
+	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "elbv2.k8s.aws": "alb", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
 	"gateway.solo.io": "gloo", "gloo.solo.io": "gloo", "networking.k8s.io": "ingress", "networking.istio.io": "istio", "keda.sh": "keda",
 	"serving.knative.dev": "knative", "kuma.io": "kuma", "split.smi-spec.io": "smi", "traefik.io": "traefik",
 	"external.metrics.k8s.io": "externalmetrics", "metrics.keptn.sh": "keptn",

@@ -23,6 +23,8 @@ type Snapshot struct {
 	Answers map[string]Answer
 	// Settled names the metrics whose measurement under way is known to be over: it is looked at now.
 	Settled map[string]bool
+	// JobsGoOn is true while a Job of a run goes on that is over.
+	JobsGoOn bool
 }
 
 // Answer is what became of one measurement.
@@ -176,6 +178,11 @@ type run struct {
 	terminating bool
 }
 
+// HasJobs is true of a run that measures by Jobs.
+func HasJobs(spec argov1.AnalysisRunSpec) bool {
+	return slices.ContainsFunc(spec.Metrics, func(m argov1.Metric) bool { return m.Provider.Job != nil })
+}
+
 // complete ends the run.
 func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
 	status := &r.d.Status
@@ -187,7 +194,7 @@ func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
 	}
 	status.Phase, status.CompletedAt = phase, new(metav1.NewTime(r.s.Now))
 	r.tell("AnalysisRun", "Analysis Completed. Result: "+string(phase), phase)
-	if slices.ContainsFunc(r.s.Spec.Metrics, func(m argov1.Metric) bool { return m.Provider.Job != nil }) {
+	if HasJobs(r.s.Spec) {
 		r.d.Effects = append(r.d.Effects, Swept{})
 	}
 	r.d.Probes, r.d.Wake = nil, r.s.Now // how long it is kept is decided next
@@ -368,6 +375,9 @@ func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
 // ended is a run that is over: it is deleted when it was kept for as long as its spec says.
 func ended(s Snapshot) Decision {
 	d := Decision{Status: s.Status}
+	if s.JobsGoOn { // it was being made when the run came to its end
+		d.Effects = append(d.Effects, Swept{})
+	}
 	keep := s.Spec.TTLStrategy
 	if keep == nil || s.Status.CompletedAt == nil {
 		return d
@@ -389,6 +399,6 @@ func ended(s Snapshot) Decision {
 		d.Wake = until
 		return d
 	}
-	d.Effects = []release.Effect{RunDeleted{}}
+	d.Effects = append(d.Effects, RunDeleted{})
 	return d
 }

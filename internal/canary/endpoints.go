@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -14,6 +15,8 @@ type Endpoints struct {
 	Unknown string
 	// NoService is true when the Service itself does not exist.
 	NoService bool
+	// Made is when a Service was made that has none; zero: not known.
+	Made time.Time
 	// Ready are those that take requests.
 	Ready int32
 }
@@ -56,8 +59,8 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	if _, open := s.start(); open {
 		return g
 	}
-	if deadline, ok := s.deadline(); ok {
-		return dueBy(s, g, deadline)
+	if deadline, ok := s.deadline(); ok && !endpoints.NoService {
+		return dueBy(s, g, release.Later(deadline, endpoints.Made.Add(s.Plan.Deadline))) // somebody may have deleted the one before
 	}
 	return g
 }

@@ -38,7 +38,9 @@ func decide(s Snapshot) Decision {
 	case s.Plan.Suspended:
 		return suspended(s)
 	case s.Status.Phase == "":
-		return s.edit().phase(flaggerv1.CanaryPhaseInitializing).done(nil)
+		e := s.edit().phase(flaggerv1.CanaryPhaseInitializing)
+		e.status.LastAppliedSpec = "" // nothing is taken up yet, whatever somebody left of the status; see handing
+		return e.done(nil)
 	}
 	if gates := obstacles(s); len(gates) > 0 {
 		return blocked(s, gates)
@@ -62,7 +64,8 @@ func decide(s Snapshot) Decision {
 	}
 }
 
-// hold keeps the status. A condition Blocked that nothing justifies any more goes.
+// hold keeps the status. A condition Blocked that nothing justifies any more goes; that of a refused step holds until the step
+// is tried again.
 func hold(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 	d := Decision{Status: s.Status, Effects: effects, Gates: gates, Probes: gates.Probes(), Wake: gates.Wake()}
 	for _, gate := range gates {
@@ -72,7 +75,8 @@ func hold(s Snapshot, gates release.Gates, effects ...release.Effect) Decision {
 			}
 		}
 	}
-	if condition(s.Status, flaggerv1.ConditionBlocked) != nil && !s.Deleting && !s.Plan.Suspended {
+	was := condition(s.Status, flaggerv1.ConditionBlocked)
+	if was != nil && was.Reason != reasonStep && !s.Deleting && !s.Plan.Suspended {
 		e := s.edit()
 		e.effects, e.events = d.Effects, d.Events
 		return e.done(gates)
@@ -185,6 +189,9 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, RoutePrepared{})
 	}
 	effects = append(effects, PrimaryExists{ID: s.id("initialise", s.Workload.Target.Revision), Follow: true})
+	if s.Workload.Primary.Found && !s.Workload.Same {
+		effects = append(effects, ConfigsCollected{}) // what was kept for going back from a promotion before is out of date
+	}
 	gates := release.Look(s, sourcesKnown, primaryTaken, primaryEndpoints)
 	if s.Workload.Primary.Exceeded {
 		message := s.primaryMessage()
@@ -314,8 +321,10 @@ func (s *Snapshot) promoted() string {
 		return promoted
 	}
 	target := s.Workload.Target
-	// The configuration that such a status tracks is that of the revision taken up, which says nothing about another one.
-	tracked := s.Status.LastAppliedSpec == s.Status.LastPromotedSpec || len(s.Status.TrackedConfigs) == 0
+	// The configuration that such a status tracks is that of the revision taken up, which says nothing about another one. One
+	// that differs in its configuration alone has the same hash, so that only a release that succeeded tells.
+	succeeded := s.Status.Phase == flaggerv1.CanaryPhaseInitialized || s.Status.Phase == flaggerv1.CanaryPhaseSucceeded
+	tracked := succeeded && s.Status.LastAppliedSpec == s.Status.LastPromotedSpec || len(s.Status.TrackedConfigs) == 0
 	byHash := target.PeerHash == s.Status.LastPromotedSpec && s.Status.LastPromotedSpec != "" && tracked
 	if s.Workload.Same || byHash && sameConfigs(s.Workload.PeerConfigs, s.Status.TrackedConfigs) {
 		return target.Revision

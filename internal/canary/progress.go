@@ -127,7 +127,7 @@ func changed(s Snapshot) (Decision, bool) {
 		}
 	}
 	exposed := s.exposed() || reshaped && s.shapedBy() != ""
-	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.Workload.Target.serves()) {
+	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.canaryCarries()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
 	}
 	e.effect(ConfigsRestored{ID: s.copyID()})

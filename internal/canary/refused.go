@@ -1,17 +1,41 @@
 package canary
 
-import "github.com/serin-dev/serin/internal/release"
+import (
+	"reflect"
+	"slices"
 
-// Refused is the decision when an effect was refused for a reason that a person must remove: nothing of the decision is
-// recorded, and the sentence is told in the condition Blocked and in an event.
-func Refused(s Snapshot, gates release.Gates, sentence string) Decision {
-	all := append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, gates...)
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// reasonStep is the reason of the condition for an effect that was refused behind a window, and that is tried again behind the
+// next one. Until then nothing else is known of it, so that the condition stays.
+const reasonStep = "RefusedStep"
+
+// Refused is the decision when that effect was refused for a reason that a person must remove: nothing of the decision, whose
+// gates are given, is recorded, and the sentence is told in the condition Blocked and in an event.
+func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence string) Decision {
+	gate := release.Fails("refused", release.ByPerson, sentence)
+	if s.triedAtWindows(effect) {
+		gate = release.Fails("refused-step", release.ByPerson, sentence)
+	}
+	all := append(release.Gates{gate}, gates...)
 	for i := range all {
 		all[i].Probe = nil
 	}
 	d := barred(s, all[:1])
 	d.Gates = all
 	return d
+}
+
+// triedAtWindows is true of an effect that is not made true in every pass, in the phases that have windows.
+func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+		return s.intent() == "" && !slices.ContainsFunc(standing(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
+	default:
+		return false
+	}
 }
 
 // Faulted is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all

@@ -441,6 +441,9 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		w.target.exceeded = true
 	case "endpoints": // late, prompt, unread
 		w.late, w.unread = value(arg) == "late", value(arg) == "unread"
+	case "canary-service": // gone, made
+		w.target.noService = value(arg) == "gone"
+		w.target.serviceMade, w.target.published = w.now, 0
 	case "canary-endpoints":
 		w.target.published = int32(number(t, d, arg))
 	case "primary-endpoints":
@@ -459,6 +462,8 @@ func (s *story) given(t *testing.T, d *datadriven.TestData, arg datadriven.CmdAr
 		w.primary.roll(content{template: value(arg)}, "another", false)
 	case "route":
 		s.givenRoute(t, d, value(arg))
+	case "refused":
+		w.refused = value(arg)
 	case "router":
 		w.route().Confirmation, w.route().Reason = canary.Confirmation(value(arg)), ""
 		if value(arg) == "no" {

@@ -22,8 +22,9 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 	}
 	if s.Plan.Routed {
 		stands := RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored}
-		if !s.readable() && (s.left() || !s.canaryCarries()) {
-			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, or cannot be reached
+		rests := !Moves(s.Status.Phase) && !s.orphaned()
+		if !s.readable() && (s.left() || rests || !s.canaryCarries()) {
+			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, rests, or cannot be reached
 		}
 		effects = append(effects, stands)
 	}

@@ -42,6 +42,7 @@ type world struct {
 	services, apex, prepared, given bool
 	routes                          map[string]*canary.Route // by provider
 	routeError                      string
+	refused                         string // how effects begin that the cluster refuses; empty: none
 	// late is true while Kubernetes publishes no endpoints: what was published stays as it was. unread: nobody may look.
 	late, unread bool
 
@@ -76,6 +77,8 @@ type pods struct {
 	id                         string
 	found                      bool
 	published                  int32 // endpoints
+	noService                  bool
+	serviceMade                time.Time // zero: before all else
 	replicas, total, available int32
 	exceeded                   bool
 	problem                    string
@@ -87,7 +90,7 @@ func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.
 func (p *pods) copy(name string) canary.Copy {
 	c := canary.Copy{
 		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published},
+		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
 	}
 	if c.Ready {
 		c.Enough = p.replicas
@@ -217,7 +220,7 @@ func (w *world) step() pass {
 		changed, err := w.apply(effect)
 		if err != nil {
 			p.refused = err
-			p.Decision = canary.Refused(s, p.Gates, err.Error())
+			p.Decision = canary.Refused(s, p.Gates, effect, err.Error())
 			written = w.written(s, p.Decision)
 			p.wrote = !equality.Semantic.DeepEqual(written, s.Status)
 			break
@@ -359,6 +362,9 @@ func (w *world) settle(limit int, see func(pass)) bool {
 
 // apply makes an effect true and says whether it was not so before.
 func (w *world) apply(effect release.Effect) (changed bool, err error) {
+	if w.refused != "" && strings.HasPrefix(fmt.Sprint(effect), w.refused) {
+		return false, fmt.Errorf("%s is forbidden", w.refused)
+	}
 	plan := w.plan()
 	switch e := effect.(type) {
 	case canary.HasFinalizer:

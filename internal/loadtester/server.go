@@ -157,10 +157,10 @@ func (h *handler) submit(w http.ResponseWriter, r *http.Request, p hook.Payload)
 		answer(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+	if !fresh {
+		h.log.V(1).Info("Left task running", "canary", t.canary, "task", t.id())
+	}
 	if t.background {
-		if !fresh {
-			h.log.V(1).Info("Left task running", "canary", t.canary, "task", t.id())
-		}
 		answer(w, http.StatusAccepted, "")
 		return
 	}

@@ -272,6 +272,7 @@ func TestOneQuestionIsAskedOnce(t *testing.T) {
 	first := ask("k1")
 	lt.until("Started task")
 	second := ask("k1")
+	lt.until("Left task running")
 	touch := func(name string) {
 		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
 			t.Fatal(err)

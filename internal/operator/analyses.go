@@ -56,9 +56,9 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
 		return fmt.Errorf("add the prober of AnalysisRuns: %w", err)
 	}
-	reconciler := &analysiscontroller.Reconciler{Parts: analysiscontroller.Parts{
+	reconciler := analysiscontroller.New(analysiscontroller.Parts{
 		Client: own.GetClient(), Clock: clk, Prober: asking, Recorder: told(), Jobs: jobs, Metrics: p.shown, InstanceID: p.flags.Argo.InstanceID,
-	}}
+	})
 	p.shown.ShowAnalyses(analysiscontroller.Look(ctx, own.GetCache()))
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
@@ -82,6 +82,7 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	}
 	elsewhere, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.rolloutCache(), newReadable, clients()
+		o.MapperProvider = newMappings
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster of %s: %w", jobKubeconfigVariable, err)
@@ -95,9 +96,9 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 
 // serveExperiments adds the controller of Experiments.
 func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, told func() *telemetry.Recorder) error {
-	reconciler := &experimentcontroller.Reconciler{Parts: experimentcontroller.Parts{
+	reconciler := experimentcontroller.New(experimentcontroller.Parts{
 		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: told(), Rollouts: told(), Metrics: p.shown,
 		InstanceID: p.flags.Argo.InstanceID,
-	}}
+	})
 	return reconciler.Add(p.mgr, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/serin-dev/serin/internal/traffic/alb"
 	"github.com/serin-dev/serin/internal/traffic/ambassador"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/smi"
@@ -30,8 +31,10 @@ type ArgoFlags struct {
 	LeaseDuration, RenewDeadline, RetryEvery time.Duration
 	// The versions in which routers are written; IstioAPI and SplitAPI without a group.
 	IstioAPI, SplitAPI, AmbassadorAPI, TraefikAPI string
-	// VerifyTargetGroups asks for what Serin cannot do. Rollouts with the router alb are refused then.
-	VerifyTargetGroups bool
+	// VerifyTargetGroups has AWS asked whether load balancers do what they shall. TargetGroupTag and TargetGroupBindingAPI are how
+	// the load balancer controller was told to name things.
+	VerifyTargetGroups                    bool
+	TargetGroupTag, TargetGroupBindingAPI string
 	// SelfServiceNotification lets the namespace of a Rollout have a configuration of notifications of its own, beside that
 	// of OwnNamespace, in which the process runs.
 	SelfServiceNotification bool
@@ -46,8 +49,6 @@ var accepted = map[string]struct{ value, why string }{
 	"appmesh-crd-version":                   {"v1beta2", "it is the only one"}, "traefik-api-group": {"traefik.io", "-traefik-api-version says it too"},
 	"ingress-api-version": {"", "networking.k8s.io/v1 is the only one"},
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
-	"aws-target-group-binding-api-version": {"elbv2.k8s.aws/v1beta1", "target groups are not verified"},
-	"alb-tag-key-resource-id":              {"ingress.k8s.aws/resource", "target groups are not verified"},
 }
 
 // register declares the flags.
@@ -69,8 +70,10 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	set.StringVar(&a.AmbassadorAPI, "ambassador-api-version", ambassador.DefaultAPI, "API in which the router ambassador is written")
 	set.StringVar(&a.TraefikAPI, "traefik-api-version", traefik.DefaultAPI, "API in which the router traefik is written")
 	for _, name := range []string{"aws-verify-target-group", "alb-verify-weight"} {
-		set.BoolVar(&a.VerifyTargetGroups, name, false, "Serin does not ask AWS: with it, Rollouts with the router alb are refused")
+		set.BoolVar(&a.VerifyTargetGroups, name, false, "ask AWS whether the load balancers have the weights of the router alb, and whether target groups have the pods of a Service before the pods of other revisions go")
 	}
+	set.StringVar(&a.TargetGroupTag, "alb-tag-key-resource-id", alb.DefaultResourceTag, "tag of a target group that says which Ingress, Service and port it is for")
+	set.StringVar(&a.TargetGroupBindingAPI, "aws-target-group-binding-api-version", alb.DefaultBindingAPI, "API in which TargetGroupBindings are read")
 	set.BoolVar(&a.SelfServiceNotification, "self-service-notification-enabled", false, "read the configuration of notifications in the namespace of a Rollout too")
 	set.BoolVar(&f.EnableLeaderElection, "leader-elect", false, "the same as -enable-leader-election")
 	set.DurationVar(&a.LeaseDuration, "leader-election-lease-duration", leaseDuration, "how long a lease holds that is not renewed")
@@ -100,7 +103,9 @@ func (f *Flags) validateArgo() error {
 	if !slices.Contains([]smi.Version{"", smi.V1Alpha1, smi.V1Alpha2, smi.V1Alpha3}, smi.Version(a.SplitAPI)) {
 		return fmt.Errorf("-traffic-split-api-version is %q: give v1alpha1, v1alpha2 or v1alpha3", a.SplitAPI)
 	}
-	for flag, api := range map[string]string{"ambassador-api-version": a.AmbassadorAPI, "traefik-api-version": a.TraefikAPI} {
+	for flag, api := range map[string]string{
+		"ambassador-api-version": a.AmbassadorAPI, "traefik-api-version": a.TraefikAPI, "aws-target-group-binding-api-version": a.TargetGroupBindingAPI,
+	} {
 		if group, version, _ := strings.Cut(api, "/"); api != "" && (group == "" || version == "") {
 			return fmt.Errorf("-%s is %q: give a group and a version with a slash between", flag, api)
 		}

@@ -2,12 +2,14 @@ package operator
 
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/peer"
 )
 
@@ -36,6 +38,9 @@ func trimmed(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return object, nil //nolint:nilerr // not an object: the note of one that is gone
+	}
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+		return controller.StripEndpoints(slice)
 	}
 	accessor.SetManagedFields(nil)
 	if generic, ok := object.(*unstructured.Unstructured); ok {

@@ -3,6 +3,7 @@ package operator
 import (
 	"testing"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcache "k8s.io/client-go/tools/cache"
@@ -47,6 +48,10 @@ func TestTheCacheKeepsOnlyWhatIsRead(t *testing.T) {
 	alone.SetAnnotations(map[string]string{lastApplied: "{}"})
 	if _, err := trimmed(alone); err != nil || alone.GetAnnotations() != nil {
 		t.Errorf("got annotations %v, %v, want none", alone.GetAnnotations(), err)
+	}
+	slice := &discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}}}
+	if got, err := trimmed(slice); err != nil || len(got.(*discoveryv1.EndpointSlice).Endpoints) != 1 || got.(*discoveryv1.EndpointSlice).Endpoints[0].Addresses != nil {
+		t.Errorf("got endpoints %v, %v, want one without addresses", got, err)
 	}
 	gone := clientcache.DeletedFinalStateUnknown{Key: "shop/cart"}
 	if got, err := trimmed(gone); err != nil || got != gone {

@@ -65,7 +65,7 @@ func TestArgosFlagsWork(t *testing.T) {
 		"--leader-election-lease-duration=20s", "--leader-election-renew-deadline=15s", "--leader-election-retry-period=3s", "--controllers=analysis",
 		"--istio-api-version=v1", "--traffic-split-api-version=v1alpha3", "--ambassador-api-version=getambassador.io/v3alpha1", "--appmesh-crd-version=v1beta2", "--traefik-api-group=traefik.io",
 		"--traefik-api-version=traefik.io/v1alpha1", "--ingress-api-version=networking/v1", "--alb-ingress-classes=alb", "--nginx-ingress-classes=nginx",
-		"--aws-verify-target-group", "--alb-verify-weight", "--aws-target-group-binding-api-version=v1", "--alb-tag-key-resource-id=x",
+		"--aws-verify-target-group", "--alb-verify-weight", "--aws-target-group-binding-api-version=elbv2.k8s.aws/v1", "--alb-tag-key-resource-id=x",
 		"--self-service-notification-enabled", "--enable-pprof-address=127.0.0.1:6060",
 	} {
 		if err := set.Parse([]string{arg}); err != nil {
@@ -78,7 +78,8 @@ func TestArgosFlagsWork(t *testing.T) {
 	}
 	want := ArgoFlags{
 		InstanceID: "a", Namespaced: true, RolloutResync: 300, RolloutThreads: 3, AnalysisThreads: 5, ExperimentThreads: 4, MetricsPort: 8090, HealthzPort: 8081,
-		IstioAPI: "v1", SplitAPI: "v1alpha3", AmbassadorAPI: "getambassador.io/v3alpha1", TraefikAPI: "traefik.io/v1alpha1", VerifyTargetGroups: true, SelfServiceNotification: true, OwnNamespace: "argo",
+		IstioAPI: "v1", SplitAPI: "v1alpha3", AmbassadorAPI: "getambassador.io/v3alpha1", TraefikAPI: "traefik.io/v1alpha1", VerifyTargetGroups: true,
+		TargetGroupTag: "x", TargetGroupBindingAPI: "elbv2.k8s.aws/v1", SelfServiceNotification: true, OwnNamespace: "argo",
 		Controllers: []string{"analysis"}, LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryEvery: 3 * time.Second,
 	}
 	if diff := cmp.Diff(want, f.Argo); diff != "" {

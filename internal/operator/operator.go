@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return err
 	}
 	log.SetLogger(logger)
+	economise(f, os.Getenv)
 	shown := telemetry.New(metrics.Registry)
 	shown.Info(version, f.MeshProvider)
 	restConfig, err := f.restConfig(shown)
@@ -220,6 +222,7 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 	}
 	c, err := cluster.New(f.tune(cfg, shown), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.cache(), newReadable, clients()
+		o.MapperProvider = newMappings
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster of -kubeconfig-service-mesh: %w", err)

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -10,9 +11,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,11 +24,15 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/alb/verification"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -44,12 +51,13 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 	return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
 }
 
-// serveRollouts adds the controller of Rollouts. Its caches are its own: they hold what carries its instance id, and the
-// definitions may have come after the process began.
+// serveRollouts adds the controller of Rollouts. Its caches are its own, but for a few kinds: they hold what carries its
+// instance id, and the definitions may have come after the process began.
 func (p process) serveRollouts(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), newReadable, clients()
+		o.Scheme, o.Cache, o.NewCache, o.Client = mgr.GetScheme(), f.rolloutCache(), sharingWith(mgr.GetCache()), clients()
+		o.HTTPClient, o.MapperProvider = mgr.GetHTTPClient(), func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
 	})
 	if err != nil {
 		return fmt.Errorf("make the caches of Rollouts: %w", err)
@@ -90,19 +98,47 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	queue := &shell.Queue{}
+	outside, err := p.outside(own.GetAPIReader(), queue)
+	if err != nil {
+		return err
+	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers,
+			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside,
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
 	})
 	p.together.setRollouts(own.GetClient())
-	return reconciler.Add(mgr, controller.Options{
+	return reconciler.Add(mgr, queue, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
 	})
+}
+
+// questionsToAWS bounds how many questions about load balancers are out at once: AWS counts the calls of a whole account.
+const questionsToAWS = 8
+
+// outside asks AWS about load balancers, where the flags say so; nil: nobody does.
+func (p process) outside(cluster client.Reader, queue *shell.Queue) (*prober.Prober, error) {
+	a := p.flags.Argo
+	if !a.VerifyTargetGroups {
+		return nil, nil
+	}
+	// Another endpoint than AWS's own is named by the environment of the process, which may name what is beside it.
+	verifier, err := verification.New(cluster, outbound.New(outbound.Policy{AllowLoopback: true}), verification.Options{
+		Tag: a.TargetGroupTag, BindingAPI: a.TargetGroupBindingAPI,
+	})
+	if err != nil {
+		return nil, err
+	}
+	asking := prober.New(clock.RealClock{}, questionsToAWS, verifier.Ask, queue.AddSoon)
+	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {
+		return nil, fmt.Errorf("add the prober of Rollouts: %w", err)
+	}
+	return asking, nil
 }
 
 // rolloutPeers looks for an Argo Rollouts that lives, unless a person has split the Rollouts between the two.

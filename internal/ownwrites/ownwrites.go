@@ -1,8 +1,9 @@
-// Package ownwrites keeps a decision from being made on a view that is older than what the process itself wrote last.
+// Package ownwrites keeps a decision from being made on a view that is older than what the process itself wrote last, or
+// than what the API server showed when the process took a release over.
 //
-// The library's client does that for typed objects only: what is written unstructured it waits for under the name of the
-// typed view, which nobody reads, so that a pass right after a write may see the object as it was before, and take a step
-// twice or back. This package knows objects by kind, name, UID and resourceVersion, and nothing of what they hold.
+// The library's client does the first for typed objects only: what is written unstructured it waits for under the name of
+// the typed view, which nobody reads, so that a pass right after a write may see the object as it was before, and take a
+// step twice or back. This package knows objects by kind, name, UID and resourceVersion, and nothing of what they hold.
 package ownwrites
 
 import (
@@ -115,6 +116,9 @@ func (c *Client) Create(ctx context.Context, made client.Object, options ...clie
 	if err := Allowed(ctx, made); err != nil {
 		return err
 	}
+	if unwatched(made) {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
 	return c.remember(made, c.Client.Create(ctx, made, options...))
 }
 
@@ -122,6 +126,9 @@ func (c *Client) Create(ctx context.Context, made client.Object, options ...clie
 func (c *Client) Update(ctx context.Context, made client.Object, options ...client.UpdateOption) error {
 	if err := Allowed(ctx, made); err != nil {
 		return err
+	}
+	if unwatched(made) {
+		options = append(options, client.DisableReadYourWritesConsistency)
 	}
 	return c.remember(made, c.Client.Update(ctx, made, options...))
 }
@@ -131,7 +138,16 @@ func (c *Client) Patch(ctx context.Context, made client.Object, patch client.Pat
 	if err := Allowed(ctx, made); err != nil {
 		return err
 	}
+	if unwatched(made) {
+		options = append(options, client.DisableReadYourWritesConsistency)
+	}
 	return c.remember(made, c.Client.Patch(ctx, made, patch, options...))
+}
+
+// unwatched is true of what the library notes a write of for nobody: its books would cost an observer of each kind.
+func unwatched(made client.Object) bool {
+	_, ok := made.(*unstructured.Unstructured)
+	return ok
 }
 
 // Delete implements client.Client.

@@ -34,6 +34,9 @@ func (p *pass) blueGreen() Decision {
 		return p.finish(e)
 	}
 	p.scaleBlueGreen()
+	if p.lags() {
+		p.gate(p.unconfirmed(release.WaitsFor("targets", release.ByCluster, "load balancers do not reach the pods of the active Service yet")))
+	}
 	p.clean()
 	p.judges(e)
 	e.pauseBlueGreen()
@@ -97,7 +100,7 @@ func (p *pass) previewPods() int32 {
 // previewReady is true when the new revision has the pods that it shall have before the switch.
 func (p *pass) previewReady() bool {
 	count := p.Spec.Strategy.BlueGreen.PreviewReplicaCount
-	return p.saturated(p.new) || count != nil && p.new.Spec == *count && p.new.Available == *count
+	return p.saturated(p.new) && p.new.Spec >= p.previewPods() || count != nil && p.new.Spec == *count && p.new.Available == *count
 }
 
 // scaleBlueGreen gives each revision its pods.
@@ -119,6 +122,9 @@ func (p *pass) scaleBlueGreen() {
 // drainBlueGreen takes away the pods of revisions that nobody needs, each after its delay.
 func (p *pass) drainBlueGreen() {
 	b := p.Spec.Strategy.BlueGreen
+	if p.lags() {
+		return // requests may still be for them
+	}
 	if b.PostPromotionAnalysis != nil && b.ScaleDownDelaySeconds == nil && p.distinct() && p.selected(b.ActiveService) == p.Hash {
 		return // they may be needed again
 	}
@@ -202,7 +208,7 @@ func (p *pass) blueGreenJudges() {
 			kind: argov1.TypePrePromotion, suffix: "-pre", recorded: s.PrePromotionAnalysisRunStatus, of: *b.PrePromotionAnalysis,
 		})
 	}
-	if b.PostPromotionAnalysis != nil && active == p.Hash && p.saturated(p.new) {
+	if b.PostPromotionAnalysis != nil && active == p.Hash && p.saturated(p.new) && !p.lags() {
 		p.post = p.judge(due{
 			kind: argov1.TypePostPromotion, suffix: "-post", recorded: s.PostPromotionAnalysisRunStatus, of: *b.PostPromotionAnalysis,
 		})
@@ -332,6 +338,11 @@ func (p *pass) checkPoint() bool {
 	}
 }
 
+// unreached is true while the pods of the active Service may not get its requests: they are asked for once it has switched.
+func (p *pass) unreached() bool {
+	return p.lags() || p.Router.Outside && p.selected(p.Spec.Strategy.BlueGreen.ActiveService) != p.Hash
+}
+
 // completion is why the new revision of a blue-green release becomes the stable one now; empty while it does not.
 func (p *pass) completion(s argov1.RolloutStatus) string {
 	post := p.Spec.Strategy.BlueGreen.PostPromotionAnalysis
@@ -348,7 +359,7 @@ func (p *pass) completion(s argov1.RolloutStatus) string {
 		return "Rollback within window"
 	case p.returning():
 		return "Fast rollback"
-	case s.Abort, post != nil && (p.post == nil || p.post.Phase != argov1.AnalysisPhaseSuccessful):
+	case s.Abort, p.unreached(), post != nil && (p.post == nil || p.post.Phase != argov1.AnalysisPhaseSuccessful):
 		return ""
 	default:
 		return "Completed blue-green update"

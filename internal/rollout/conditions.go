@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -97,7 +98,7 @@ func SameStatus(a, b argov1.RolloutStatus) bool {
 		return false
 	}
 	a.Conditions, b.Conditions = nil, nil
-	return equality.Semantic.DeepEqual(&a, &b)
+	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // the first is a quick yes
 }
 
 func truth(is bool) corev1.ConditionStatus {

@@ -137,7 +137,7 @@ func (w *world) happen(t *rapid.T) {
 			c.Steps = c.Steps[:len(c.Steps)-1]
 		}
 	case "router":
-		w.router.Confirmed = maybe(t, "serves", true, false)
+		w.router.Confirmed, w.router.Outside = maybe(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
 	case "skip":
 		if w.status.CurrentStepIndex != nil {
 			*w.status.CurrentStepIndex++

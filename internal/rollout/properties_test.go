@@ -159,7 +159,7 @@ func snapshots(t *rapid.T) Snapshot {
 			s.Services[name] = service
 		}
 	}
-	s.Router.Confirmed = maybe(t, "confirmed", true, false)
+	s.Router.Confirmed, s.Router.Outside = maybe(t, "confirmed", true, false), chance(t, "outside")
 	return s
 }
 

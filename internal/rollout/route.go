@@ -22,6 +22,8 @@ type wish struct {
 	canary string
 	// managed is true while the routes of steps hold, experiments while those get their shares.
 	managed, experiments bool
+	// lacks is what is missing until the revision gets back the weight that it lost with its pods; empty: nothing.
+	lacks string
 }
 
 // route shares the traffic. What it says is recorded with the status, so that pods go after their traffic only.
@@ -34,15 +36,21 @@ func (p *pass) route(e *edit) {
 		return
 	}
 	w := p.wish()
+	if w.lacks != "" {
+		p.gate(release.WaitsFor("weight", release.ByCluster, w.lacks))
+	}
 	weights := p.weights(w)
 	if held := p.uncarried(w.weight); held != "" {
 		p.step.Unweighted = held
 		p.gate(release.WaitsFor("weight", release.ByCluster, held))
-		if recorded == nil {
-			return
+		if recorded == nil || recorded.Canary.Weight > 0 && !p.set(recorded.Canary.PodTemplateHash).exists() {
+			return // what is recorded leads to nobody any more: the route stays as it is found
 		}
 		weights = *recorded.DeepCopy()
 		weights.Canary.Weight = min(weights.Canary.Weight, max(w.weight, p.most()-p.carried()))
+		if weights.Canary.Weight == 0 && p.new.Available > 0 { // who comes by a route of the steps is for this revision
+			weights.Canary.PodTemplateHash = w.canary
+		}
 		weights.Stable.Weight = p.rest(weights)
 	}
 	if last := p.last(weights); last != nil {
@@ -74,6 +82,9 @@ func (p *pass) wish() wish {
 		w.weight, w.managed, w.experiments = weightBefore(c.Steps, value(s.CurrentStepIndex, 0)), true, true
 		if stepping { // pods go after their traffic only
 			w.weight = min(w.weight, weightAt(c.Steps, *s.CurrentStepIndex))
+		}
+		if s.Canary.Weights != nil && p.recorded(p.Hash) < w.weight { // and come before it
+			w.weight, w.lacks = p.recorded(p.Hash), fmt.Sprintf("%s that weight %d needs", p.step.Pods.reached(), w.weight)
 		}
 	case stepping:
 		w.weight, w.managed, w.experiments = weightAt(c.Steps, *s.CurrentStepIndex), true, true
@@ -130,8 +141,8 @@ func (p *pass) uncarried(weight int32) string {
 		return ""
 	case threshold != nil && threshold.Value >= 0 && enough(threshold, p.stable.scaled(), p.replicas()):
 		return ""
-	case weight < recordedWeight(p.Status) && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
-		return "" // the weight is nobody's
+	case weight < recordedWeight(p.Status) && p.stable.Available > 0 && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
+		return "" // the weight is nobody's; where neither side has a pod, the one that gets the first keeps or takes it
 	case weight > 0 && weight >= recordedWeight(p.Status) && p.stable.Available == 0 && p.new.Available > 0:
 		return "" // what stays with the stable revision is lost either way: a fix must get through
 	case weight < recordedWeight(p.Status) && p.Status.Canary.Weights.Canary.PodTemplateHash == p.stable.Hash:
@@ -146,7 +157,7 @@ func (p *pass) weights(w wish) argov1.TrafficWeights {
 	canary, stable := RouteServices(*p.Spec.Strategy.Canary, p.Status.Canary.StablePingPong, p.Spec.Strategy.Canary.TrafficRouting.ALB != nil)
 	weights := argov1.TrafficWeights{
 		Canary: argov1.WeightDestination{Weight: min(max(w.weight, 0), p.most()), ServiceName: canary, PodTemplateHash: w.canary},
-		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: p.stable.Hash},
+		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: p.stableSide()},
 	}
 	if experiment := p.experimentNow(); w.experiments && experiment != nil && experiment.Phase == argov1.AnalysisPhaseRunning {
 		for _, d := range experiment.Destinations {
@@ -155,6 +166,16 @@ func (p *pass) weights(w wish) argov1.TrafficWeights {
 	}
 	weights.Stable.Weight = p.rest(weights)
 	return weights
+}
+
+// stableSide is the revision that the stable side leads to: while the stable revision has no pods, the one that it led to
+// before keeps its users, if that has some.
+func (p *pass) stableSide() string {
+	recorded := p.Status.Canary.Weights
+	if recorded == nil || p.replicas() <= 0 || p.stable.Available > 0 || p.set(recorded.Stable.PodTemplateHash).Available == 0 {
+		return p.stable.Hash
+	}
+	return recorded.Stable.PodTemplateHash
 }
 
 // rest is what the stable revision has of the traffic: all that nobody else has.
@@ -179,12 +200,17 @@ func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bo
 // switched; nil: nothing.
 func (p *pass) last(weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recorded := p.Status.Canary.Weights
-	if recorded == nil || p.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight ||
+	if recorded == nil && p.Router.Carries { // whose share it was is lost: the stable revision's, until the route is told
+		recorded = weights.DeepCopy()
+		recorded.Canary.PodTemplateHash = p.stable.Hash
+	}
+	if recorded == nil || p.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight && !p.Router.Carries ||
 		recorded.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
 		return nil
 	}
 	last := recorded.DeepCopy()
 	last.Canary.Weight, last.Additional, last.Verified = weights.Canary.Weight, nil, nil
+	last.Stable = weights.Stable // what was stable before may be gone by now
 	last.Stable.Weight = p.rest(*last)
 	return last
 }
@@ -254,15 +280,39 @@ func (p *pass) recordWeights(e *edit, weights argov1.TrafficWeights) {
 	e.status.Canary.Weights = &told
 	p.step.Status.Canary.Weights = &told
 	if told.Verified != nil && !*told.Verified {
-		gate := release.WaitsFor("weight", release.ByCluster, "the router does not serve the weight yet")
-		if p.Router.Reason != "" {
-			gate.Message += ": " + p.Router.Reason
+		if !same {
+			p.Router.Reason = "" // it is about what was told before
 		}
-		gate.Until = p.Now.Add(confirmRetry)
+		gate := p.unconfirmed(release.WaitsFor("weight", release.ByCluster, textUnserved))
 		p.gate(gate)
+		p.step.Unserved = &gate
 	}
+	e.balancers()
 	if text := updatedWeights(recorded, weights); text != "" {
 		e.tell(release.Normal, "TrafficWeightUpdated", text)
+	}
+}
+
+// unconfirmed is a gate that waits for a router, with what that says. It is asked again after a while.
+func (p *pass) unconfirmed(gate release.Gate) release.Gate {
+	if p.Router.Reason != "" {
+		gate.Message += ": " + p.Router.Reason
+	}
+	gate.Until = p.Now.Add(confirmRetry)
+	if end := p.patience().Add(time.Nanosecond); p.Router.Outside && promoted(p.Status) && p.Now.Before(end) && end.Before(gate.Until) {
+		gate.Until = end
+	}
+	return gate
+}
+
+// balancers notes down the load balancers that were found. What was noted stays where nobody looks.
+func (e *edit) balancers() {
+	switch found, routing := e.v.Router.Balancers, e.v.Spec.Strategy.Canary.TrafficRouting; {
+	case len(found) == 0 || routing.ALB == nil:
+	case len(routing.ALB.Ingresses) > 0:
+		e.status.ALBs = found
+	default:
+		e.status.ALB = &found[0]
 	}
 }
 

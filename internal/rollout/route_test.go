@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 func TestRouteServicesTakeTurnsForALBAndWhereNoneAreFixed(t *testing.T) {
@@ -82,6 +83,30 @@ func TestImbalanceNamesTheStepThatBringsIt(t *testing.T) {
 	} {
 		if got := Imbalance(test.spec, test.from); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestAWeightComesBackWithItsPods: a revision whose pods all died loses its users at once, and gets them back when it has
+// the pods for them again, not with the first one.
+func TestAWeightComesBackWithItsPods(t *testing.T) {
+	w := stepping(t, 3, setWeight(100), pauseFor(""))
+	for _, step := range []struct {
+		available, weight int32
+		waits             string
+	}{
+		{0, 0, ""}, {1, 0, "1 of 3 new pods available that weight 100 needs"}, {3, 100, ""},
+	} {
+		w.ready["hash-v2"] = step.available
+		w.settle(t)
+		var waits string
+		for _, gate := range w.last.Gates {
+			if gate.Name == "weight" && gate.Verdict != release.Pass {
+				waits = gate.Message
+			}
+		}
+		if got := w.route.Weights.Canary.Weight; got != step.weight || waits != step.waits {
+			t.Errorf("with %d pods weight %d, which waits for %q; want %d and %q", step.available, got, waits, step.weight, step.waits)
 		}
 	}
 }

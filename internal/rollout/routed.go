@@ -78,10 +78,11 @@ func (r Routed) shareNow() int32 {
 }
 
 // abortShare steps back through the weights of the steps while the stable revision gets its pods again: it is the last
-// weight that needs fewer pods than the stable revision lacks.
+// weight that needs fewer pods than the stable revision lacks. Where nothing else is said the pods of the new revision go in the
+// same steps, as long as they may become fewer; else it would keep a share for ever.
 func (r Routed) abortShare() int32 {
 	lacking := r.Replicas - r.StableAvailable
-	if r.AbortDelay == nil || *r.AbortDelay <= 0 {
+	if r.AbortDelay == nil && r.NewAvailable > r.MinPods {
 		lacking = max(lacking, r.NewAvailable)
 	}
 	for _, step := range slices.Backward(r.Steps) {

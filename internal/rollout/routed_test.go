@@ -127,6 +127,31 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 	})
 }
 
+// TestTheWayBackEnds: once the stable side has all its pods, the pods of the new one need not go before its traffic does, be it
+// that they are kept, or that none may be fewer.
+func TestTheWayBackEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
+		r.Dynamic, r.Aborted = true, true
+		r.MinPods = rapid.Int32Range(0, 5).Draw(t, "least")
+		r.AbortDelay = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")
+		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")
+		weight := rapid.Int32Range(0, 100).Draw(t, "recorded")
+		for range 2 * r.Replicas {
+			r.Recorded = &Shares{weight, Total - weight}
+			weight = r.DynamicWeight()
+			want := r.Want()
+			r.StableAvailable = want.Stable
+			if r.AbortDelay == nil { // else they are kept for a while, or for ever
+				r.NewAvailable = min(r.NewAvailable, want.Canary)
+			}
+		}
+		if weight != 0 {
+			t.Fatalf("the new side keeps %d, with %d pods", weight, r.NewAvailable)
+		}
+	})
+}
+
 func TestWeightsOfSteps(t *testing.T) {
 	steps := []argov1.CanaryStep{{Pause: &argov1.RolloutPause{}}, setWeight(10), {}, setWeight(30)}
 	for index, want := range []int32{0, 10, 10, 30, 30} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -98,7 +99,7 @@ func (p *pass) judge(d due) *Judgement {
 		return current.judgement()
 	}
 	base := fmt.Sprintf("%s-%s-%d%s", p.Name, p.Hash, p.new.Revision, d.suffix)
-	if run := p.begun(base, d.kind); run != nil {
+	if run := p.begun(base, d); run != nil {
 		return run.judgement()
 	}
 	for i := range len(p.Runs) + 1 {
@@ -122,16 +123,35 @@ func (p *pass) judge(d due) *Judgement {
 }
 
 // begun is a run that was made for a purpose and goes on, under its name or, where somebody else has that, under one with
-// a number; nil: there is none.
-func (p *pass) begun(base, kind string) *Run {
+// a number; nil: there is none. One with a lower number than the name that comes next was told to end when that was
+// chosen, which its list may not show yet.
+func (p *pass) begun(base string, d due) *Run {
+	least := 0
+	if d.recorded != nil && d.recorded.Status == "" {
+		least, _ = numbered(d.recorded.Name, base)
+	}
 	for i := range p.Runs {
 		run := &p.Runs[i]
-		named := run.Name == base || strings.HasPrefix(run.Name, base+".")
-		if named && run.Hash == p.Hash && run.Type == kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
+		n, named := numbered(run.Name, base)
+		if named && n >= least && run.Hash == p.Hash && run.Type == d.kind && !run.Terminated && !run.Deleting && !run.Phase.Completed() {
 			return run
 		}
 	}
 	return nil
+}
+
+// numbered is true of a name, and of one to which a number was added.
+func numbered(name, base string) (n int, is bool) {
+	rest, ok := strings.CutPrefix(name, base)
+	if !ok || rest == "" {
+		return 0, ok
+	}
+	number, ok := strings.CutPrefix(rest, ".")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(number)
+	return n, err == nil
 }
 
 func (p *pass) run(name string) *Run {
@@ -171,15 +191,14 @@ func (p *pass) experimentNow() *Experiment {
 func (p *pass) experiment(step argov1.RolloutExperimentStep) *Judgement {
 	base := fmt.Sprintf("%s-%s-%d-%d", p.Name, p.Hash, p.new.Revision, p.step.Index)
 	current := p.experimentNow()
-	if current != nil && current.Name != base && !strings.HasPrefix(current.Name, base+"-") {
-		current = nil // of another step
+	if current != nil && !p.ofStep(*current) {
+		current = nil
 	}
 	if current != nil && (!p.again(current.Phase) || heldBy(p.Status, argov1.PauseReasonInconclusiveExperiment)) {
 		return &Judgement{Name: current.Name, Phase: current.Phase, Message: current.Message}
 	}
 	for _, e := range p.Experiments { // also one that got a number, because somebody else has the name
-		named := e.Name == base || strings.HasPrefix(e.Name, base+"-")
-		if named && e.Hash == p.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
+		if p.ofStep(e) && e.Hash == p.Hash && !e.Phase.Completed() && !e.Terminated && !e.Deleting {
 			return &Judgement{Name: e.Name, Phase: e.Phase, Message: e.Message}
 		}
 	}
@@ -197,6 +216,14 @@ func (p *pass) experiment(step argov1.RolloutExperimentStep) *Judgement {
 		}
 	}
 	return nil // more names than experiments were tried
+}
+
+// ofStep is true of an Experiment whose name says that it was made for this step of this template. Which number the revision
+// had then is no matter: it gets another one when the template comes back.
+func (p *pass) ofStep(e Experiment) bool {
+	rest, ok := strings.CutPrefix(e.Name, fmt.Sprintf("%s-%s-", p.Name, p.Hash))
+	parts := strings.Split(rest, "-")
+	return ok && len(parts) > 1 && parts[1] == strconv.Itoa(int(p.step.Index))
 }
 
 // endOthers ends what judges nothing any more.

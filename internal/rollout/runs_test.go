@@ -44,3 +44,57 @@ func TestWhatGotAnotherNameIsUsed(t *testing.T) {
 		})
 	}
 }
+
+// TestAnExperimentOutlivesTheNumberOfItsRevision: a template that was left and came back before the status said anything else
+// has a higher revision, and the Experiment that was made for its step still judges it.
+func TestAnExperimentOutlivesTheNumberOfItsRevision(t *testing.T) {
+	steps := []argov1.CanaryStep{{Experiment: &argov1.RolloutExperimentStep{}}, {Experiment: &argov1.RolloutExperimentStep{}}}
+	for name, tc := range map[string]struct {
+		current string
+		judges  string
+	}{
+		"of an earlier number":                 {"cart-hash-v2-1-0", "cart-hash-v2-1-0"},
+		"of an earlier number, with a number":  {"cart-hash-v2-1-0-1", "cart-hash-v2-1-0-1"},
+		"of another step":                      {"cart-hash-v2-2-1", "cart-hash-v2-2-0"},
+		"of another template with a like name": {"cart-hash-v22-2-0", "cart-hash-v2-2-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{Steps: steps}}})
+			w.settle(t)
+			w.template = "v2"
+			w.generation++
+			w.settle(t)
+			w.experiments[0].Name, w.status.Canary.CurrentExperiment = tc.current, tc.current
+			if got := Next(w.snapshot(t)).Status.Canary.CurrentExperiment; got != tc.judges {
+				t.Errorf("%q judges, want %q", got, tc.judges)
+			}
+		})
+	}
+}
+
+// TestWhatWasToldToEndJudgesNothing: a release that begins again ends the analysis that was under way, and is judged by
+// another one, also where the list does not show the end yet.
+func TestWhatWasToldToEndJudgesNothing(t *testing.T) {
+	for name, stale := range map[string]bool{"as the cluster is": false, "by an old list": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(argov1.RolloutSpec{Replicas: new(int32(1)), Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
+				Steps: []argov1.CanaryStep{{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, {Analysis: analysed}},
+			}}})
+			w.settle(t)
+			w.template = "v2"
+			w.generation++
+			w.settle(t)
+			if len(w.runs) != 1 || w.runs[0].Name != "cart-hash-v2-2-1" {
+				t.Fatalf("runs %v", w.runs)
+			}
+			w.status.CurrentPodHash = "ffffffffff" // somebody wrote it
+			for range 4 {
+				w.pass(t)
+				w.runs[0].Terminated = w.runs[0].Terminated && !stale
+			}
+			if now := w.status.Canary.CurrentStepAnalysisRunStatus; now == nil || now.Name != "cart-hash-v2-2-1.1" {
+				t.Errorf("judged by %+v, of %+v", now, w.runs)
+			}
+		})
+	}
+}

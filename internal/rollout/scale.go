@@ -27,18 +27,24 @@ func (p *pass) scaleCanary() {
 		return
 	}
 	p.scaleWorkload()
-	if !p.lags() {
+	if !p.lags() && !p.untold() {
 		p.drain()
 	}
 }
+
+// untold is true until a router is told its first weight: whoever it leads to keeps its pods.
+func (p *pass) untold() bool { return p.routes() && p.Status.Canary.Weights == nil && !p.step.Routed }
 
 // misrouted is true while the traffic is not where the numbers of pods want it to be: then none are taken away.
 func (p *pass) misrouted() bool {
 	return p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "" || p.lags())
 }
 
-// lags is true while a router says that it does not serve yet what it was told.
-func (p *pass) lags() bool { return p.routes() && !value(p.Router.Confirmed, true) }
+// lags is true while a router says that it does not serve yet what it was told, or that it does not reach the pods of the
+// active Service.
+func (p *pass) lags() bool {
+	return (p.routes() || p.Spec.Strategy.BlueGreen != nil) && !value(p.Router.Confirmed, true)
+}
 
 // keepServing is the number of pods of a stable revision whose last pods are about to go: while its Service selects them,
 // they stay until the release is promoted, and the Service has moved.

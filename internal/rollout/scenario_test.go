@@ -28,30 +28,35 @@ import (
 //	ripe x=2            of those, only so many have been ready for long enough; x=all: all again
 //	judge phase         is what AnalysisRuns come to from now on
 //	experiment phase    is what Experiments come to from now on
-//	router serves|lags  says whether it does what it was told; silent: it cannot tell
+//	router serves|lags  says whether it does what it was told; silent: it cannot tell; with "outside": only what is asked for
+//	                    is told, by those outside the cluster
 //	budget keeps|lets   is what a disruption budget does to pods that are evicted
 //	workload pods=3     has that many pods of its own, or another generation=2
 //	disable name        is a step plugin that shall not be called
 //	status              YAML laid over the status, as people patch it
 //	after 10s           lets time pass
 //
-// After each command passes run until nothing moves. Beside it the same story is played by a process that dies again and
-// again between two effects, writes each decision for itself, and has to come to the same end.
+// After each command passes run until nothing moves. Beside it the same story is played by two processes that die again and
+// again between two effects, one of which writes each decision for itself. Both have to come to the same end.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		var w, killed *world
+		var w *world
+		var killed []*world
 		seed := fnv.New64a()
 		_, _ = seed.Write([]byte(path))
 		chance := rand.New(rand.NewPCG(seed.Sum64(), 0))
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "rollout" {
-				w, killed = newWorld(argov1.RolloutSpec{}), newWorld(argov1.RolloutSpec{})
+				w, killed = newWorld(argov1.RolloutSpec{}), []*world{newWorld(argov1.RolloutSpec{}), newWorld(argov1.RolloutSpec{})}
+				killed[0].hasty = true
 			}
-			killed.lives, killed.hasty = dying(chance), true
-			killed.do(t, d)
-			killed.shown = ""
-			killed.told.Reset()
-			killed.show()
+			for _, other := range killed {
+				other.lives = dying(chance)
+				other.do(t, d)
+				other.shown = ""
+				other.told.Reset()
+				other.show()
+			}
 			w.told.Reset()
 			w.do(t, d)
 			if d.Cmd == "rollout" && !d.HasArg("told") {
@@ -62,8 +67,10 @@ func TestScenarios(t *testing.T) {
 			shown := w.shown
 			w.shown = ""
 			w.show()
-			if diff := cmp.Diff(w.told.String(), killed.told.String()); diff != "" && !d.HasArg("rerun") {
-				t.Fatalf("%s: killed again and again it comes to another end (-living +killed):\n%s", d.Pos, diff)
+			for _, other := range killed {
+				if diff := cmp.Diff(w.told.String(), other.told.String()); diff != "" && !d.HasArg("rerun") {
+					t.Fatalf("%s: killed again and again it comes to another end (-living +killed):\n%s", d.Pos, diff)
+				}
 			}
 			w.told.Reset()
 			w.told.WriteString(before)
@@ -136,6 +143,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		w.outcome = argov1.AnalysisPhase(word())
 	case "router":
 		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
+		w.router.Outside = d.HasArg("outside")
 	case "budget":
 		w.budget = word() == "keeps"
 	case "workload":

@@ -17,7 +17,7 @@ func (p *pass) canaryServices() {
 		canary, stable := pingPong(*c.PingPong, p.Status.Canary.StablePingPong)
 		p.selects(stable, p.stable, true)
 		if !promoted(p.Status) {
-			p.selects(canary, p.new, false)
+			p.selects(canary, p.new, p.carries())
 		}
 	}
 	p.selects(c.StableService, p.stable, true)
@@ -39,6 +39,13 @@ func pingPong(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, 
 		return names.PongService, names.PingService
 	}
 	return names.PingService, names.PongService
+}
+
+// carries is true where the Service that is to get the new revision has traffic, of what was on its way before or because the
+// status does not know any more who is the stable one, or may have some until the router serves what it was told. Then it
+// waits for pods; usually it has them from the first on, so that whoever registers pods knows them before the weight comes.
+func (p *pass) carries() bool {
+	return p.Router.Carries || recordedWeight(p.Status) > 0 || p.lags()
 }
 
 // selects makes a Service select the pods of a revision. Guarded, it waits until there are some; all of them where the

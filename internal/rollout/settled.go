@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -17,11 +18,18 @@ const mostSettled = 8
 // complete, the pause that follows it and the condition that says so are one write of the status instead of three.
 //
 // It ends where a decision wants anything else of the cluster, because that wants the status written first; and where a
-// revision changes its role, or a step begins for which other things are looked at, because the snapshot is of before.
+// revision changes its role, or a step begins for which other things are looked at, because the snapshot is of before. The
+// ReplicaSet that an effect has just made may be in the snapshot: then the release begins with this write too. The time of
+// the snapshot may be the one at which the effects held: that is when a pause begins.
 func Settled(s Snapshot, d Decision) Decision {
+	d.Status = s.begun(d.Status)
+	s = s.ended(d.Effects)
 	for range mostSettled {
 		if remembers(s.Status, d.Status) || !sameRoles(s.Status, d.Status) || s.experiments(d.Status) {
 			return d
+		}
+		if s.Router.Confirmed != nil && newWeights(s.Status, d.Status) {
+			s.Router.Confirmed, s.Router.Reason = new(false), "" // of these nobody has said anything yet
 		}
 		s.Status = d.Status
 		next := Next(s)
@@ -32,6 +40,34 @@ func Settled(s Snapshot, d Decision) Decision {
 		d = next
 	}
 	return d
+}
+
+// ended is the snapshot with what effects have ended: what was told to end judges no step that begins behind it.
+func (s Snapshot) ended(by []release.Effect) Snapshot {
+	s.Runs, s.Experiments = slices.Clone(s.Runs), slices.Clone(s.Experiments)
+	for i := range s.Runs {
+		run := &s.Runs[i]
+		run.Terminated = run.Terminated || slices.Contains(by, release.Effect(RunTerminated{Name: run.Name}))
+	}
+	for i := range s.Experiments {
+		e := &s.Experiments[i]
+		e.Terminated = e.Terminated || slices.Contains(by, release.Effect(ExperimentTerminated{Name: e.Name}))
+	}
+	return s
+}
+
+// begun is a status whose pause begins with the time of the snapshot, where it is a new one.
+func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
+	had := func(c argov1.PauseCondition) bool { return heldBy(s.Status, c.Reason) }
+	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
+		return status
+	}
+	status = *status.DeepCopy()
+	for i := range status.PauseConditions {
+		status.PauseConditions[i].StartTime = metav1.NewTime(s.Now)
+	}
+	status.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(s.Now))}
+	return status
 }
 
 // remembers is true when a status has nothing new, but for explanations.
@@ -47,6 +83,17 @@ func sameRoles(was, is argov1.RolloutStatus) bool {
 		was.BlueGreen.PreviewSelector == is.BlueGreen.PreviewSelector
 }
 
+// newWeights is true when a status has other weights than before.
+func newWeights(was, is argov1.RolloutStatus) bool {
+	a, b := was.Canary.Weights.DeepCopy(), is.Canary.Weights.DeepCopy()
+	for _, w := range []*argov1.TrafficWeights{a, b} {
+		if w != nil {
+			w.Verified = nil
+		}
+	}
+	return !equality.Semantic.DeepEqual(a, b)
+}
+
 // experiments is true when a status is at a step whose experiment the snapshot does not have.
 func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
 	index := status.CurrentStepIndex
@@ -60,6 +107,20 @@ func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
 // within is true when all effects of one list are in the other.
 func within(effects, holding []release.Effect) bool {
 	return !slices.ContainsFunc(effects, func(e release.Effect) bool {
-		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) })
+		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || done(e, other) })
 	})
+}
+
+// done is true of an effect that another one has brought about, although they are not the same.
+func done(e, by release.Effect) bool {
+	switch e := e.(type) {
+	case ReplicaSetKept:
+		made, is := by.(ReplicaSetExists)
+		return is && e == ReplicaSetKept{Name: made.Name, Revision: made.Revision, Avoids: made.Avoids}
+	case ReplicaSetDelayed:
+		before, is := by.(ReplicaSetDelayed)
+		return is && e.Name == before.Name && !e.Until.IsZero() && !before.Until.IsZero() // a moment ago
+	default:
+		return false
+	}
 }

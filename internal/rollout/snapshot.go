@@ -114,10 +114,17 @@ type Pod struct {
 
 // Router is what is known of the route of a Rollout.
 type Router struct {
-	// Confirmed is whether the routers serve what they were told; nil: they cannot tell.
+	// Confirmed is whether the routers serve what they were told, and those outside the cluster what Outside asks for; nil:
+	// they cannot tell, or are not asked.
 	Confirmed *bool
 	// Reason says for people why they do not.
 	Reason string
+	// Carries is true while a route has weight for the side of the new revision, whoever wrote it.
+	Carries bool
+	// Outside is true where somebody outside the cluster is asked.
+	Outside bool
+	// Balancers are the load balancers that were found; none where nobody looked.
+	Balancers []argov1.ALBStatus
 	// Left is true while objects of routers still hold what was written there, and the strategy does not name them any more.
 	Left bool
 	// Referenced are the hashes that objects of routers name beside the Services: subsets.

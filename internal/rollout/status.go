@@ -159,13 +159,13 @@ func (p *pass) promotion(s argov1.RolloutStatus) string {
 		return ""
 	case s.StableRS == "", !p.stable.exists() && !promoted(s):
 		return "Initial deploy"
-	case s.Abort || promoted(s) || !p.complete() || unverified(s.Canary.Weights, p.most()):
+	case s.Abort || promoted(s) || !p.complete():
 		return ""
-	case s.PromoteFull:
+	case s.PromoteFull: // a fix gets through whoever confirms nothing
 		return "Full promotion requested"
 	case p.inWindow:
 		return "Rollback within window"
-	case undecided(s):
+	case undecided(s), unverified(s.Canary.Weights, p.most()):
 		return ""
 	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)
@@ -186,7 +186,8 @@ func (e *edit) promote(reason string) {
 	e.free()
 	e.status.PromoteFull = false
 	e.all()
-	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil {
+	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (e.v.stable.exists() || e.status.Canary.StablePingPong == "") {
+		// Where nobody knows what was stable, users are at the Service that was, and it waits for the pods of this revision.
 		e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)
 	}
 	e.status.StableRS = e.v.Hash

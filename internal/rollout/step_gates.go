@@ -25,6 +25,8 @@ type StepView struct {
 	Routed bool
 	// Unweighted is why the router has not been told the weight of the step; empty: it has.
 	Unweighted string
+	// Unserved is what the router that was told it still lacks; nil: nothing, or it is not known here.
+	Unserved *release.Gate
 	// DisabledPlugins are configured not to be called.
 	DisabledPlugins []string
 }
@@ -97,14 +99,20 @@ func podsReached(v StepView) release.Gate {
 	return release.Passes("pods", "as the step asks for")
 }
 
+// textUnserved is what people read of a weight that a router has not taken up.
+const textUnserved = "the router does not serve the weight yet"
+
 // weightVerified is open unless a router can tell whether it does what it was told, and does not.
 func weightVerified(v StepView) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.Unweighted != "" {
 		return release.WaitsFor("weight", release.ByCluster, v.Unweighted)
 	}
+	if v.Unserved != nil {
+		return *v.Unserved
+	}
 	if weights != nil && weights.Verified != nil && !*weights.Verified {
-		return release.WaitsFor("weight", release.ByCluster, "the router does not serve the weight yet")
+		return release.WaitsFor("weight", release.ByCluster, textUnserved)
 	}
 	return release.Passes("weight", "")
 }

@@ -52,9 +52,10 @@ type world struct {
 
 	standing []string // events that were told, and are not told again
 
-	last  Decision
-	told  strings.Builder
-	shown string
+	last   Decision
+	writes int // of the status
+	told   strings.Builder
+	shown  string
 	// watch looks at each effect that has changed something; before are the ReplicaSets as they were.
 	watch func(effect release.Effect, before []ReplicaSet)
 	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
@@ -97,6 +98,9 @@ func (w *world) snapshot(t fataler) Snapshot {
 			t.Fatalf("%v", err)
 		}
 	}
+	if weighed, backings := Outside(s); w.router.Outside && !weighed && len(backings) == 0 {
+		s.Router.Confirmed = nil
+	}
 	if RestartDue(s.Spec, s.Status, s.Now) {
 		s.Pods = slices.Clone(w.pods)
 	}
@@ -134,6 +138,11 @@ func (w *world) pass(t fataler) bool {
 	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || fmt.Sprint(d.Effects, d.Gates, d.Events) != fmt.Sprint(again.Effects, again.Gates, again.Events) {
 		t.Fatalf("two decisions about one snapshot differ")
 	}
+	var first Decision // is told before what the route brings
+	joins := false
+	if !w.hasty {
+		first, d, joins = Joined(s, d)
+	}
 	w.last = d
 	effects, dies := d.Effects, false
 	if w.lives != nil {
@@ -141,6 +150,7 @@ func (w *world) pass(t fataler) bool {
 		effects, dies = effects[:min(survivors, len(effects))], dead
 	}
 	moved := false
+	var applied strings.Builder
 	for _, effect := range effects {
 		before := slices.Clone(w.sets)
 		if !w.apply(t, effect) {
@@ -150,12 +160,20 @@ func (w *world) pass(t fataler) bool {
 			w.watch(effect, before)
 		}
 		moved = true
+		if made, is := effect.(ReplicaSetExists); is {
+			s.Sets = append(s.Sets, *w.set(made.Name))
+		}
 		if event, ok := Told(effect); ok {
-			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
+			fmt.Fprintf(&applied, "  %s: %s\n", event.Reason, event.Message)
 		} else {
-			fmt.Fprintf(&w.told, "  %s\n", effect)
+			fmt.Fprintf(&applied, "  %s\n", effect)
 		}
 	}
+	if joins && !dies {
+		w.tell(first.Events)
+		d.Events = d.Events[len(first.Events):]
+	}
+	w.told.WriteString(applied.String())
 	if dies {
 		return true
 	}
@@ -173,12 +191,18 @@ func (w *world) pass(t fataler) bool {
 		return moved
 	}
 	w.status = d.Status
-	for _, event := range d.Events {
+	w.writes++
+	w.tell(d.Events)
+	return true
+}
+
+// tell tells people what happened once.
+func (w *world) tell(events []release.Event) {
+	for _, event := range events {
 		if !event.Standing {
 			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
 		}
 	}
-	return true
 }
 
 // rests is what must hold when nothing moves any more.

@@ -45,6 +45,14 @@ func TestStatusPatchIsTheDifferenceOfTheEncodings(t *testing.T) {
 	}
 }
 
+// TestPartsAreNotTakenForGone: what stays of a part stays, where nothing but another field of that part goes.
+func TestPartsAreNotTakenForGone(t *testing.T) {
+	before := argov1.RolloutStatus{Canary: argov1.CanaryStatus{CurrentExperiment: "e", StablePingPong: argov1.Ping}}
+	after := *before.DeepCopy()
+	after.Canary.CurrentExperiment = ""
+	compare(t, &before, &after)
+}
+
 func TestTheFirstStatusHasItsCounters(t *testing.T) {
 	patch, err := shell.StatusPatch("7", &flaggerv1.CanaryStatus{}, &flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhaseInitializing})
 	if err != nil {

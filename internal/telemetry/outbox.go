@@ -20,6 +20,7 @@ const (
 	parting        = 5 * time.Second  // what is queued at the end of Run may still leave for so long
 	queueLimit     = 1000             // messages that wait for one release
 	sendingLimit   = 256              // messages under way in all
+	recordLimit    = 10               // Kubernetes events among them: as many as releases that move may write at once
 	maxAsked       = 30 * time.Second // a receiver may ask to be left alone for so long, each time
 )
 
@@ -57,7 +58,8 @@ func TransientFor(err error, wait time.Duration) error {
 }
 
 // Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. Those of one release
-// leave one after the other, in the order in which they were posted; those of another release never wait for them.
+// leave one after the other, in the order in which they were posted; those of another release never wait for them, but
+// for Kubernetes events: few leave at once, since they go to the API server, which releases must not wait for behind them.
 // All methods may be called at any time from anywhere; none of them waits.
 type Outbox struct {
 	clock clock.Clock
@@ -68,6 +70,7 @@ type Outbox struct {
 	lines   map[types.NamespacedName]*line
 	ready   []*line // those with a message waiting and none under way, longest waiting first
 	sending int
+	records int // Kubernetes events that are tried for the first time
 	closed  bool
 }
 
@@ -191,17 +194,20 @@ func (o *Outbox) Send(ctx context.Context) bool {
 func (o *Outbox) next(ctx context.Context) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sending >= sendingLimit || len(o.ready) == 0 {
+	may := slices.IndexFunc(o.ready, func(l *line) bool { return !l.queue[0].record || o.records < recordLimit })
+	if o.sending >= sendingLimit || may < 0 {
 		return nil
 	}
-	l := o.ready[0]
-	o.ready[0] = nil // the array lives on below the slice
-	o.ready = o.ready[1:]
+	l := o.ready[may]
+	o.ready = slices.Delete(o.ready, may, may+1)
 	m := l.queue[0]
-	l.queue[0] = message{}
+	l.queue[0] = message{} // the array lives on below the slice
 	l.queue = l.queue[1:]
 	l.sending = true
 	o.sending++
+	if m.record {
+		o.records++
+	}
 	return func() {
 		switch err := o.deliver(ctx, m); {
 		case err != nil:
@@ -215,8 +221,9 @@ func (o *Outbox) next(ctx context.Context) func() {
 
 // deliver sends one message, again where that may help.
 func (o *Outbox) deliver(ctx context.Context, m message) error {
+	err := o.attempt(ctx, m)
+	o.tried(m)
 	for _, pause := range backoffs() {
-		err := o.attempt(ctx, m)
 		transient, ok := errors.AsType[transientError](err)
 		if !ok {
 			return err
@@ -228,8 +235,20 @@ func (o *Outbox) deliver(ctx context.Context, m message) error {
 			timer.Stop()
 			return err
 		}
+		err = o.attempt(ctx, m)
 	}
-	return o.attempt(ctx, m)
+	return err
+}
+
+// tried lets another Kubernetes event leave. One that is tried again later holds up none until then.
+func (o *Outbox) tried(m message) {
+	if !m.record {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.records--
+	o.signal()
 }
 
 // attempt makes an error of a panic: a fault in one message must not end the process.

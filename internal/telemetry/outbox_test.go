@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,37 @@ func TestAHangingReceiverDelaysOnlyItsOwnRelease(t *testing.T) {
 				t.Errorf("log lacks %s:\n%s", want, logged)
 			}
 		}
+	})
+}
+
+// Releases that move write to the API server too, and shall not wait there behind all that is told of them.
+func TestFewEventsLeaveAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := posting(t)
+		sent := &lines{}
+		answer := make(chan error)
+		for i := range 3 * recordLimit {
+			o.post(named(fmt.Sprint(i)), message{name: "event", record: true, send: func(context.Context) error {
+				sent.add("event")
+				return <-answer
+			}})
+		}
+		o.Post(named("last"), "alert", sent.says(nil))
+		synctest.Wait()
+		expect(t, "first", slices.Sorted(slices.Values(sent.list())), append([]string{"attempt"}, slices.Repeat([]string{"event"}, recordLimit)...))
+
+		answer <- nil
+		synctest.Wait()
+		expect(t, "under way or sent after one answer", len(sent.list()), recordLimit+2)
+
+		answer <- Transient(errors.New("busy"))
+		synctest.Wait()
+		expect(t, "under way or sent while one waits for its next attempt", len(sent.list()), recordLimit+3)
+
+		close(answer)
+		pass(time.Minute)
+		expect(t, "events under way", o.records, 0)
+		expect(t, "attempts", len(sent.list()), 3*recordLimit+2)
 	})
 }
 

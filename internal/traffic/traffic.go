@@ -103,6 +103,8 @@ type Observed struct {
 	Confirmed Confirmation
 	// Reason says for people why the route is not confirmed; empty unless Confirmed is ConfirmedNo.
 	Reason string
+	// Forwards are what only the load balancers can confirm; nil where nobody is to ask them.
+	Forwards []Forward
 }
 
 // Renderer turns a Route into the objects of one provider and back. It is pure: no client, no clock, and neither the

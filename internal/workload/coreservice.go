@@ -49,6 +49,9 @@ func (k coreService) Observe(ctx context.Context, c *flaggerv1.Canary, _ ...Ask)
 	if err != nil {
 		return Observation{}, err
 	}
+	if primary != nil && !controlledBy(primary, c) {
+		primary = nil // as in templated.Observe
+	}
 	if primary != nil {
 		o.Primary = standing(primary, primary.GetAnnotations()[promotedAnnotation])
 	}

@@ -73,6 +73,9 @@ func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask
 		return Observation{}, err
 	}
 	d.memory.sweep(keyOf(c))
+	if seen.primary != nil && !controlledBy(seen.primary, c) {
+		seen.primary = nil // somebody else's, to which nobody may be sent; what makes the primary again takes it over or says whose it is
+	}
 	o := Observation{
 		Reads:   d.Reads(c),
 		Problem: seen.problem, SelectorLabel: seen.pair.label, SelectorValue: seen.pair.value,

@@ -50,6 +50,7 @@ type idle struct {
 	Requests                    requests `json:"requests"`
 	CPUSecondsPerMinute         float64  `json:"cpuSecondsPerMinute"`
 	ResidentBytes               int64    `json:"residentBytes"`
+	FileBytes                   int64    `json:"fileBytes"`
 }
 
 // released is what it costs to bring a new version into service, all releases at once.
@@ -78,6 +79,7 @@ type released struct {
 	CPUSecondsPerRelease float64 `json:"cpuSecondsPerRelease"`
 	PeakResidentBytes    int64   `json:"peakResidentBytes"`
 	AfterResidentBytes   int64   `json:"afterResidentBytes"`
+	AfterFileBytes       int64   `json:"afterFileBytes"`
 }
 
 // requests are the requests of one stretch of time, of all releases together, by kind. Leases and watches are not a
@@ -181,6 +183,9 @@ func (r report) print(w io.Writer) error {
 	row("resident memory: idle / peak / after", func(m measured) string {
 		return fmt.Sprintf("%.1f / %.1f / %.1f MB", float64(m.Idle.ResidentBytes)/megabyte, float64(m.Release.PeakResidentBytes)/megabyte, float64(m.Release.AfterResidentBytes)/megabyte)
 	}, "≤ 60 MB", "79 MB", "131 MB")
+	row("  of it the program's file: idle / after", func(m measured) string {
+		return fmt.Sprintf("%.1f / %.1f MB", float64(m.Idle.FileBytes)/megabyte, float64(m.Release.AfterFileBytes)/megabyte)
+	})
 	row("from a change to Progressing: median / p99 / max", func(m measured) string { return each(m.Release.NoticingSeconds) }, "p99 < 0.5 s", "≤ an interval", "< 1 s")
 	if err := table.Flush(); err != nil {
 		return err

@@ -58,10 +58,10 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 	r := report{
 		Date: began, Machine: machine{Processors: 2, MemoryBytes: 24 * gibibyte, Load: 0.25},
 		Plan: plan{Releases: 2, Steps: 2, WindowSeconds: 10, DrainSeconds: 5},
-		APIs: []measured{{API: "canary", Idle: idle{Seconds: 60, ResidentBytes: 45e6, Requests: requests{Reads: map[string]int{"list pods": 3}}}, Release: released{
+		APIs: []measured{{API: "canary", Idle: idle{Seconds: 60, ResidentBytes: 45e6, FileBytes: 20e6, Requests: requests{Reads: map[string]int{"list pods": 3}}}, Release: released{
 			NotMeasured: []string{"app-001: it ended in phase Failed"}, RequestsPerRelease: 18.5,
 			Requests:             requests{Writes: map[string]int{"create events": 11, "patch canaries.flagger.app/status": 26}},
-			CPUSecondsPerRelease: 0.0125, PeakResidentBytes: 52e6, AfterResidentBytes: 50e6,
+			CPUSecondsPerRelease: 0.0125, PeakResidentBytes: 52e6, AfterResidentBytes: 50e6, AfterFileBytes: 21e6,
 		}}, {API: "rollout"}},
 	}
 	release, err := played().parts(asked)
@@ -79,7 +79,7 @@ func TestTheTableShowsWhatWasMeasured(t *testing.T) {
 	}
 	for _, want := range []string{
 		"2026-11-21: 2 releases at once, 2 windows of 10 s", "2 processors, 24 GiB, load 0.25 before",
-		"18.50  ", "12.5 ms", "45.0 / 52.0 / 50.0 MB", "not in this run",
+		"18.50  ", "12.5 ms", "45.0 / 52.0 / 50.0 MB", "20.0 / 21.0 MB", "not in this run",
 		"Serin: canary ", "Serin: rollout ",
 		"total                          27.50 / 27.50 / 27.50 s  21.40 / 21.40 / 21.40 s", "= lateness                     0.30 / 0.30 / 0.30 s     0.40 / 0.40 / 0.40 s",
 		"  13.00  patch canaries.flagger.app/status\n  5.50   create events\n", "  3  list pods\n",

@@ -342,7 +342,7 @@ func (s *stage) rest(ctx context.Context) (idle, error) {
 	took := s.clock.Since(began)
 	found := sorted(s.proxy.Counts().Since(counts))
 	r := idle{
-		Seconds: took.Seconds(), Requests: found, ResidentBytes: after.ResidentBytes,
+		Seconds: took.Seconds(), Requests: found, ResidentBytes: after.ResidentBytes, FileBytes: after.FileBytes,
 		RequestsPerMinutePerRelease: float64(total(found.Reads)+total(found.Writes)) / took.Minutes() / float64(s.releases),
 		CPUSecondsPerMinute:         (after.CPUSeconds - before.CPUSeconds) / took.Minutes(),
 	}
@@ -386,7 +386,7 @@ func (s *stage) release(ctx context.Context) (released, error) {
 	r := released{
 		NotMeasured: []string{}, Requests: found,
 		RequestsPerRelease: float64(total(found.Reads)+total(found.Writes)) / each, ReadsPerRelease: float64(total(found.Reads)) / each,
-		CPUSecondsPerRelease: (after.CPUSeconds - before.CPUSeconds) / each, AfterResidentBytes: after.ResidentBytes,
+		CPUSecondsPerRelease: (after.CPUSeconds - before.CPUSeconds) / each, AfterResidentBytes: after.ResidentBytes, AfterFileBytes: after.FileBytes,
 	}
 	var all []parts
 	s.mu.Lock()

@@ -188,6 +188,7 @@ func (b *Builder) RouteCRDs(ctx context.Context) ([]string, error) {
 	contour, err := moduleFolder(ctx, filepath.Join(providers, "traffictest", "definitions"), "github.com/projectcontour/contour")
 	return []string{
 		filepath.Join(contour, "examples", "contour", "01-crds.yaml"),
+		filepath.Join(providers, "alb", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "ambassador", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "apisix", "testdata", "definitions.yaml"),
 		filepath.Join(providers, "appmesh", "testdata", "crds", "v1beta2.yaml"),

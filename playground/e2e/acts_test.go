@@ -219,7 +219,7 @@ func rolledBack(t *testing.T, a acts, version string, env ...string) load.Counts
 }
 
 func failing(t *testing.T, a acts) {
-	const errors = 0.1
+	const errors = 0.5
 	counts := rolledBack(t, a, "v3", "ERROR_PERCENT", fmt.Sprint(errors*100))
 	// What a bad version may cost: its share of errors, of its share of the requests, of the windows that it had.
 	_, most := load.Bounds(counts.Requests, 0.2, tail)

@@ -47,8 +47,10 @@ var (
 type stage struct {
 	t         *testing.T
 	namespace string
-	canaries  *history[canary]
-	events    *history[corev1.Event]
+	// env is what its Serin finds in its environment, as NAME=value.
+	env      []string
+	canaries *history[canary]
+	events   *history[corev1.Event]
 }
 
 // quick are flags of a Serin in a hurry. Later flags win.
@@ -90,7 +92,7 @@ func (s *stage) serve(flags ...string) {
 	s.t.Helper()
 	t := s.t
 	argv := slices.Concat([]string{serin}, quick(), []string{"-namespace", s.namespace}, flags)
-	if _, err := shared.StartProcess(s.program(), argv, []string{"POD_NAMESPACE=" + s.namespace}); err != nil {
+	if _, err := shared.StartProcess(s.program(), argv, append([]string{"POD_NAMESPACE=" + s.namespace}, s.env...)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

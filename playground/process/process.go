@@ -51,6 +51,8 @@ func (p *Process) Pid() int { return p.command.Process.Pid }
 type Usage struct {
 	// ResidentBytes is the memory it holds now.
 	ResidentBytes int64
+	// FileBytes of it are mapped from files: the program itself, as far as the kernel has it mapped.
+	FileBytes int64
 	// CPUSeconds is the processor time it used, in user and kernel mode.
 	CPUSeconds float64
 }

@@ -131,7 +131,7 @@ func TestUsage(t *testing.T) {
 	start(t, g, "deaf")
 	ready(t, g, "deaf", 1)
 	u, err := g.Usage("deaf")
-	if err != nil || u.ResidentBytes < 1<<20 || u.CPUSeconds < 0 {
+	if err != nil || u.ResidentBytes < 1<<20 || u.FileBytes < 1<<18 || u.FileBytes >= u.ResidentBytes || u.CPUSeconds < 0 {
 		t.Errorf("got %+v, %v", u, err)
 	}
 }

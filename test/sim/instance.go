@@ -183,7 +183,7 @@ func (i *Instance) Thaw() {
 
 // Watch lets the process hear of changes of a kind from now on.
 func (i *Instance) Watch(kind schema.GroupKind) {
-	if !slices.Contains(i.Cache.Kinds(), kind) {
+	if !i.Cache.Watches(kind) {
 		i.changed(i.Cache.Start(kind, i.behind()))
 		i.catchUp(kind)
 	}

@@ -111,6 +111,9 @@ func (w *World) jumpOne(s *Stream) {
 
 // Lags is how much later than usual a process of this history may act on what it saw.
 func (w *World) Lags() time.Duration {
+	if w.o.Quiet { // only what strikes it makes anybody late
+		return time.Duration(len(w.o.Strikes)) * 10 * time.Second
+	}
 	var lags time.Duration
 	for _, lag := range []struct {
 		class Class

@@ -76,10 +76,10 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 		Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: shown,
 	}
 	asking := prober.NewAbreast(clk, 10, 4, measurer.Ask, func(types.NamespacedName) { o.answered <- struct{}{} })
-	o.reconciler = &controller.Reconciler{Parts: controller.Parts{
+	o.reconciler = controller.New(controller.Parts{
 		Client: o.client, Clock: clk, Prober: asking, Recorder: telemetry.NewRecorder(o.client, outbox, clk, "rollouts-controller"), Jobs: jobs,
 		Metrics: shown, InstanceID: instance,
-	}}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = asking.Run(ctx) })
@@ -248,6 +248,14 @@ func TestAJobIsLookedAtWhenItEnds(t *testing.T) {
 	o.until(argov1.AnalysisPhaseSuccessful)
 	if err := o.client.Get(t.Context(), client.ObjectKeyFromObject(stray), &batchv1.Job{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a Job whose creation nobody heard of goes on: %v", err)
+	}
+	stray.ResourceVersion = "" // one that was being made when the run came to its end
+	if err := o.client.Create(t.Context(), stray); err != nil {
+		t.Fatal(err)
+	}
+	o.pass()
+	if err := o.client.Get(t.Context(), client.ObjectKeyFromObject(stray), &batchv1.Job{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a Job goes on whose run is over: %v", err)
 	}
 }
 

@@ -26,10 +26,7 @@ type Options struct {
 
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
 func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
-	c, err := controller.New("analysisrun", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: shell.PassTimeout, RateLimiter: shell.RateLimiter(),
-		RecoverPanic: new(true),
-	})
+	c, err := controller.New("analysisrun", mgr, shell.Options(r, o.Workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of AnalysisRuns: %w", err)
 	}

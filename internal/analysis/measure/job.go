@@ -58,9 +58,7 @@ func (j *Jobs) measure(ctx context.Context, run *argov1.AnalysisRun, m argov1.Me
 		return j.begin(ctx, run, m, q.Number)
 	}
 	if q.Terminate {
-		if err := j.delete(ctx, run, JobOf(*q.Under)); err != nil {
-			return analysis.Answer{}, err
-		}
+		_ = j.delete(ctx, run, JobOf(*q.Under)) // what is left of it is swept up with the run, as often as it takes
 		return analysis.Answer{Judged: argov1.AnalysisPhaseInconclusive}, nil
 	}
 	return j.resume(ctx, run, *q.Under)
@@ -88,19 +86,16 @@ func (j *Jobs) find(ctx context.Context, run *argov1.AnalysisRun, name string) (
 // begin makes the Job, or finds the one that was made before a crash.
 func (j *Jobs) begin(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, number int) (analysis.Answer, error) {
 	job := j.job(run, m, number)
-	err := j.Client.Create(ctx, job)
-	if apierrors.IsAlreadyExists(err) {
-		existing := &batchv1.Job{}
-		if err := j.Live.Get(ctx, client.ObjectKeyFromObject(job), existing); err != nil {
-			return analysis.Answer{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, err)
-		}
-		if existing.Labels[RunUIDLabel] != string(run.UID) {
+	if err := j.Client.Create(ctx, job); err != nil {
+		existing := &batchv1.Job{} // also where the answer to its making was lost: the next one would run beside it
+		switch found := j.Live.Get(ctx, client.ObjectKeyFromObject(job), existing); {
+		case found != nil && apierrors.IsAlreadyExists(err):
+			return analysis.Answer{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
+		case found != nil:
+			return analysis.Answer{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
+		case existing.Labels[RunUIDLabel] != string(run.UID):
 			return analysis.Answer{}, fmt.Errorf("Job %s.%s is not of this run: remove it", job.Name, job.Namespace) //nolint:staticcheck // a kind
 		}
-		err = nil
-	}
-	if err != nil {
-		return analysis.Answer{}, fmt.Errorf("create Job %s.%s: %w", job.Name, job.Namespace, err)
 	}
 	return analysis.Answer{
 		Judged: argov1.AnalysisPhaseRunning, Resume: j.Clock.Now(),
@@ -229,12 +224,20 @@ func (j *Jobs) Sweep(ctx context.Context, run *argov1.AnalysisRun) error {
 	}
 	var failed []error
 	for i := range jobs {
-		if !Ended(&jobs[i]) && jobs[i].DeletionTimestamp == nil {
+		if goesOn(&jobs[i]) {
 			failed = append(failed, j.delete(ctx, run, jobs[i].Name))
 		}
 	}
 	return errors.Join(failed...)
 }
+
+// GoOn is true while a Job of a run goes on, as far as the cache knows.
+func (j *Jobs) GoOn(ctx context.Context, run *argov1.AnalysisRun) (bool, error) {
+	jobs, err := j.Of(ctx, run)
+	return slices.ContainsFunc(jobs, func(job batchv1.Job) bool { return goesOn(&job) }), err
+}
+
+func goesOn(job *batchv1.Job) bool { return !Ended(job) && job.DeletionTimestamp == nil }
 
 // Of are the Jobs of a run, as far as the cache has them.
 func (j *Jobs) Of(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, error) {

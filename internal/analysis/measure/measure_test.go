@@ -1,6 +1,7 @@
 package measure_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,12 +14,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
@@ -409,6 +412,27 @@ func TestAJobIsMadeOnceAndJudgedByItsEnd(t *testing.T) {
 		if got := b.ask(jobMetric(), under); got.Judged != want {
 			t.Errorf("got %+v, want %s", got, want)
 		}
+	}
+}
+
+// TestAJobIsMadeOnceThoughNobodyHeardOfIt: what the API server could not say it had done is looked for before another one is
+// made.
+func TestAJobIsMadeOnceThoughNobodyHeardOfIt(t *testing.T) {
+	b := newBench(t, nil)
+	open, ok := b.client.(client.WithWatch)
+	if !ok {
+		t.Fatal("the client cannot be intercepted")
+	}
+	b.measurer.Jobs.Client = interceptor.NewClient(open, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := c.Create(ctx, object, options...); err != nil {
+				return err
+			}
+			return apierrors.NewTimeoutError("request did not complete", 1)
+		},
+	})
+	if got := b.ask(jobMetric(), analysis.Question{}); got.Judged != argov1.AnalysisPhaseRunning || measure.JobOf(argov1.Measurement{Metadata: got.Metadata}) == "" {
+		t.Errorf("got %+v, want the Job that was made", got)
 	}
 }
 

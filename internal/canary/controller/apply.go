@@ -15,9 +15,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// apply makes the effects true, in order, up to the first that fails. What could be done only in part comes back as
-// warnings: it holds nothing up.
-func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (warnings []release.Event, err error) {
+// apply makes the effects true, in order, up to the first that fails, which it returns. What could be done only in part comes
+// back as warnings: it holds nothing up.
+func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (warnings []release.Event, failed release.Effect, err error) {
 	for _, effect := range d.Effects {
 		err := r.ensure(ctx, s, effect, d.Status)
 		var partly *workload.PartlyError
@@ -27,10 +27,10 @@ func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (war
 				warnings = append(warnings, release.Event{Type: release.Warning, Message: text, Standing: true})
 			}
 		case err != nil:
-			return warnings, err
+			return warnings, effect, err
 		}
 	}
-	return warnings, nil
+	return warnings, nil, nil
 }
 
 // one makes one effect true. status is the one that will be written: it names the cookies of the run.

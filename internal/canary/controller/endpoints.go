@@ -155,5 +155,5 @@ func (o *Observer) withoutEndpoints(ctx context.Context, namespace, service stri
 	if of, _, _ := unstructured.NestedString(object.Object, "spec", "type"); of == string(corev1.ServiceTypeExternalName) {
 		return canary.Endpoints{Unknown: fmt.Sprintf("Service %s.%s is an alias of another name and has no endpoints", service, namespace)}, nil
 	}
-	return canary.Endpoints{}, nil
+	return canary.Endpoints{Made: object.GetCreationTimestamp().Time}, nil
 }

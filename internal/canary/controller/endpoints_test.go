@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +69,8 @@ func reading(t *testing.T, objects ...client.Object) client.WithWatch {
 func TestEndpointsAreCounted(t *testing.T) {
 	v4, v6 := discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6
 	existing := serviceNamed("cart-canary", corev1.ServiceTypeClusterIP)
+	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	existing.CreationTimestamp = metav1.NewTime(made)
 	for _, tc := range []struct {
 		name    string
 		objects []client.Object
@@ -75,9 +78,9 @@ func TestEndpointsAreCounted(t *testing.T) {
 	}{
 		{"of all its slices", []client.Object{sliceOf("a", "cart-canary", "rru", v4), sliceOf("b", "cart-canary", "?t", v4)}, canary.Endpoints{Ready: 3}},
 		{"once for both families", []client.Object{sliceOf("a", "cart-canary", "rr", v4), sliceOf("b", "cart-canary", "rr", v6)}, canary.Endpoints{Ready: 2}},
-		{"of that Service only", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, canary.Endpoints{}},
-		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, canary.Endpoints{}},
-		{"no slice yet", []client.Object{existing}, canary.Endpoints{}},
+		{"of that Service only", []client.Object{sliceOf("a", "cart-primary", "rr", v4), existing}, canary.Endpoints{Made: made}},
+		{"none is ready", []client.Object{sliceOf("a", "cart-canary", "uut", v4), existing}, canary.Endpoints{Made: made}},
+		{"no slice yet", []client.Object{existing}, canary.Endpoints{Made: made}},
 		{"no Service", nil, canary.Endpoints{NoService: true}},
 		{
 			"a Service that has none",

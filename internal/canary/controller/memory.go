@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -45,7 +44,6 @@ type remembered struct {
 	// retries are the rows of failures that have not ended; nil while all is well.
 	retries map[trouble]*shell.Row
 	stood   map[string]stood // by name of the state effect
-	known   version          // the newest that the API server gave; see takeOver
 }
 
 type held struct {
@@ -242,7 +240,7 @@ func outdated(said map[string]flaggerv1.GateStatus) bool {
 
 // sameStatus compares everything but what is said about gates.
 func sameStatus(a, b flaggerv1.CanaryStatus) bool {
-	return equality.Semantic.DeepEqual(withoutGates(a), withoutGates(b))
+	return shell.Same(withoutGates(a), withoutGates(b))
 }
 
 func withoutGates(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {

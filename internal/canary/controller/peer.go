@@ -45,7 +45,7 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 		return p, err
 	}
 	if p.Acts() {
-		r.memory.knows(key, version{}) // what is read of it now is old when the peer is gone
+		r.known.Forget(key) // what is read of it now is old when the peer is gone
 	}
 	message := ""
 	if p.Acts() {

@@ -60,12 +60,16 @@ type Reconciler struct {
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory
+	known      *ownwrites.Newest
 }
 
 // New makes a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	parts.line = newLine()
-	return &Reconciler{Parts: parts, dependents: watching.NewDependents(), memory: newMemory()}
+	return &Reconciler{
+		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
+		known: ownwrites.NewestOf(flaggerv1.CanaryKind, parts.Reader),
+	}
 }
 
 // pass is one pass over one Canary: observe, decide, apply, write, tell, ask.
@@ -93,13 +97,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	// One that rests and has no primary, or that is gone by now together with it: what is made for it must have an owner.
-	if !peer.Acts() && object.Status.Phase != "" && !s.snapshot.Workload.Primary.Found {
-		err = r.takeOver(ctx, object, true)
-	}
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
+	ctx = ownwrites.Checked(ctx, r.takenOver(object))
 	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
@@ -117,13 +115,13 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	deciding := r.Clock.Now()
 	decision := canary.Next(s.snapshot)
 	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(deciding))
-	warnings, failed := r.apply(ctx, s, decision)
+	warnings, effect, failed := r.apply(ctx, s, decision)
 	decision.Events = slices.Concat(decision.Events, s.warnings, warnings)
 	if failed != nil && !isSentence(failed) {
 		return r.later(ctx, key, began, failed)
 	}
 	if failed != nil {
-		decision = canary.Refused(s.snapshot, decision.Gates, shell.Sentence(failed))
+		decision = canary.Refused(s.snapshot, decision.Gates, effect, shell.Sentence(failed))
 	}
 	if byServer(failed) {
 		look = shell.Earliest(look, r.memory.again(key, afterRefusal, began))
@@ -189,13 +187,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 	stored.Namespace, stored.Name = key.Namespace, key.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsTooManyRequests(err) && !byServer(err) {
-			r.memory.doubts(key)
+			r.known.Forget(key) // where it was a conflict, somebody else was faster, and what was seen is known to be old
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
-	r.memory.knows(key, versionOf(stored))
+	r.known.Knows(key, stored)
 	if r.memory.noticePruning(key, status.Serin, stored.Status.Serin) {
 		r.Reporter.Pruned(ctx, stored)
 	}
@@ -284,6 +282,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.dependents.Forget(key)
 	r.Reporter.Forget(key)
 	r.line.forget(key)
+	r.known.Forget(key)
 	if target := r.memory.forget(key); target != "" {
 		r.Metrics.Forget(key.Namespace, key.Name, target)
 	}

@@ -232,7 +232,7 @@ func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
 	for pass := range 3 {
-		warnings, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
+		warnings, _, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
 		if err != nil || len(warnings) != 1 {
 			t.Fatalf("pass %d: got warnings %v, error %v, want one warning", pass, warnings, err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -27,10 +26,12 @@ func (r *reads) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return r.Reader.Get(ctx, key, object, options...)
 }
 
+// A Canary that is about to do something is read before that, once; of one that rests no more is asked than that it is not
+// older than what is known.
 func TestTakeOver(t *testing.T) {
-	at := func(uid types.UID, version string, phase flaggerv1.CanaryPhase) *flaggerv1.Canary {
+	at := func(version string, phase flaggerv1.CanaryPhase) *flaggerv1.Canary {
 		return &flaggerv1.Canary{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid, ResourceVersion: version},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1", ResourceVersion: version},
 			Status:     flaggerv1.CanaryStatus{Phase: phase},
 		}
 	}
@@ -43,23 +44,17 @@ func TestTakeOver(t *testing.T) {
 		behind  []bool
 		reading int
 	}{
-		{"an old list", at("1", "30", rests), "", []*flaggerv1.Canary{at("1", "10", moves), at("1", "20", moves), at("1", "30", rests)}, []bool{true, true, false}, 1},
-		{"a list that is up to date", at("1", "30", moves), "", []*flaggerv1.Canary{at("1", "30", moves), at("1", "31", moves)}, []bool{false, false}, 1},
-		{"at rest nothing is read", at("1", "30", rests), "", []*flaggerv1.Canary{at("1", "30", rests)}, []bool{false}, 0},
-		{"a new one", at("1", "30", moves), "", []*flaggerv1.Canary{at("1", "10", "")}, []bool{false}, 0},
-		{"what this process wrote itself", at("1", "30", moves), "30", []*flaggerv1.Canary{at("1", "29", moves), at("1", "30", moves)}, []bool{true, false}, 0},
-		{"gone by now", nil, "", []*flaggerv1.Canary{at("1", "10", moves)}, []bool{true}, 1},
-		{"made again by now", at("2", "30", moves), "", []*flaggerv1.Canary{at("1", "10", moves)}, []bool{true}, 1},
+		{"an old list", at("30", rests), "", []*flaggerv1.Canary{at("10", moves), at("20", rests), at("30", rests)}, []bool{true, true, false}, 1},
+		{"a list that is up to date", at("30", moves), "", []*flaggerv1.Canary{at("30", moves), at("31", moves)}, []bool{false, false}, 1},
+		{"at rest nothing is read", at("30", rests), "", []*flaggerv1.Canary{at("10", rests)}, []bool{false}, 0},
+		{"a new one", at("30", moves), "", []*flaggerv1.Canary{at("10", "")}, []bool{false}, 0},
+		{"what this process wrote itself", at("30", moves), "30", []*flaggerv1.Canary{at("29", moves), at("29", rests), at("30", moves)}, []bool{true, true, false}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			builder := fake.NewClientBuilder().WithScheme(scheme(t))
-			if test.live != nil {
-				builder = builder.WithObjects(test.live)
-			}
-			reads := &reads{Reader: builder.Build()}
+			reads := &reads{Reader: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.live).Build()}
 			r := New(Parts{Reader: reads})
 			if test.wrote != "" {
-				r.memory.knows(client.ObjectKeyFromObject(test.live), versionOf(at("1", test.wrote, moves)))
+				r.known.Knows(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
 			}
 			for i, cached := range test.cached {
 				err := r.takeOver(t.Context(), cached, canary.Moves(cached.Status.Phase))
@@ -84,7 +79,7 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	reads := &reads{Reader: cluster}
 	r := New(Parts{Observer: Observer{Client: cluster}, Reader: reads})
 	key := client.ObjectKeyFromObject(live)
-	r.memory.knows(key, versionOf(cached))
+	r.known.Knows(key, cached)
 	if err := r.takeOver(t.Context(), cached, true); err != nil || reads.n != 0 {
 		t.Fatalf("before the conflict: %v after %d reads, want none", err, reads.n)
 	}

@@ -38,12 +38,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	if workers <= 0 {
 		workers = 10
 	}
-	c, err := controller.New("canary", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: shell.PassTimeout,
-		RateLimiter: shell.RateLimiter(),
-		// Reconcile recovers itself, and tells of it; this is for what is around it.
-		RecoverPanic: new(true),
-	})
+	c, err := controller.New("canary", mgr, shell.Options(r, workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}

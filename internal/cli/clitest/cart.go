@@ -60,7 +60,12 @@ data: {key: c2VjcmV0}
 ---
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: cart-primary, namespace: shop, uid: primary-uid, generation: 1}
+metadata:
+  name: cart-primary
+  namespace: shop
+  uid: primary-uid
+  generation: 1
+  ownerReferences: [{apiVersion: flagger.app/v1beta1, kind: Canary, name: cart, uid: cart-uid, controller: true, blockOwnerDeletion: true}]
 spec:
   replicas: 2
   selector: {matchLabels: {app: cart-primary}}

@@ -19,7 +19,7 @@ import (
 func rolloutObserver(c client.Client, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c}, InstanceID: instance,
+		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c}, InstanceID: instance, Beside: true,
 		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			rival, err := operator.CanaryBeside(ctx, c, object)

@@ -167,7 +167,7 @@ func aboutRollouts(s Survey) []string {
 		out = append(out, "Some Rollouts carry an instance id: a Serin serves one, by --instance-id. There are: "+strings.Join(ids, ", ")+".")
 	}
 	if s.Verifies {
-		out = append(out, "Argo Rollouts verifies target groups of AWS (--aws-verify-target-group): Serin does not, and with that flag refuses Rollouts with the router alb. Leave the flag away.")
+		out = append(out, "Argo Rollouts verifies target groups of AWS (--aws-verify-target-group): give Serin the same flag, and its service account the same role (elasticloadbalancing:Describe*).")
 	}
 	for _, t := range s.Templates {
 		out = append(out, fmt.Sprintf("%s measures %s by a plugin, which Serin does not call: such a measurement is an error. Take another provider.", t.Name, strings.Join(t.Metrics, ", ")))

@@ -101,6 +101,11 @@ func (r *Reconciler) serviceOf(ctx context.Context, s *seen, t *argov1.TemplateS
 	if t.Service == nil {
 		return nil
 	}
+	if r.watchServices != nil {
+		if err := r.watchServices(); err != nil {
+			return fmt.Errorf("watch Services for Experiments: %w", err)
+		}
+	}
 	name := t.Service.Name
 	if name == "" {
 		name = side.ReplicaSet

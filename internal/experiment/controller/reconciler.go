@@ -12,13 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -43,78 +40,50 @@ type Parts struct {
 	InstanceID string
 }
 
-// Reconciler is one pass over one Experiment. Between passes it remembers nothing but what people were told.
+// Reconciler is one pass over one Experiment.
 type Reconciler struct {
 	Parts
-
-	guard    shell.Guard
-	standing telemetry.Standing
+	frame *shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]
+	// watchServices brings Experiments back when their Services change, from the first that has any on: a cluster has many,
+	// and few Experiments. nil: whoever runs passes does.
+	watchServices func() error
 }
 
-// Reconcile is one pass. A panic in it is a fault of Serin, which must cost this Experiment alone, and which its owner
-// reads.
+// New makes a reconciler that has told nothing yet.
+func New(parts Parts) *Reconciler {
+	r := &Reconciler{Parts: parts}
+	r.frame = &shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]{
+		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind),
+		Client: parts.Client, Clock: parts.Clock, Recorder: parts.Recorder, Metrics: parts.Metrics,
+		InstanceLabel: argov1.InstanceIDLabel, InstanceID: parts.InstanceID,
+		New:     func() *argov1.Experiment { return &argov1.Experiment{} },
+		Status:  func(e *argov1.Experiment) *argov1.ExperimentStatus { return &e.Status },
+		Pass:    r.pass,
+		Faulted: experiment.Faulted,
+	}
+	return r
+}
+
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	key := req.NamespacedName
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("experiment", key.Name+"."+key.Namespace))
-	began := r.Clock.Now()
-	result, err := r.guard.Run(ctx, r.Clock, key, r.faulted, r.pass)
-	r.Metrics.Reconciled(argov1.ExperimentKind, key, r.Clock.Since(began))
-	if err != nil {
-		r.Metrics.ReconcileFailed(argov1.ExperimentKind, key)
-	}
-	return result, err
-}
-
-// faulted tells of a pass that panicked, in the message of the status and in an event.
-func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, fault error) error {
-	r.Metrics.Panicked(argov1.ExperimentKind)
-	r.Metrics.ReconcileFailed(argov1.ExperimentKind, key)
-	e := &argov1.Experiment{}
-	if err := r.Client.Get(ctx, key, e); err != nil || !r.serves(e) {
-		return client.IgnoreNotFound(err)
-	}
-	d := experiment.Faulted(e.Status, shell.FaultSentence(argov1.ExperimentKind, fault))
-	if err := r.writeStatus(ctx, e, d.Status); err != nil {
-		return err
-	}
-	r.report(ctx, e, d.Events)
-	return nil
-}
-
-// serves is true of an Experiment that stays, and that no other controller serves.
-func (r *Reconciler) serves(e *argov1.Experiment) bool {
-	return e.DeletionTimestamp == nil && e.Labels[argov1.InstanceIDLabel] == r.InstanceID
+	return r.frame.Reconcile(ctx, req)
 }
 
 // pass observes, decides, applies, writes, tells.
-func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	e := &argov1.Experiment{}
-	switch err := r.Client.Get(ctx, key, e); {
-	case apierrors.IsNotFound(err):
-		r.Recorder.Forget(key)
-		r.standing.Forget(key)
-		r.Metrics.ForgetReconciled(argov1.ExperimentKind, key)
-		return reconcile.Result{}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("get Experiment %s: %w", key, err)
-	case !r.serves(e):
-		return reconcile.Result{}, nil
-	}
+func (r *Reconciler) pass(ctx context.Context, e *argov1.Experiment) (reconcile.Result, error) {
 	seen, err := r.observe(ctx, e)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	deciding := r.Clock.Now()
-	d := experiment.Next(seen.snapshot)
-	r.Metrics.Decided(argov1.ExperimentKind, r.Clock.Since(deciding))
+	d := r.frame.Decide(func() experiment.Decision { return experiment.Next(seen.snapshot) })
 	// What an effect could not do the status does not say it did: it is written all the same, so that deadlines run.
 	failed := r.apply(ctx, seen, &d)
-	if err := r.writeStatus(ctx, e, d.Status); err != nil {
-		return later(ctx, errors.Join(err, failed))
+	if err := r.frame.WriteStatus(ctx, e, d.Status); err != nil {
+		return shell.Later(ctx, errors.Join(err, failed))
 	}
-	r.report(ctx, e, d.Events)
+	r.tellRollout(ctx, e, r.frame.Report(ctx, e, d.Events))
 	if failed != nil {
-		return later(ctx, failed)
+		return shell.Later(ctx, failed)
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
@@ -166,49 +135,17 @@ func brokenIf(status *argov1.ExperimentStatus, template, kind string, err error,
 	return experiment.Broken(status, template, fmt.Sprintf("Failed to create %s for template '%s': %v", kind, template, err), now), nil
 }
 
-// writeStatus persists the decision, if it says anything new. The API has no subresource for it: the patch goes to the
-// object, names the version that the decision was made on, and holds the difference only.
-func (r *Reconciler) writeStatus(ctx context.Context, e *argov1.Experiment, status argov1.ExperimentStatus) error {
-	if equality.Semantic.DeepEqual(e.Status, status) {
-		return nil
-	}
-	patch, err := shell.StatusPatch(e.ResourceVersion, &e.Status, &status)
-	if err != nil {
-		return fmt.Errorf("compare the status of Experiment %s.%s with what it was: %w", e.Name, e.Namespace, err)
-	}
-	stored := &argov1.Experiment{} // takes the answer
-	stored.Namespace, stored.Name = e.Namespace, e.Name
-	if err := r.Client.Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the status of Experiment %s.%s: %w", e.Name, e.Namespace, err)
-	}
-	e.ResourceVersion = stored.ResourceVersion
-	return nil
-}
-
-// report tells what happened, and the Rollout that the Experiment is a step of what its analyses came to.
-func (r *Reconciler) report(ctx context.Context, e *argov1.Experiment, events []release.Event) {
+// tellRollout tells the Rollout that the Experiment is a step of what its analyses came to.
+func (r *Reconciler) tellRollout(ctx context.Context, e *argov1.Experiment, news []release.Event) {
 	owner := metav1.GetControllerOf(e)
-	for _, event := range r.standing.News(client.ObjectKeyFromObject(e), events) {
-		r.Recorder.Event(ctx, corev1.ObjectReference{
-			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.ExperimentKind,
-			Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion,
-		}, event)
-		if owner != nil && owner.Kind == argov1.RolloutKind && strings.HasPrefix(event.Reason, argov1.AnalysisRunKind) {
+	if owner == nil || owner.Kind != argov1.RolloutKind {
+		return
+	}
+	for _, event := range news {
+		if strings.HasPrefix(event.Reason, argov1.AnalysisRunKind) {
 			r.Rollouts.Event(ctx, corev1.ObjectReference{
 				APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: e.Namespace, Name: owner.Name, UID: owner.UID,
 			}, event)
 		}
 	}
-}
-
-// race is the pause after somebody else was faster; mostly their event brings the Experiment back before.
-const race = time.Second
-
-// later tells errors that go away by themselves, at once, from those that need patience.
-func later(ctx context.Context, err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: race}, nil
-	}
-	return reconcile.Result{}, err
 }

@@ -55,10 +55,10 @@ func lay(t *testing.T, objects ...client.Object) *bed {
 	}).Build()
 	clk := clock.RealClock{}
 	recorder := telemetry.NewRecorder(b.client, telemetry.NewOutbox(clk, logr.Discard()), clk, "rollouts-controller")
-	b.reconciler = &controller.Reconciler{Parts: controller.Parts{
+	b.reconciler = controller.New(controller.Parts{
 		Client: b.client, Clock: clk, Recorder: recorder, Rollouts: recorder, Metrics: telemetry.New(prometheus.NewRegistry()),
 		Launcher: &launch.Launcher{Client: b.client, Cluster: b.client, Live: b.client},
-	}}
+	})
 	return b
 }
 

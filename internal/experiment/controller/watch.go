@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,16 +27,13 @@ type Options struct {
 
 // Add makes the manager run the reconciler.
 func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
-	c, err := controller.New("experiment", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: o.Workers, ReconciliationTimeout: shell.PassTimeout, RateLimiter: shell.RateLimiter(),
-		RecoverPanic: new(true),
-	})
+	c, err := controller.New("experiment", mgr, shell.Options(r, o.Workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Experiments: %w", err)
 	}
 	owned := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &argov1.Experiment{}, handler.OnlyControllerOwner())
 	sources := []source.Source{source.Kind[client.Object](o.Cache, &argov1.Experiment{}, &handler.EnqueueRequestForObject{})}
-	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &corev1.Service{}, &argov1.AnalysisRun{}} {
+	for _, object := range []client.Object{&appsv1.ReplicaSet{}, &argov1.AnalysisRun{}} {
 		sources = append(sources, source.Kind(o.Cache, object, owned))
 	}
 	for _, from := range sources {
@@ -43,5 +41,6 @@ func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
 			return fmt.Errorf("watch for Experiments: %w", err)
 		}
 	}
+	r.watchServices = sync.OnceValue(func() error { return c.Watch(source.Kind[client.Object](o.Cache, &corev1.Service{}, owned)) })
 	return nil
 }

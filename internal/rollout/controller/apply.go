@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
@@ -131,7 +132,7 @@ func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout
 		return false, err
 	}
 	if changed {
-		r.memory.proves(s.key(), s.object.ResourceVersion)
+		r.known.Proves(s.key(), s.object)
 	}
 	s.object = after
 	return changed, nil
@@ -157,13 +158,16 @@ func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) er
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
 	}
-	r.memory.proves(s.key(), s.object.ResourceVersion)
+	r.known.Proves(s.key(), s.object)
 	s.object = after
 	return nil
 }
 
 // annotate writes one annotation of the Rollout; an empty one is taken away.
 func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (bool, error) {
+	if is, there := s.object.Annotations[key]; is == value && there == (value != "") {
+		return false, nil // as mostly
+	}
 	return r.edit(ctx, s, func(object *argov1.Rollout) {
 		if value == "" {
 			delete(object.Annotations, key)
@@ -210,7 +214,10 @@ func (r *Reconciler) make(ctx context.Context, s *seen, e rollout.ReplicaSetExis
 	switch {
 	case err == nil:
 		s.sets[e.Name] = rs
+		s.snapshot.Sets = append(slices.Clip(s.snapshot.Sets), replicaset.Value(rs)) // the release begins with it
 		return true, nil
+	case errors.Is(err, ownwrites.ErrBehind): // nothing was asked
+		return false, err
 	case !apierrors.IsAlreadyExists(err):
 		return false, &refusedError{e.Name, err}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/jsontree"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // errChanged says that an object is not as the decision saw it. The next pass sees it as it is.
@@ -22,7 +22,7 @@ var errChanged = errors.New("it has changed since it was looked at")
 // change writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.
 func (r *Reconciler) change(ctx context.Context, before, after client.Object) (bool, error) {
-	if equality.Semantic.DeepEqual(before, after) {
+	if shell.Same(before, after) {
 		return false, nil // as mostly; to compare is cheaper than to decode
 	}
 	old, err := plain(before)

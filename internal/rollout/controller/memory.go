@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
 )
 
 // Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
@@ -28,17 +29,25 @@ type memory struct {
 }
 
 type remembered struct {
-	uid  types.UID
-	wake time.Time
-	race time.Duration
+	uid types.UID
+	// compared is true once its ReplicaSets were seen to be those of the API server; see takeOverSets.
+	compared bool
+	wake     time.Time
+	race     time.Duration
 	// unsaid is since when something else is waited for than the status says; zero: it says what is.
 	unsaid time.Time
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus
-	// known is the newest version that the API server gave; see takeOver. Empty: none is known. lender is the version of the
-	// workload that it gave; see takeOverWorkload.
-	known  string
-	lender lender
+	// heard is what was last heard from outside the cluster.
+	heard heard
+}
+
+// heard is what was heard in answer to a question.
+type heard struct {
+	id string
+	// since is when it was asked first, and at when the answer came, which is nil until then.
+	since, at time.Time
+	answer    *traffic.Answer
 }
 
 func newMemory() *memory {
@@ -59,9 +68,22 @@ func (m *memory) meets(key types.NamespacedName, uid types.UID) bool {
 	e := m.entry(key)
 	first := e.uid != uid
 	if first {
-		e.uid, e.known = uid, ""
+		e.uid, e.compared = uid, false
 	}
 	return first
+}
+
+// sees is true once the ReplicaSets of a Rollout were compared with those of the API server.
+func (m *memory) sees(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry(key).compared
+}
+
+func (m *memory) saw(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entry(key).compared = true
 }
 
 // wakes says when the next pass is due.
@@ -121,13 +143,20 @@ func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
 	return begins
 }
 
-// waiting are the gates that do not pass, without their messages, which may change all the time.
+// outside are the gates whose messages nobody can find out for himself who only looks at the cluster.
+var outside = []string{"weight", "targets"}
+
+// waiting are the gates that do not pass, without most messages, which may change all the time.
 func waiting(all []argov1.GateStatus) []argov1.GateStatus {
 	var out []argov1.GateStatus
 	for _, gate := range all {
-		if gate.Verdict != string(release.Pass) {
-			out = append(out, argov1.GateStatus{Name: gate.Name, Verdict: gate.Verdict, Opener: gate.Opener})
+		if gate.Verdict == string(release.Pass) {
+			continue
 		}
+		if !slices.Contains(outside, gate.Name) {
+			gate.Message = ""
+		}
+		out = append(out, argov1.GateStatus{Name: gate.Name, Verdict: gate.Verdict, Opener: gate.Opener, Message: gate.Message})
 	}
 	return out
 }
@@ -166,6 +195,27 @@ func (m *memory) keepRouted(key types.NamespacedName, routed []argov1.RoutedStat
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entry(key).routed = routed
+}
+
+// hears is what was heard in answer to a question; an empty ID: none is asked. What was heard before it was asked does not
+// count: the same may have been asked of another world. What counts outlives that the same is asked again.
+func (m *memory) hears(key types.NamespacedName, id string, now time.Time, answers release.Answers) heard {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entry(key)
+	if e.heard.id != id {
+		e.heard = heard{id: id, since: now}
+	}
+	answer, ok := answers[id]
+	if !ok || answer.Ended.IsZero() || answer.Began.Before(e.heard.since) {
+		return e.heard
+	}
+	detail, ok := answer.Detail.(traffic.Answer)
+	if !ok { // it could not even be asked
+		detail = traffic.Answer{Reason: answer.Text}
+	}
+	e.heard.answer, e.heard.at = &detail, answer.Ended
+	return e.heard
 }
 
 // deleted is the Rollout of that name whose end is not seen to yet; nil: none.

@@ -16,6 +16,8 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -37,6 +39,10 @@ type Observer struct {
 	Rival func(ctx context.Context, object *argov1.Rollout) (string, error)
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks.
 	Peers *watching.Peers
+	// Outside asks those outside the cluster about traffic.Question; nil: nobody is asked.
+	Outside *prober.Prober
+	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
+	Beside bool
 }
 
 // seen is a Rollout, what is around it, and the snapshot that was made of both.
@@ -56,6 +62,9 @@ type seen struct {
 	former   []argov1.RoutedStatus
 	unnamed  []argov1.ManagedRoute
 	released bool
+	// forwards are what load balancers shall do, and heard is what they were heard to.
+	forwards []traffic.Forward
+	heard    []release.Event
 	// workload that the spec refers to, where that is a Deployment.
 	workload *workloadObject
 	things   []watching.Thing
@@ -78,7 +87,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 		Status: object.Status, Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
-		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookForProblems,
+		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems,
 	} {
 		if err := look(ctx, s); err != nil {
 			return nil, err

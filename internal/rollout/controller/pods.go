@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // lookAtPods lists the pods where a restart is due. They are not watched: nothing else needs them.
@@ -87,7 +87,7 @@ func (r *Reconciler) labelled(ctx context.Context, s *seen, e rollout.ReplicaSet
 		return false, err
 	}
 	noted := func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Labelled(rs, e.Metadata) }
-	if equality.Semantic.DeepEqual(noted(rs), rs) {
+	if shell.Same(noted(rs), rs) {
 		return false, nil
 	}
 	if *rs.Spec.Replicas > 0 || rs.Status.Replicas > 0 {

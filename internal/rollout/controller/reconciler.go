@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,11 +58,16 @@ type Reconciler struct {
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory
+	// known are Rollouts, and lenders the workloads whose templates they have.
+	known, lenders *ownwrites.Newest
 }
 
 // New makes a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
-	return &Reconciler{Parts: parts, dependents: watching.NewDependents(), memory: newMemory()}
+	return &Reconciler{
+		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
+		known: ownwrites.NewestOf(argov1.RolloutKind, parts.Reader), lenders: ownwrites.NewestOf("the workload of Rollout", parts.Reader),
+	}
 }
 
 // pass is one pass over one Rollout: observe, decide, apply, write, tell.
@@ -98,7 +104,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	ctx = ownwrites.Checked(ctx, r.takeOverWorkload(s, r.takeOver(object)))
+	ctx = ownwrites.Checked(ctx, r.takeOverSets(s, r.takeOverWorkload(s, r.takeOver(object))))
 	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.kinds); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch what Rollout %s depends on: %w", key, err)
@@ -107,14 +113,8 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		r.Metrics.Late(argov1.RolloutKind, by)
 	}
 
-	deciding := r.Clock.Now()
-	decision := rollout.Next(s.snapshot)
-	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
-	told, failed := r.apply(ctx, s, decision.Effects)
-	r.tellAbout(ctx, r.about(s), told...)
-	if failed == nil {
-		decision = rollout.Settled(s.snapshot, decision)
-	} else {
+	decision, told, failed := r.carryOut(ctx, s)
+	if failed != nil {
 		if decision, err = r.failed(s, decision.Gates, failed); err != nil {
 			return r.later(ctx, key, began, err)
 		}
@@ -125,11 +125,12 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
 	written, err := r.writeStatus(ctx, s, &decision, s.released || !explain.IsZero() && !s.snapshot.Now.Before(explain))
 	if err != nil {
+		r.tellAbout(ctx, r.about(s), told...)
 		return r.later(ctx, key, began, err)
 	}
 	r.memory.keepRouted(key, s.routed())
 	r.memory.succeeded(key)
-	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
+	r.tellAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
 	r.memory.wakes(key, decision.Wake)
@@ -140,6 +141,29 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision.Wake = time.Time{}
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}, failed
+}
+
+// carryOut decides and applies. told are events of effects that wait for the status, because others come before them: they
+// are among those of the decision.
+func (r *Reconciler) carryOut(ctx context.Context, s *seen) (decision rollout.Decision, told []release.Event, failed error) {
+	deciding := r.Clock.Now()
+	first, both, joins := rollout.Joined(s.snapshot, rollout.Next(s.snapshot))
+	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
+	happened, failed := r.apply(ctx, s, both.Effects)
+	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is there
+	switch {
+	case joins && failed != nil:
+		first.Events = slices.Concat(first.Events, happened)
+		return first, happened, nil //nolint:nilerr // the next pass meets it at the step whose route is missing, and says it
+	case joins:
+		both = rollout.Settled(s.snapshot, both)
+		both.Events = slices.Insert(slices.Clone(both.Events), len(first.Events), happened...)
+		return both, happened, nil
+	case failed == nil:
+		both = rollout.Settled(s.snapshot, both)
+	}
+	r.tellAbout(ctx, r.about(s), happened...)
+	return both, nil, failed
 }
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
@@ -162,13 +186,18 @@ func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout
 // later tells errors that go away by themselves, at once, from those that need patience.
 func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), apierrors.IsAlreadyExists(err), errors.Is(err, errChanged):
+	case overtaken(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
 		return reconcile.Result{RequeueAfter: shell.WakeIn(began, began.Add(r.memory.again(key)))}, nil
 	default:
 		r.Metrics.RolloutFailed(key.Namespace, key.Name)
 		return reconcile.Result{}, err
 	}
+}
+
+// overtaken is true of what only says that somebody was faster, this process itself among them: the next look knows it.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, ownwrites.ErrBehind) || apierrors.IsAlreadyExists(err) || errors.Is(err, errChanged)
 }
 
 // writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that
@@ -188,13 +217,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 	stored.Namespace, stored.Name = s.object.Namespace, s.object.Name
 	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsConflict(err) {
-			r.memory.doubts(s.key())
+			r.known.Forget(s.key())
 		}
 		return false, fmt.Errorf("write the status of Rollout %s: %w", s.key(), err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.object = stored
-	r.memory.knows(s.key(), stored.ResourceVersion)
+	r.known.Knows(s.key(), stored)
 	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
 		r.tell(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
 	}
@@ -287,11 +316,30 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 	if err != nil {
 		return err
 	}
+	for _, name := range rollout.ServicesOf(was.Spec.Strategy) { // an old list may not have them yet
+		if !slices.Contains(services, name) {
+			services = append(services, name)
+		}
+	}
 	for _, name := range services {
 		if _, err := r.releaseService(ctx, was.Namespace, was.Name, name); err != nil {
 			return err
 		}
 	}
+	former, err := r.formerOf(was) // their objects may not have been given back yet
+	if err != nil {
+		return err
+	}
+	for _, named := range former {
+		if err := r.restore(ctx, as(was, named)); err != nil {
+			return err
+		}
+	}
+	return r.restore(ctx, was)
+}
+
+// restore makes the routes of a Rollout what their users have them be.
+func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
 	routers, err := r.routersOf(was)
 	if err != nil {
 		return nil //nolint:nilerr // a router that is not served has nothing of ours
@@ -306,7 +354,12 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.left.Forget(key)
+	if r.Outside != nil {
+		r.Outside.Forget(key)
+	}
 	r.memory.forget(key)
+	r.known.Forget(key)
+	r.lenders.Forget(key)
 	r.dependents.Forget(key)
 	r.Recorder.Forget(key)
 	if r.Courier != nil {

@@ -69,6 +69,8 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		if err != nil {
 			return err
 		}
+		s.snapshot.Router.Carries = s.snapshot.Router.Carries || observed.Found && observed.Route.Canary > 0
+		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
 			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = verified, observed.Reason
 		}
@@ -116,6 +118,9 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
+		if overtaken(err) {
+			return changed, events, err
+		}
 		if err != nil {
 			return changed, append(events, release.Event{Type: release.Warning, Reason: "TrafficRoutingError", Message: err.Error()}), err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/jsontree"
@@ -33,28 +34,39 @@ func routedBy(spec argov1.RolloutSpec) *argov1.RoutedStatus {
 // lookForFormer finds the routers that the spec does not name any more, or not as it did. What a definition of others drops
 // from the status is still known to the process that wrote it.
 func (r *Reconciler) lookForFormer(s *seen) error {
-	var stored []argov1.RoutedStatus
-	if own := s.object.Status.Serin; own != nil {
-		stored = own.Routed
+	former, err := r.formerOf(s.object)
+	if err != nil {
+		return err
 	}
-	if len(stored) == 0 {
-		stored = r.memory.routedBy(s.key())
-	}
-	now := routedBy(s.object.Spec)
-	for _, was := range stored {
-		same, err := sameRouting(was, now)
-		if err != nil {
-			return fmt.Errorf("compare the routers of Rollout %s with what they were: %w", s.key(), err)
-		}
-		if !same {
-			s.former = append(s.former, was)
-		}
-	}
+	s.former = former
 	for _, was := range s.former {
 		s.unnamed = append(s.unnamed, was.TrafficRouting.ManagedRoutes...)
 	}
 	s.snapshot.Router.Left = len(s.former) > 0
 	return nil
+}
+
+// formerOf is whom a spec named as router before, as far as anybody knows.
+func (r *Reconciler) formerOf(object *argov1.Rollout) ([]argov1.RoutedStatus, error) {
+	var stored, former []argov1.RoutedStatus
+	if own := object.Status.Serin; own != nil {
+		stored = own.Routed
+	}
+	key := client.ObjectKeyFromObject(object)
+	if len(stored) == 0 {
+		stored = r.memory.routedBy(key)
+	}
+	now := routedBy(object.Spec)
+	for _, was := range stored {
+		same, err := sameRouting(was, now)
+		if err != nil {
+			return nil, fmt.Errorf("compare the routers of Rollout %s with what they were: %w", key, err)
+		}
+		if !same {
+			former = append(former, was)
+		}
+	}
+	return former, nil
 }
 
 // knowUnnamed has a Rollout name the managed routes that it named before: they are its own until they are taken away.
@@ -159,7 +171,7 @@ func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStat
 }
 
 func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.RolloutRouter, was argov1.RoutedStatus, whole bool) (left bool, err error) {
-	target := router.Target(s.as(was), "", "")
+	target := router.Target(as(s.object, was), "", "")
 	if !was.Restored {
 		if err := r.Applier.RestoreRollout(ctx, router, target); err != nil {
 			return false, err
@@ -175,9 +187,9 @@ func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.
 	return false, r.Applier.Unmake(ctx, target, made)
 }
 
-// as is the Rollout with the routers that it had.
-func (s *seen) as(was argov1.RoutedStatus) *argov1.Rollout {
-	object := s.object.DeepCopy()
+// as is a Rollout with the routers that it had.
+func as(now *argov1.Rollout, was argov1.RoutedStatus) *argov1.Rollout {
+	object := now.DeepCopy()
 	canary := &argov1.CanaryStrategy{
 		CanaryService: was.CanaryService, StableService: was.StableService, PingPong: was.PingPong, TrafficRouting: &was.TrafficRouting,
 	}

@@ -3,44 +3,25 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// takeOver keeps a process from acting on a Rollout as it was long ago: the first list may come from an API server that
-// lags, and what that spec asked for may be what the present one forbids. Before the first write for a Rollout of which this
-// process has written no version, it is read once from the API server; nothing older is acted on from then on. Writes of
-// the Rollout itself name the version that they were decided on, and prove by themselves that it is the newest.
-//
-// Errors of the check: ownwrites.ErrBehind while the cache is older, and those of the API server.
+// takeOver keeps a process from acting on a Rollout as it was long ago: see ownwrites.Newest. Writes of the Rollout itself
+// name the version that they were decided on, and prove by themselves that it is the newest.
 func (r *Reconciler) takeOver(object *argov1.Rollout) ownwrites.Check {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
 			return nil
 		}
-		key := client.ObjectKeyFromObject(object)
-		least := r.memory.least(key)
-		if least == "" {
-			live := &argov1.Rollout{}
-			switch err := r.Reader.Get(ctx, key, live); {
-			case apierrors.IsNotFound(err), err == nil && live.UID != object.UID:
-				return behind(key)
-			case err != nil:
-				return fmt.Errorf("read Rollout %s from the API server: %w", key, err)
-			}
-			least = live.ResourceVersion
-			r.memory.knows(key, least)
-		}
-		if ownwrites.Older(object.ResourceVersion, least) {
-			return behind(key)
-		}
-		return nil
+		return r.known.TakeOver(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
 	}
 }
 
@@ -52,73 +33,55 @@ func (r *Reconciler) takeOverWorkload(s *seen, check ownwrites.Check) ownwrites.
 	}
 	object := s.workload.object
 	return func(ctx context.Context, written client.Object) error {
-		least := r.memory.lender(s.key())
-		if least.uid != object.GetUID() {
-			live := &unstructured.Unstructured{}
-			live.SetGroupVersionKind(object.GroupVersionKind())
-			switch err := r.Reader.Get(ctx, client.ObjectKeyFromObject(object), live); {
-			case apierrors.IsNotFound(err), err == nil && live.GetUID() != object.GetUID():
-				return behind(s.key())
-			case err != nil:
-				return fmt.Errorf("read %s %s.%s from the API server: %w", object.GetKind(), object.GetName(), object.GetNamespace(), err)
-			}
-			least = lender{uid: live.GetUID(), version: live.GetResourceVersion()}
-			r.memory.lends(s.key(), least)
-		}
-		if ownwrites.Older(object.GetResourceVersion(), least.version) {
-			return behind(s.key())
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(object.GroupVersionKind())
+		if err := r.lenders.TakeOver(ctx, s.key(), object, live); err != nil {
+			return err
 		}
 		return check(ctx, written)
 	}
 }
 
-// lender is a version of a workload that lends its template; empty: none is known.
-type lender struct {
-	uid     types.UID
-	version string
-}
-
-// lender is the oldest version of the workload of a Rollout that may be acted on.
-func (m *memory) lender(key types.NamespacedName) lender {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.entry(key).lender
-}
-
-// lends remembers a version of the workload that the API server gave.
-func (m *memory) lends(key types.NamespacedName, version lender) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).lender = version
-}
-
-func behind(key types.NamespacedName) error {
-	return fmt.Errorf("look at Rollout %s: %w", key, ownwrites.ErrBehind)
-}
-
-// least is the oldest version of a Rollout that may be acted on; empty: none is known.
-func (m *memory) least(key types.NamespacedName) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.entry(key).known
-}
-
-// proves remembers that a version was the newest, where none is known.
-func (m *memory) proves(key types.NamespacedName, version string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.entry(key); e.known == "" {
-		e.known = version
+// takeOverSets is the same of its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list one
+// of them may be missing, be gone by now, or have pods that it has lost, and what follows from that are ReplicaSets and pods too
+// many, or users without pods.
+func (r *Reconciler) takeOverSets(s *seen, check ownwrites.Check) ownwrites.Check {
+	return func(ctx context.Context, written client.Object) error {
+		if err := check(ctx, written); err != nil || r.memory.sees(s.key()) {
+			return err
+		}
+		selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
+		if err != nil || selector.Empty() {
+			return nil //nolint:nilerr // it is told that the selector is none, and nothing is scaled
+		}
+		var live appsv1.ReplicaSetList
+		if err := r.Reader.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return fmt.Errorf("read the ReplicaSets of Rollout %s from the API server: %w", s.key(), err)
+		}
+		gone := maps.Clone(s.sets)
+		for i := range live.Items {
+			rs := &live.Items[i]
+			if metav1.IsControlledBy(rs, s.object) && older(s.sets[rs.Name], rs) {
+				return behind(rs)
+			}
+			delete(gone, rs.Name)
+		}
+		for _, rs := range gone {
+			if rs.DeletionTimestamp == nil {
+				return behind(rs)
+			}
+		}
+		r.memory.saw(s.key())
+		return nil
 	}
 }
 
-// doubts forgets it: a write that failed may have been done, and the answer lost. What was decided before it must not be
-// decided again on the same view.
-func (m *memory) doubts(key types.NamespacedName) { m.knows(key, "") }
+// older is true of what a cache has of a ReplicaSet of which more was asked since, or that has lost pods.
+func older(cached, live *appsv1.ReplicaSet) bool {
+	return cached == nil || cached.UID != live.UID || cached.Generation < live.Generation ||
+		cached.Status.AvailableReplicas > live.Status.AvailableReplicas
+}
 
-// knows remembers a version that the API server gave.
-func (m *memory) knows(key types.NamespacedName, version string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).known = version
+func behind(rs *appsv1.ReplicaSet) error {
+	return fmt.Errorf("look at ReplicaSet %s.%s: %w", rs.Name, rs.Namespace, ownwrites.ErrBehind)
 }

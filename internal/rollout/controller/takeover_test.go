@@ -22,20 +22,16 @@ func TestTakeOver(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		knows  string // the version that this process knows; empty: none
-		proves string // the version that a write of this process proved to be the newest; empty: none
 		live   bool
 		cached *argov1.Rollout
 		behind bool
 		reads  int
 	}{
-		{"an old list", "", "", true, at("1", "10"), true, 1},
-		{"a list that is up to date", "", "", true, at("1", "30"), false, 1},
-		{"what this process wrote itself, and sees", "30", "", true, at("1", "30"), false, 0},
-		{"what this process wrote itself, and does not see", "30", "", true, at("1", "29"), true, 0},
-		{"what a write proved", "", "10", true, at("1", "10"), false, 0},
-		{"what a later write proves of the same pass", "10", "11", true, at("1", "10"), false, 0},
-		{"gone by now", "", "", false, at("1", "10"), true, 1},
-		{"made again by now", "", "", true, at("2", "31"), true, 1},
+		{"an old list", "", true, at("1", "10"), true, 1},
+		{"a list that is up to date", "", true, at("1", "30"), false, 1},
+		{"what this process wrote itself, and sees", "30", true, at("1", "30"), false, 0},
+		{"what this process wrote itself, and does not see", "30", true, at("1", "29"), true, 0},
+		{"gone by now", "", false, at("1", "10"), true, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var manifests []string
@@ -43,12 +39,8 @@ func TestTakeOver(t *testing.T) {
 				manifests = []string{`{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {namespace: shop, name: cart, uid: "1", resourceVersion: "30"}}`}
 			}
 			p := newPocket(t, manifests...)
-			m := p.reconciler.memory
 			if test.knows != "" {
-				m.knows(key, test.knows)
-			}
-			if test.proves != "" {
-				m.proves(key, test.proves)
+				p.reconciler.known.Knows(key, at("1", test.knows))
 			}
 			check := p.reconciler.takeOver(test.cached)
 			for range 2 { // what was read once is not read again, but for one that is gone
@@ -56,7 +48,7 @@ func TestTakeOver(t *testing.T) {
 				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
 					t.Errorf("%v, behind should be %t", err, test.behind)
 				}
-				if !test.live || test.cached.UID != "1" {
+				if !test.live {
 					break
 				}
 			}
@@ -76,18 +68,17 @@ func TestTakeOverWorkload(t *testing.T) {
 		kind         string
 		live         string // its UID in the API server; empty: it is not there
 		uid, version string // as the cache has it
-		known        lender
+		known        string // the version of it that is known; empty: none
 		behind       bool
 		reads        int
 	}{
-		{"an old list", "Deployment", "1", "1", "10", lender{}, true, 1},
-		{"a list that is up to date", "Deployment", "1", "1", "30", lender{}, false, 1},
-		{"read before", "Deployment", "1", "1", "31", lender{"1", "30"}, false, 0},
-		{"read before, and the cache is older", "Deployment", "1", "1", "29", lender{"1", "30"}, true, 0},
-		{"another one", "Deployment", "1", "1", "30", lender{"9", "50"}, false, 1},
-		{"gone by now", "Deployment", "", "1", "10", lender{}, true, 1},
-		{"made again by now", "Deployment", "2", "1", "10", lender{}, true, 1},
-		{"a ReplicaSet, which no cache has", "ReplicaSet", "1", "1", "10", lender{}, false, 0},
+		{"an old list", "Deployment", "1", "1", "10", "", true, 1},
+		{"a list that is up to date", "Deployment", "1", "1", "30", "", false, 1},
+		{"read before", "Deployment", "1", "1", "31", "30", false, 0},
+		{"read before, and the cache is older", "Deployment", "1", "1", "29", "30", true, 0},
+		{"gone by now", "Deployment", "", "1", "10", "", true, 1},
+		{"made again by now", "Deployment", "2", "1", "10", "", true, 1},
+		{"a ReplicaSet, which no cache has", "ReplicaSet", "1", "1", "10", "", false, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var manifests []string
@@ -95,13 +86,19 @@ func TestTakeOverWorkload(t *testing.T) {
 				manifests = []string{`{apiVersion: apps/v1, kind: ` + test.kind + `, metadata: {namespace: shop, name: app, uid: "` + test.live + `", resourceVersion: "30"}}`}
 			}
 			p := newPocket(t, manifests...)
-			p.reconciler.memory.lends(key, test.known)
-			object := &unstructured.Unstructured{}
-			object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(test.kind))
-			object.SetNamespace("shop")
-			object.SetName("app")
-			object.SetUID(types.UID(test.uid))
-			object.SetResourceVersion(test.version)
+			at := func(version string) *unstructured.Unstructured {
+				object := &unstructured.Unstructured{}
+				object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(test.kind))
+				object.SetNamespace("shop")
+				object.SetName("app")
+				object.SetUID(types.UID(test.uid))
+				object.SetResourceVersion(version)
+				return object
+			}
+			if test.known != "" {
+				p.reconciler.lenders.Knows(key, at(test.known))
+			}
+			object := at(test.version)
 			rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 			asked := 0
 			check := p.reconciler.takeOverWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
@@ -119,6 +116,52 @@ func TestTakeOverWorkload(t *testing.T) {
 			}
 			if !test.behind && asked != 2 {
 				t.Errorf("the check of the Rollout was asked %d times, want 2", asked)
+			}
+			if len(p.live) != test.reads {
+				t.Errorf("reads %v, want %d", p.live, test.reads)
+			}
+		})
+	}
+}
+
+func TestTakeOverSets(t *testing.T) {
+	set := func(name string, uid types.UID, generation int64) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, Generation: generation}}
+	}
+	const live = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {namespace: shop, name: cart-a, uid: a, generation: 4, labels: {app: cart},
+		ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: cart, uid: "1", controller: true}]}}`
+	const strangers = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {namespace: shop, name: web-a, uid: w, labels: {app: cart},
+		ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: web, uid: "2", controller: true}]}}`
+	rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "1"}}
+	crowded := set("cart-a", "a", 4)
+	crowded.Status.AvailableReplicas = 1
+	for _, test := range []struct {
+		name   string
+		cached []*appsv1.ReplicaSet
+		behind bool
+		reads  int
+	}{
+		{"a list that is up to date", []*appsv1.ReplicaSet{set("cart-a", "a", 4)}, false, 1},
+		{"newer by a write of this pass", []*appsv1.ReplicaSet{set("cart-a", "a", 5)}, false, 1},
+		{"one is gone by now", []*appsv1.ReplicaSet{set("cart-a", "a", 4), set("cart-b", "b", 1)}, true, 2},
+		{"one has lost its pods", []*appsv1.ReplicaSet{crowded}, true, 2},
+		{"one is missing", nil, true, 2},
+		{"one has been scaled since", []*appsv1.ReplicaSet{set("cart-a", "a", 3)}, true, 2},
+		{"one was made again", []*appsv1.ReplicaSet{set("cart-a", "z", 9)}, true, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newPocket(t, live, strangers)
+			s := &seen{object: rollout, sets: map[string]*appsv1.ReplicaSet{}}
+			s.spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}}
+			for _, rs := range test.cached {
+				s.sets[rs.Name] = rs
+			}
+			check := p.reconciler.takeOverSets(s, func(context.Context, client.Object) error { return nil })
+			for range 2 { // what was seen to be right is not read again
+				err := check(t.Context(), rollout)
+				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
+					t.Errorf("%v, behind should be %t", err, test.behind)
+				}
 			}
 			if len(p.live) != test.reads {
 				t.Errorf("reads %v, want %d", p.live, test.reads)

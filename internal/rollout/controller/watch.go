@@ -44,20 +44,20 @@ type Options struct {
 	ClusterTemplates bool
 }
 
-// Add makes the manager run the reconciler.
-func (r *Reconciler) Add(mgr manager.Manager, o Options) error {
+// Add makes the manager run the reconciler. queue must be the one that answers from outside the cluster go to.
+func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) error {
 	workers := o.Workers
 	if workers <= 0 {
 		workers = 10
 	}
-	c, err := controller.New("rollout", mgr, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, ReconciliationTimeout: shell.PassTimeout,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
-		// Reconcile recovers itself, and tells of it; this is for what is around it.
-		RecoverPanic: new(true),
-	})
+	options := shell.Options(r, workers)
+	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry)
+	c, err := controller.New("rollout", mgr, options)
 	if err != nil {
 		return fmt.Errorf("make the controller of Rollouts: %w", err)
+	}
+	if err := c.Watch(queue); err != nil {
+		return fmt.Errorf("take in answers about Rollouts: %w", err)
 	}
 	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
 	r.Watch = w.Kinds

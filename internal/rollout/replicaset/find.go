@@ -46,24 +46,33 @@ func Find(sets []*appsv1.ReplicaSet, s Sought) (*appsv1.ReplicaSet, string, erro
 	if err != nil {
 		return nil, "", err
 	}
+	if rs := first(sets,
+		func(rs *appsv1.ReplicaSet) bool { return Hash(rs) == hash },
+		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[foundAsAnnotation] == hash },
+	); rs != nil {
+		return rs, hash, nil // nearly always; what follows is much more work
+	}
 	older, err := rollout.OlderPodHashes(s.Template, s.Collisions)
 	if err != nil {
 		return nil, "", err
 	}
-	for _, is := range []func(*appsv1.ReplicaSet) bool{
-		func(rs *appsv1.ReplicaSet) bool { return Hash(rs) == hash },
-		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[foundAsAnnotation] == hash },
+	return first(sets,
 		func(rs *appsv1.ReplicaSet) bool { return slices.Contains(older, Hash(rs)) },
 		func(rs *appsv1.ReplicaSet) bool { return Runs(rs, s.Template) },
 		func(rs *appsv1.ReplicaSet) bool {
 			return s.Settled != "" && Hash(rs) == s.Settled && contains(rs, s.Template)
 		},
-	} {
+	), hash, nil
+}
+
+// first is the first one that answers the first of the questions that any answers; nil: none does.
+func first(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
+	for _, is := range questions {
 		if i := slices.IndexFunc(sets, is); i >= 0 {
-			return sets[i], hash, nil
+			return sets[i]
 		}
 	}
-	return nil, hash, nil
+	return nil
 }
 
 // Runs is true when the pods of a ReplicaSet are those of the template, but for what a controller or the API server adds.

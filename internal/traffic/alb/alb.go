@@ -21,7 +21,7 @@ const DefaultPrefix = "alb.ingress.kubernetes.io"
 
 // Options are what the process is told about AWS.
 type Options struct {
-	// VerifyTargetGroups asks for what Serin cannot do, and is refused: to look at the load balancers themselves.
+	// VerifyTargetGroups is true where the load balancers themselves are asked whether they do what the Ingresses say.
 	VerifyTargetGroups bool
 }
 
@@ -32,9 +32,6 @@ type RolloutRenderer struct {
 
 // NewRollout makes the router alb.
 func NewRollout(options Options) RolloutRenderer { return RolloutRenderer{options: options} }
-
-const textVerify = "target groups were asked to be verified, for which Serin would have to ask AWS, and it does not: " +
-	"remove the flag -aws-verify-target-group or -alb-verify-weight"
 
 // Features are weights, also of experiments, and routes by header.
 func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
@@ -74,7 +71,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 	if len(existing) == 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", traffic.NoIngress("Ingress", "Ingresses"))
 	}
-	if fault := rd.fault(t); fault != nil {
+	if fault := fault(t); fault != nil {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault.Detail)
 	}
 	out := existing.Unchanged()
@@ -95,39 +92,40 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // fault is what is wrong with the spec, whatever the Ingresses are like; nil when nothing is.
-func (rd RolloutRenderer) fault(t traffic.RolloutTarget) *field.Error {
-	path, sticky := traffic.RoutingPath().Child("alb"), configuration(t).StickinessConfig
-	switch {
-	case rd.options.VerifyTargetGroups:
-		return field.Invalid(path, "", textVerify)
-	case sticky != nil && (sticky.DurationSeconds < 1 || sticky.DurationSeconds > maxStickiness):
-		return field.Invalid(path.Child("stickinessConfig", "durationSeconds"), sticky.DurationSeconds,
-			fmt.Sprintf("stickinessConfig.durationSeconds is between 1 and %d", maxStickiness))
-	default:
+func fault(t traffic.RolloutTarget) *field.Error {
+	sticky := configuration(t).StickinessConfig
+	if sticky == nil || sticky.DurationSeconds >= 1 && sticky.DurationSeconds <= maxStickiness {
 		return nil
 	}
+	return field.Invalid(traffic.RoutingPath().Child("alb", "stickinessConfig", "durationSeconds"), sticky.DurationSeconds,
+		fmt.Sprintf("stickinessConfig.durationSeconds is between 1 and %d", maxStickiness))
 }
 
 // maxStickiness is a week, in seconds.
 const maxStickiness = 604800
 
-// Read takes the weights from the actions. What load balancers do with them is known to AWS alone.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+// Read takes the weights from the actions. What load balancers do with them is known to AWS alone: what it is to be asked
+// goes with them, where the process is told to.
+func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
 		if x.Object == nil {
 			continue
 		}
-		if err := (editor{t: t, ref: x.Ref}).read(x.Object, &out); err != nil {
+		forward, err := (editor{t: t, ref: x.Ref}).read(x.Object, &out)
+		if err != nil {
 			return traffic.Observed{Confirmed: traffic.CannotTell}, err
+		}
+		if rd.options.VerifyTargetGroups {
+			out.Forwards = append(out.Forwards, forward)
 		}
 	}
 	return out, nil
 }
 
 // Validate finds Ingresses that are missing or do not lead to the root Service.
-func (rd RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
-	if fault := rd.fault(t); fault != nil {
+func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+	if fault := fault(t); fault != nil {
 		return field.ErrorList{fault}
 	}
 	c := configuration(t)

@@ -54,6 +54,4 @@ func usersIngresses(t traffic.RolloutTarget, routing argov1.ALBTrafficRouting) [
 
 func TestRolloutGolden(t *testing.T) {
 	traffictest.GoldenRollout(t, routers, "testdata/rollout")
-	verifying := traffic.RolloutRenderers{ALB: alb.NewRollout(alb.Options{VerifyTargetGroups: true})}
-	traffictest.GoldenRollout(t, verifying, "testdata/rollout-verify")
 }

@@ -218,32 +218,56 @@ func same(text string, value []byte) bool {
 	return json.Compact(&compact, []byte(text)) == nil && bytes.Equal(compact.Bytes(), value)
 }
 
-func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) error {
+// read adds what the action of an Ingress says to what was observed, and returns what its load balancers shall do.
+func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (traffic.Forward, error) {
+	wanted := traffic.Forward{Ingress: obj.GetName(), Hosts: hosts(obj)}
 	key := e.key("actions", root(e.t))
 	text, ok := obj.GetAnnotations()[key]
 	if !ok {
-		return nil
+		return wanted, nil
 	}
 	var forward action
 	if err := json.Unmarshal([]byte(text), &forward); err != nil {
-		return fmt.Errorf("read %s: annotation %s: %w", e.ref, key, err)
+		return wanted, fmt.Errorf("read %s: annotation %s: %w", e.ref, key, err)
 	}
-	canary, named := 0, false
-	var others []release.Destination
+	var canary, others, stable []traffic.Portion
 	for _, group := range forward.ForwardConfig.TargetGroups {
+		share := traffic.Portion{Service: group.ServiceName, Port: group.ServicePort, Weight: group.Weight}
 		switch group.ServiceName {
 		case e.t.CanaryService:
-			canary, named = group.Weight, true
+			canary = []traffic.Portion{share}
 		case e.t.StableService:
+			stable = []traffic.Portion{share}
 		default:
-			others = append(others, release.Destination{Service: group.ServiceName, Weight: group.Weight})
+			others = append(others, share)
 		}
 	}
-	if named && (!out.Found || canary > out.Route.Canary) {
-		out.Route.Canary, out.Route.Others = canary, others
+	if len(canary) == 0 {
+		return wanted, nil
 	}
-	out.Found = out.Found || named
-	return nil
+	if !out.Found || canary[0].Weight > out.Route.Canary {
+		out.Route.Canary, out.Route.Others = canary[0].Weight, nil
+		for _, other := range others {
+			out.Route.Others = append(out.Route.Others, release.Destination{Service: other.Service, Weight: other.Weight})
+		}
+	}
+	out.Found = true
+	if len(stable) > 0 {
+		wanted.Shares = slices.Concat(canary, others, stable)
+	}
+	return wanted, nil
+}
+
+// hosts are the names of the load balancers that an Ingress has.
+func hosts(obj *unstructured.Unstructured) []string {
+	balancers, _, _ := unstructured.NestedSlice(obj.Object, "status", "loadBalancer", "ingress")
+	var names []string
+	for _, balancer := range traffic.Maps(balancers) {
+		if name, _ := balancer["hostname"].(string); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // restore says whether there was anything of this Rollout.

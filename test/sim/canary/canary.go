@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 var (
@@ -39,6 +40,7 @@ type Canaries struct {
 	releases []*Release
 	outside  *outside
 	user     client.Client
+	hands    kinds.Hands
 	people   *people
 	oracle   *oracle
 	// story is told instead of drawn ones, when it is not nil.

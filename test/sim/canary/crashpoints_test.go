@@ -9,6 +9,7 @@ import (
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/play"
+	"github.com/serin-dev/serin/test/sim/play/playtest"
 )
 
 // Each story is played once without trouble. Then it is played again for each request that Serin sent to the API server
@@ -21,7 +22,7 @@ func TestEveryCallMayGoWrong(t *testing.T) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
 			smooth := play.Story(play.Canary, story)
-			noViolation(t, smooth)
+			playtest.NoViolation(t, smooth)
 			if smooth.Calls < 5 {
 				t.Fatalf("want a story, got %d requests", smooth.Calls)
 			}
@@ -47,7 +48,7 @@ func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways
 func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.Strike) {
 	t.Helper()
 	got := play.Story(play.Canary, story, strikes...)
-	noViolation(t, got)
+	playtest.NoViolation(t, got)
 	if slices.ContainsFunc(strikes, func(s sim.Strike) bool { return s.How == sim.LoseAnswer }) {
 		return // an answer that was lost may well have been the one that the release needed
 	}
@@ -141,13 +142,6 @@ func hookCalls(questions []string) map[string][]string {
 func distinct(keys []string) int {
 	slices.Sort(keys)
 	return len(slices.Compact(keys))
-}
-
-func noViolation(t *testing.T, r sim.Result) {
-	t.Helper()
-	for _, v := range r.Violations {
-		t.Errorf("%s after %s: %s\nhistory:\n%s", v.Number, v.At, v.Sentence, strings.Join(r.History, "\n"))
-	}
 }
 
 func firstDifference(want, got string) string {

@@ -13,6 +13,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // ship gives the target the template of a version.
@@ -26,7 +27,7 @@ func (p *people) ship(r *Release, v *version) {
 		return unstructured.SetNestedMap(o, template, "spec", "template") == nil
 	})
 	if shipped {
-		p.did(r, Ship, "ship %s", v)
+		p.did(r, kinds.Ship, "ship %s", v)
 	}
 }
 
@@ -93,7 +94,7 @@ func (p *people) editSpec(r *Release, s *sim.Stream) {
 	}
 	p.did(r, EditSpec, "%s", what)
 	if r.invalid {
-		p.later(back, func() { p.mendSpec(r) })
+		p.Later(back, func() { p.mendSpec(r) })
 	}
 }
 
@@ -124,7 +125,7 @@ func (p *people) scale(r *Release, s *sim.Stream) {
 func (p *people) deleteRelease(r *Release, s *sim.Stream) {
 	back, stays := s.Between(30*time.Second, 5*time.Minute), s.Chance(0.4)
 	if p.remove(r.Key.Name, canaryKind, DeleteRelease, r) && !stays {
-		p.later(back, func() { p.again(r) })
+		p.Later(back, func() { p.again(r) })
 	}
 }
 
@@ -143,7 +144,7 @@ func (p *people) again(r *Release) {
 		p.back[r.Key] = func() { p.again(r) }
 		return
 	}
-	p.create(r.canary())
+	p.hands.Create(r.canary())
 	r.invalid = r.born
 	p.did(r, RecreateRelease, "make the Canary again")
 	if p.over {
@@ -154,7 +155,7 @@ func (p *people) again(r *Release) {
 func (p *people) deleteTarget(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 4*time.Minute)
 	if p.remove(r.Target, deploymentKind, DeleteTarget, r) {
-		p.later(back, func() { p.retarget(r) })
+		p.Later(back, func() { p.retarget(r) })
 	}
 }
 
@@ -163,7 +164,7 @@ func (p *people) retarget(r *Release) {
 	if p.running(r) != "" {
 		return
 	}
-	p.create(r.deployment())
+	p.hands.Create(r.deployment())
 	p.did(r, DeleteTarget, "make the Deployment again with %s", r.current())
 	if p.over {
 		p.startable(r)
@@ -211,7 +212,7 @@ func (p *people) suspend(r *Release, s *sim.Stream) {
 	}
 	p.did(r, Suspend, "suspend it")
 	if !stays {
-		p.later(back, func() { p.resume(r) })
+		p.Later(back, func() { p.resume(r) })
 	}
 }
 
@@ -229,7 +230,7 @@ func (p *people) skip(r *Release, s *sim.Stream) {
 		}
 	}
 	set(true, "skip the analysis")
-	p.later(back, func() { set(r.Spec.SkipAnalysis, "analyse as before") })
+	p.Later(back, func() { set(r.Spec.SkipAnalysis, "analyse as before") })
 }
 
 func (p *people) command(r *Release, s *sim.Stream) {
@@ -322,9 +323,9 @@ func (p *people) sameTarget(r *Release, s *sim.Stream) {
 	}
 	c := r.canary()
 	c.Name = name
-	p.create(c)
+	p.hands.Create(c)
 	p.did(r, SameTarget, "make Canary %s for the same target", name)
-	p.later(away, func() {
+	p.Later(away, func() {
 		if p.remove(name, canaryKind, SameTarget, r) && p.over {
 			p.startable(r)
 		}

@@ -1,15 +1,12 @@
 package canary
 
 import (
-	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -27,17 +24,7 @@ var finalKinds = []schema.GroupKind{
 
 // Final implements sim.Kind: all objects, without identities, versions and moments.
 func (k *Canaries) Final(w *sim.World) string {
-	var out strings.Builder
-	for _, kind := range finalKinds {
-		for _, version := range w.Server.All(kind) {
-			content, err := json.Marshal(bare(kind, version))
-			if err != nil {
-				panic(err) // content of the store is JSON by its nature
-			}
-			fmt.Fprintf(&out, "%s %s\n", kind.Kind, content)
-		}
-	}
-	return k.withoutCookies(w, out.String())
+	return k.withoutCookies(w, kinds.Final(w, finalKinds, bare))
 }
 
 // withoutCookies hides the values of cookies, which follow from the moment at which a run began.
@@ -54,16 +41,9 @@ func (k *Canaries) withoutCookies(w *sim.World, final string) string {
 	return final
 }
 
-// volatile are keys, wherever they stand, whose values depend on when something happened.
-var volatile = []string{
-	"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields", "observedGeneration",
-	"lastTransitionTime", "lastUpdateTime", "flagger-id", "kubectl.kubernetes.io/restartedAt",
-}
-
 // bare is an object without what is volatile; of a Canary's status what Flagger's API promises.
 func bare(kind schema.GroupKind, version *store.Version) map[string]any {
-	object := runtime.DeepCopyJSON(version.Content())
-	strip(object)
+	object := kinds.Bare(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt"})
 	status, _ := object["status"].(map[string]any)
 	switch kind {
 	case canaryKind:
@@ -78,21 +58,4 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 		delete(object, "status")
 	}
 	return object
-}
-
-func strip(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, inner := range value {
-			if slices.Contains(volatile, key) {
-				delete(value, key)
-				continue
-			}
-			strip(inner)
-		}
-	case []any:
-		for _, inner := range value {
-			strip(inner)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // quickest is how soon, at the earliest, a tool that watches writes its copy back.
@@ -29,7 +30,7 @@ type tool struct {
 
 // tools begins the tools of a history.
 func (k *Canaries) tools() {
-	if !k.world.Trouble.Has(GitOps) {
+	if !k.world.Trouble.Has(kinds.GitOps) {
 		return
 	}
 	for _, r := range k.releases {
@@ -87,7 +88,7 @@ func (t *tool) has(kind schema.GroupKind, name string) bool {
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", kinds.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
 	t.back(t.of.Target, deploymentKind, "spec", func(spec map[string]any) {
@@ -108,7 +109,7 @@ func (t *tool) apply() {
 
 // back puts one part of an object right, where it is not.
 func (t *tool) back(name string, kind schema.GroupKind, part string, set func(map[string]any)) {
-	changed := t.write("gitops", name, kind, func(o map[string]any) bool {
+	changed := t.hands.Write("gitops", name, kind, func(o map[string]any) bool {
 		content, ok := o[part].(map[string]any)
 		if !ok {
 			return false
@@ -119,6 +120,6 @@ func (t *tool) back(name string, kind schema.GroupKind, part string, set func(ma
 	})
 	if changed {
 		t.world.Say("%s: gitops writes %s %s back", t.of.Key.Name, kind.Kind, name)
-		t.world.Tell(Did{Release: t.of.Key, What: string(GitOps), Revision: t.revision(t.of)})
+		t.world.Tell(Did{Release: t.of.Key, What: string(kinds.GitOps), Revision: t.revision(t.of)})
 	}
 }

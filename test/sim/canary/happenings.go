@@ -27,14 +27,6 @@ type Answered struct {
 	Answer   release.Answer
 }
 
-// Said tells an event of a release that a process wrote.
-type Said struct {
-	Instance string
-	Release  types.NamespacedName
-	Type     string
-	Message  string
-}
-
 // Did tells what a person, or a tool, did to a release.
 type Did struct {
 	Release types.NamespacedName

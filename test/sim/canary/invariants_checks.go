@@ -393,9 +393,16 @@ func (c *askedOnce) see(happening any) {
 	}
 	life.polled[q.of.uid][q.probe.ID] = c.now()
 	told := q.of.mover != q.by && q.of.moved.After(before) // another process says when it asked
-	if gap := c.now().Sub(before); !before.IsZero() && !told && c.steady(before) && gap < c.least(q.of)-time.Millisecond {
+	if gap := c.now().Sub(before); !before.IsZero() && !told && c.steady(before) && !c.longer(q, before) && gap < c.least(q.of)-time.Millisecond {
 		c.violate("I11", q.of, "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
 	}
+}
+
+// longer is true of a question about a window whose interval people have edited since then: it ends another time.
+func (c *askedOnce) longer(q *question, then time.Time) bool {
+	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
+	wishes := q.of.specs.since(then.Add(-c.delta))
+	return windowed && anyOf(wishes, func(w *wish) bool { return w.interval != wishes[0].interval })
 }
 
 // askKey is one call: a polled gate keeps its ID, and only moves on.

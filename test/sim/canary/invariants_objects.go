@@ -9,6 +9,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -37,6 +38,8 @@ func (c *analysedTemplate) see(happening any) {
 		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves nobody before it is like it
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.then()):
 		return // template and configuration may have been seen as they never were at once, and what follows mends that
+	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.then()):
+		return // it may have been seen still as it was last before the Canary was made, which nobody took down
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
 		allowed = r.target.ran(c.then())
 	case h.Type == store.Added:
@@ -71,6 +74,8 @@ func (c *analysedTemplate) again(r *record) []string {
 	switch {
 	case r.stable == "":
 		return nil // somebody else wrote it, or what it should run failed
+	case r.orphaned && r.run != nil && !r.configured.Before(r.run.began):
+		return nil // its configuration is that of the promotion that failed, its template of whatever a ReplicaSet still has
 	case r.orphaned, r.misled:
 		// Nothing that it ran since was promoted, or somebody wrote into the status that something else was: it is made again
 		// of the target, which may be what serves, or of what a ReplicaSet of it still has.
@@ -200,7 +205,7 @@ func madeFor(v *store.Version) bool {
 
 // holder names who controls an object, as kind, name and UID; empty: nobody.
 func holder(v *store.Version) string {
-	for _, owner := range items(within(v.Content(), "metadata")["ownerReferences"]) {
+	for _, owner := range kinds.Items(within(v.Content(), "metadata")["ownerReferences"]) {
 		if held, _ := owner["controller"].(bool); held {
 			kind, _ := owner["kind"].(string)
 			uid, _ := owner["uid"].(string)
@@ -218,9 +223,9 @@ type noSecrets struct {
 
 func (c *noSecrets) see(happening any) {
 	switch h := happening.(type) {
-	case Said:
+	case kinds.Said:
 		if strings.Contains(h.Message, planted) {
-			c.violate("I10", nil, "an event of %s has a secret: %s", h.Release.Name, h.Message)
+			c.violate("I10", nil, "an event of %s has a secret: %s", h.Of.Name, h.Message)
 		}
 	case wrote:
 		if !h.ours || h.Type == store.Deleted || h.Kind == secretKind {
@@ -342,10 +347,17 @@ func (c *noFight) see(happening any) {
 		at := thing{h.Kind, h.Key}
 		w := c.objects[at]
 		late := w != nil && r.carries(at) && r.route.outpaced.Equal(w.last) // a weight that a process set which did not lead any more
-		if w != nil && !w.unanswered && !late && !c.caused(r, w.last) && !c.late(w.by) && !c.late(h.Actor) {
+		saved := r.carries(at) && r.rescued(h)
+		if w != nil && !w.unanswered && !late && !saved && !c.caused(r, w.last) && !c.late(w.by) && !c.late(h.Actor) {
 			c.violate("I19", r, "at rest %s %s was written again, although nobody else had written anything since the last time", h.Kind.Kind, h.Key.Name)
 		}
 	}
+}
+
+// rescued is true of a write that takes users off a target without pods. Since when it has none does not matter, nor who sent
+// them there: it may have had to wait for a primary that answers.
+func (r *record) rescued(h wrote) bool {
+	return r.weightsOf(h.Old).canary > 0 && r.weightsOf(h.New).canary == 0 && r.target.replicas == 0 && !r.target.serves
 }
 
 // caused is true when something else changed of late, or since the object was written last, that a release follows: its

@@ -44,7 +44,9 @@ func (c *sensibleStatus) see(happening any) {
 		c.violate("I13", r, "the phase went from %q to %q", before.Phase, after.Phase)
 	}
 	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
-	if h.begins == nil && !ends && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
+	// Nothing counts before the approval, but people may have written a number.
+	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
+	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
 		c.violate("I13", r, "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
@@ -148,6 +150,7 @@ func (c *obeyedOnce) see(happening any) {
 		key := string(r.uid) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
+		case h.begins != nil && run != now.Run: // of the run before, which nobody carries out any more
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
 			c.violate("I24", r, "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/store"
@@ -44,6 +46,9 @@ func (c *noDeadEnd) lost(h cluster.Lost) {
 	r := c.named[h.Release]
 	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
+	}
+	if apex := c.objects[thing{serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()}}]; apex != nil && apex.foreign.After(c.then().Add(-c.drain)) {
+		return // somebody sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
 	if !late && r.route.foreign.Before(c.then()) && r.target.foreign.Before(c.then()) && c.steady(r.target.emptied) && c.now().Sub(r.target.emptied) < c.drain {

@@ -13,6 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -46,9 +47,6 @@ type ledger struct {
 	relists bool
 	keys    map[askKey]firstAsked
 }
-
-// ours is true of the processes of Serin.
-func ours(actor string) bool { return strings.HasPrefix(actor, "serin") }
 
 func newLedger(w *sim.World, drain time.Duration) *ledger {
 	l := &ledger{
@@ -246,7 +244,7 @@ func (l *ledger) readQuestion(h Asked) []any {
 // readWrite says what a write is to the releases.
 func (l *ledger) readWrite(e *store.Event) []any {
 	at := thing{e.Kind, e.Key}
-	mine := ours(e.Actor)
+	mine := kinds.Serin(e.Actor)
 	of := l.things[at]
 	out := []any{wrote{e, of, mine}}
 	switch e.Kind {
@@ -407,7 +405,7 @@ func (l *ledger) noteMove(h moved) {
 		return
 	}
 	if r == nil {
-		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h)}
+		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h), made: l.now()}
 		l.records[r.uid], l.named[r.key] = r, r
 		l.all = append(l.all, r)
 	}
@@ -415,6 +413,8 @@ func (l *ledger) noteMove(h moved) {
 	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.now()
 	if old == nil || old.Generation != h.after.Generation {
 		r.specs = r.specs.change(&h.after.Spec, l.now())
+		l.reckonReady(r, &r.target)
+		l.reckonReady(r, &r.primary)
 		l.rename()
 		l.meetRoute(r)
 		switch suspended := h.after.Spec.Suspend; {

@@ -14,6 +14,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -98,16 +99,16 @@ func (r *record) weightsOf(v *store.Version) weights {
 	spec := within(v.Content(), "spec")
 	primary, canary := r.apexName()+ending, r.apexName()+"-canary"
 	var out weights
-	rules, receivers := items(spec["http"]), "route"
+	rules, receivers := kinds.Items(spec["http"]), "route"
 	if v.Kind() == httpRoute {
-		rules, receivers = items(spec["rules"]), "backendRefs"
+		rules, receivers = kinds.Items(spec["rules"]), "backendRefs"
 	} else if len(rules) == 0 {
-		rules = items(spec["tcp"])
+		rules = kinds.Items(spec["tcp"])
 	}
 	for _, rule := range rules {
 		var split weights
 		sum := 0
-		for _, to := range items(rule[receivers]) {
+		for _, to := range kinds.Items(rule[receivers]) {
 			name, _ := to["name"].(string)
 			if v.Kind() == virtualService {
 				name, _ = within(to, "destination")["host"].(string)
@@ -143,12 +144,12 @@ func mirrors(rule map[string]any, service string) bool {
 	if host, _ := within(rule, "mirror")["host"].(string); host == service {
 		return true
 	}
-	for _, mirror := range items(rule["mirrors"]) {
+	for _, mirror := range kinds.Items(rule["mirrors"]) {
 		if host, _ := within(mirror, "destination")["host"].(string); host == service {
 			return true
 		}
 	}
-	for _, filter := range items(rule["filters"]) {
+	for _, filter := range kinds.Items(rule["filters"]) {
 		if name, _ := within(filter, "requestMirror", "backendRef")["name"].(string); name == service {
 			return true
 		}
@@ -264,12 +265,10 @@ func (l *ledger) noteStable(r *record, ours bool, content string) {
 
 // lookAtPods takes down what a Deployment is now.
 func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ string) {
-	object := v.Content()
-	spec, status := within(object, "spec"), within(object, "status")
 	if p.version == nil {
 		p.created = l.now()
 	}
-	if template := spec["template"]; !same(template, p.template) {
+	if template := within(v.Content(), "spec")["template"]; !same(template, p.template) {
 		p.template = template
 		if content_ == "" && p.content == "" {
 			content_ = l.contentOf(v, p == &r.primary)
@@ -283,6 +282,15 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 	}
 	p.version = v
 	p.replicas = asked(v)
+	l.reckonReady(r, p)
+}
+
+// reckonReady takes down whether a Deployment is ready by the thresholds that hold.
+func (l *ledger) reckonReady(r *record, p *pods) {
+	if p.version == nil {
+		return
+	}
+	v, status := p.version, within(p.version.Content(), "status")
 	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
 	p.available = number(status, "availableReplicas", 0)
 	if v.Kind() == daemonSetKind {
@@ -303,7 +311,7 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 
 // givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.
 func givenUp(v *store.Version) bool {
-	return slices.ContainsFunc(items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
+	return slices.ContainsFunc(kinds.Items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
 		return condition["reason"] == "ProgressDeadlineExceeded"
 	})
 }
@@ -404,21 +412,21 @@ func configsIn(template map[string]any) []thing {
 		}
 	}
 	spec := within(template, "spec")
-	for _, volume := range items(spec["volumes"]) {
+	for _, volume := range kinds.Items(spec["volumes"]) {
 		add(configMapKind, within(volume, "configMap"), "name")
 		add(secretKind, within(volume, "secret"), "secretName")
-		for _, source := range items(within(volume, "projected")["sources"]) {
+		for _, source := range kinds.Items(within(volume, "projected")["sources"]) {
 			add(configMapKind, within(source, "configMap"), "name")
 			add(secretKind, within(source, "secret"), "name")
 		}
 	}
 	for _, field := range []string{"initContainers", "containers"} {
-		for _, container := range items(spec[field]) {
-			for _, from := range items(container["envFrom"]) {
+		for _, container := range kinds.Items(spec[field]) {
+			for _, from := range kinds.Items(container["envFrom"]) {
 				add(configMapKind, within(from, "configMapRef"), "name")
 				add(secretKind, within(from, "secretRef"), "name")
 			}
-			for _, env := range items(container["env"]) {
+			for _, env := range kinds.Items(container["env"]) {
 				add(configMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
 				add(secretKind, within(env, "valueFrom", "secretKeyRef"), "name")
 			}

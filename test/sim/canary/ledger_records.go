@@ -77,6 +77,7 @@ type record struct {
 	key     types.NamespacedName
 	uid     types.UID
 	kind    schema.GroupKind // of its workload
+	made    time.Time
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus

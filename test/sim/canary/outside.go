@@ -13,26 +13,18 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // The troubles of those who are asked.
 const (
-	HookNo       sim.Class = "hook-no"    // it refuses for no reason
-	Hook5xx      sim.Class = "hook-5xx"   // it answers 503, to all attempts
-	HookHang     sim.Class = "hook-hang"  // it never answers
-	HookReset    sim.Class = "hook-reset" // it did what it was asked, and the answer is lost
-	MetricNoData sim.Class = "metric-nodata"
-	MetricNaN    sim.Class = "metric-nan"
-	MetricError  sim.Class = "metric-error" // 5xx, 4xx, no connection
-	MetricLate   sim.Class = "metric-late"
-	MetricHang   sim.Class = "metric-hang"
-	MetricStale  sim.Class = "metric-stale" // the value is that of the version before
+	HookNo    sim.Class = "hook-no"    // it refuses for no reason
+	Hook5xx   sim.Class = "hook-5xx"   // it answers 503, to all attempts
+	HookHang  sim.Class = "hook-hang"  // it never answers
+	HookReset sim.Class = "hook-reset" // it did what it was asked, and the answer is lost
 )
 
-var (
-	hookTroubles   = []sim.Class{HookNo, Hook5xx, HookHang, HookReset}
-	metricTroubles = []sim.Class{MetricNoData, MetricNaN, MetricError, MetricLate, MetricHang, MetricStale}
-)
+var hookTroubles = []sim.Class{HookNo, Hook5xx, HookHang, HookReset}
 
 // How those who ask wait, as internal/canary/controller, internal/hook and internal/metric promise.
 const (
@@ -50,7 +42,7 @@ const troubled = 0.15
 type outside struct {
 	*Canaries
 	// out counts the questions of each process that have no answer yet.
-	out   map[*sim.Instance]int
+	out   kinds.Out
 	gates map[string]*gate
 	// asked counts the calls of each question, so that each has choices of its own.
 	asked map[string]int
@@ -64,7 +56,7 @@ type gate struct {
 }
 
 func newOutside(k *Canaries) *outside {
-	return &outside{Canaries: k, out: map[*sim.Instance]int{}, gates: map[string]*gate{}, asked: map[string]int{}}
+	return &outside{Canaries: k, out: kinds.Out{}, gates: map[string]*gate{}, asked: map[string]int{}}
 }
 
 // reply is what comes back, and after what time.
@@ -121,16 +113,6 @@ func questionName(asked prober.Asked) string {
 	return asked.Probe.ID
 }
 
-// waited is true while a process that lives waits for an answer.
-func (o *outside) waited() bool {
-	for _, i := range o.world.Instances() {
-		if o.out[i] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func said(a release.Answer) string {
 	if a.Outcome == release.Measured {
 		return fmt.Sprintf("%.2f", a.Value)
@@ -162,7 +144,7 @@ func (o *outside) reply(r *Release, c *flaggerv1.Canary, asked prober.Asked) rep
 	case canary.MetricQuestion:
 		return o.measure(s, usual, r, c, q.Check)
 	default: // whether the sources can be reached
-		if o.strikes(s, metricTroubles...) != "" {
+		if o.strikes(s, kinds.MetricTroubles...) != "" {
 			return reply{usual, release.Answer{Outcome: release.No, Text: "prometheus not avaiable: 503"}}
 		}
 		return reply{usual, release.Answer{Outcome: release.Yes}}
@@ -171,13 +153,7 @@ func (o *outside) reply(r *Release, c *flaggerv1.Canary, asked prober.Asked) rep
 
 // strikes draws which of the troubles strikes this answer; empty: none does.
 func (o *outside) strikes(s *sim.Stream, classes ...sim.Class) sim.Class {
-	var struck sim.Class
-	for _, class := range classes {
-		if s.Chance(troubled) && struck == "" && o.world.Trouble.Has(class) && o.world.Trouble.Occurs(class) {
-			struck = class
-		}
-	}
-	return struck
+	return kinds.Strikes(o.world, s, troubled, classes...)
 }
 
 // hook answers a call of a webhook, with all its attempts.
@@ -300,12 +276,12 @@ func (o *outside) measure(s *sim.Stream, usual time.Duration, r *Release, c *fla
 		stale = o.value(s, r, r.versions[r.shipped[n-2]], c, check)
 	}
 	measured := release.Answer{Outcome: release.Measured, Value: value, Query: query}
-	switch o.strikes(s, metricTroubles...) {
-	case MetricNoData:
+	switch o.strikes(s, kinds.MetricTroubles...) {
+	case kinds.MetricNoData:
 		return none("no values found")
-	case MetricNaN: // whoever asks makes no data of it
+	case kinds.MetricNaN: // whoever asks makes no data of it
 		return none("no values found")
-	case MetricError:
+	case kinds.MetricError:
 		switch what {
 		case 0:
 			return failed(usual, release.Unreachable, "prometheus.example: 503 Service Unavailable")
@@ -314,11 +290,11 @@ func (o *outside) measure(s *sim.Stream, usual time.Duration, r *Release, c *fla
 		default:
 			return failed(usual, release.Unreachable, "connection refused")
 		}
-	case MetricHang:
+	case kinds.MetricHang:
 		return failed(metricTimeout, release.Unreachable, "no answer within 5s")
-	case MetricLate:
+	case kinds.MetricLate:
 		return reply{late, measured}
-	case MetricStale:
+	case kinds.MetricStale:
 		measured.Value = stale
 	default:
 	}

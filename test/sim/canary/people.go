@@ -10,17 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what people and tools do. Ship is no trouble: it is what releases are for.
+// The classes of what people and tools do, beside those that all kinds have.
 const (
-	Ship             sim.Class = "ship"
 	EditTemplate     sim.Class = "edit-template"
 	EditSpec         sim.Class = "edit-spec"
 	EditConfig       sim.Class = "edit-config"
@@ -40,96 +39,59 @@ const (
 	SwapStrategy     sim.Class = "swap-strategy"
 	SameTarget       sim.Class = "same-target"
 	Strangers        sim.Class = "strangers"
-	GitOps           sim.Class = "gitops"
 )
 
 // people are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
 type people struct {
 	*Canaries
-	// pending is how much they have begun and not finished.
-	pending int
-	// acts are what is left of a story.
-	acts []Act
+	*kinds.Script
 	// back are the Canaries that are made again once they are gone.
 	back map[types.NamespacedName]func()
 }
 
-// deed is one thing that somebody does by himself, again and again.
-type deed struct {
-	class sim.Class
-	do    func(*people, *Release, *sim.Stream)
-}
-
 // deeds in a fixed order.
-var deeds = []deed{
-	{EditTemplate, (*people).editTemplate},
-	{EditSpec, (*people).editSpec},
-	{EditConfig, (*people).editConfig},
-	{Scale, (*people).scale},
-	{DeleteRelease, (*people).deleteRelease},
-	{RecreateRelease, (*people).recreateRelease},
-	{DeleteTarget, (*people).deleteTarget},
-	{DeletePrimary, (*people).deletePrimary},
-	{DeleteService, (*people).deleteService},
-	{DeleteRoute, (*people).deleteRoute},
-	{EditRouteWeights, (*people).editRouteWeights},
-	{Suspend, (*people).suspend},
-	{Skip, (*people).skip},
-	{Command, (*people).command},
-	{NonsenseStatus, (*people).nonsense},
-	{OtherController, (*people).otherController},
-	{SwapStrategy, (*people).swapStrategy},
-	{SameTarget, (*people).sameTarget},
+var deeds = []kinds.Deed[*people, *Release]{
+	{Class: EditTemplate, Do: (*people).editTemplate},
+	{Class: EditSpec, Do: (*people).editSpec},
+	{Class: EditConfig, Do: (*people).editConfig},
+	{Class: Scale, Do: (*people).scale},
+	{Class: DeleteRelease, Do: (*people).deleteRelease},
+	{Class: RecreateRelease, Do: (*people).recreateRelease},
+	{Class: DeleteTarget, Do: (*people).deleteTarget},
+	{Class: DeletePrimary, Do: (*people).deletePrimary},
+	{Class: DeleteService, Do: (*people).deleteService},
+	{Class: DeleteRoute, Do: (*people).deleteRoute},
+	{Class: EditRouteWeights, Do: (*people).editRouteWeights},
+	{Class: Suspend, Do: (*people).suspend},
+	{Class: Skip, Do: (*people).skip},
+	{Class: Command, Do: (*people).command},
+	{Class: NonsenseStatus, Do: (*people).nonsense},
+	{Class: OtherController, Do: (*people).otherController},
+	{Class: SwapStrategy, Do: (*people).swapStrategy},
+	{Class: SameTarget, Do: (*people).sameTarget},
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.
-var Classes = slices.Concat(hookTroubles, metricTroubles, []sim.Class{Strangers, GitOps}, classesOf(deeds), cluster.Classes())
-
-func classesOf(deeds []deed) []sim.Class {
-	classes := make([]sim.Class, 0, len(deeds))
-	for _, d := range deeds {
-		classes = append(classes, d.class)
-	}
-	return classes
-}
+var Classes = slices.Concat(hookTroubles, kinds.MetricTroubles, []sim.Class{Strangers, kinds.GitOps}, kinds.Classes(deeds), cluster.Classes())
 
 // live plans what people do in this history.
 func (p *people) live() {
 	for _, r := range p.releases {
-		s := p.world.Draws.Stream("ship/" + r.Key.Name)
-		p.shipAgain(r, s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, 3))
+		kinds.Shipping{
+			World: p.world, Name: r.Key.Name, Most: 3, Soonest: 2 * time.Minute, Latest: 12 * time.Minute,
+			Draw: func(s *sim.Stream) func() {
+				v := drawVersion(s)
+				return func() { p.ship(r, r.add(v)) }
+			},
+			Over: func() bool { return p.over },
+		}.Begin()
 	}
-	for _, d := range deeds {
-		every := sim.Pick(p.world.Draws.Stream("often/"+string(d.class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
-		p.world.Again(d.class, every, func(s *sim.Stream) {
-			if len(p.releases) > 0 {
-				d.do(p, sim.Pick(s, p.releases...), s)
-			}
-		})
-	}
-}
-
-// shipAgain ships a version after a while, and the next ones later.
-func (p *people) shipAgain(r *Release, s *sim.Stream, after time.Duration, left int) {
-	if left == 0 {
-		return
-	}
-	v := drawVersion(s)
-	next := s.Between(2*time.Minute, 12*time.Minute)
-	p.world.After(after, func() {
-		if p.over {
-			return
-		}
-		if p.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", Ship, r.Key.Name, left)) {
-			p.ship(r, r.add(v))
-		}
-		p.shipAgain(r, s, next, left-1)
-	})
+	kinds.Often(p.world, p, deeds, func() []*Release { return p.releases })
 }
 
 // drawVersion draws a version with what is true about it.
 func drawVersion(s *sim.Stream) version {
-	v := version{good: s.Chance(0.6), tested: s.Chance(0.4), pods: drawPods(s)}
+	v := version{good: s.Chance(0.6), tested: s.Chance(0.4), pods: kinds.DrawPods(s)}
 	from, noise := sim.Pick(s, 0, 0, 10, 40), s.Chance(0.15)
 	if !v.good {
 		v.from = from
@@ -140,38 +102,19 @@ func drawVersion(s *sim.Stream) version {
 	return v
 }
 
-// tell begins a story.
-func (p *people) tell(story Story) {
-	p.acts = slices.Clone(story.Acts)
-	p.goOn()
-}
-
-// goOn lets the next act of a story follow when its moment has come.
-func (p *people) goOn() {
-	if len(p.acts) == 0 || p.pending > 0 || len(p.releases) == 0 {
-		return
-	}
-	act, r := p.acts[0], p.releases[0]
-	if act.When != nil {
-		c := p.stored(r.Key)
-		if c == nil || !act.When(c.Status) {
-			return
+// tell begins a story about a release.
+func (p *people) tell(story Story, r *Release) {
+	acts := make([]kinds.Act, len(story.Acts))
+	for i, act := range story.Acts {
+		acts[i] = kinds.Act{After: act.After, Do: func() { act.Do(p, r) }}
+		if act.When != nil {
+			acts[i].When = func() bool {
+				c := p.stored(r.Key)
+				return c != nil && act.When(c.Status)
+			}
 		}
 	}
-	p.later(act.After, func() {
-		p.acts = p.acts[1:]
-		act.Do(p, r)
-	})
-}
-
-// later does something that follows from what was done before, also when troubles are over by then.
-func (p *people) later(after time.Duration, do func()) {
-	p.pending++
-	p.world.After(after, func() {
-		p.pending--
-		do()
-		p.goOn()
-	})
+	p.Tell(acts)
 }
 
 // saw is told everything that happens.
@@ -186,9 +129,9 @@ func (p *people) saw(happening any) {
 	}
 	if again := p.back[wrote.Key]; again != nil && wrote.Type == store.Deleted {
 		delete(p.back, wrote.Key)
-		p.later(2*time.Second, again)
+		p.Later(2*time.Second, again)
 	}
-	p.goOn()
+	p.GoOn()
 }
 
 // noticePrimary remembers which version the primary of a release got last.
@@ -206,65 +149,23 @@ func (p *people) did(r *Release, what sim.Class, format string, args ...any) {
 	p.world.Tell(Did{Release: r.Key, What: string(what), Revision: p.revision(r)})
 }
 
-// create makes an object, and says so where the server refuses it.
-func (k *Canaries) create(o client.Object) {
-	copied, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return
-	}
-	if err := k.user.Create(context.Background(), copied); err != nil {
-		k.world.Say("the API server refuses %s: %v", o.GetName(), err)
-	}
-}
-
 // remove deletes one object of a release.
 func (p *people) remove(name string, kind schema.GroupKind, what sim.Class, r *Release) bool {
-	seen := p.world.Server.Peek(kind, types.NamespacedName{Namespace: namespace, Name: name})
-	if seen == nil {
-		return false
+	deleted := p.hands.Delete(name, kind)
+	if deleted {
+		p.did(r, what, "delete %s %s", kind.Kind, name)
 	}
-	if err := p.user.Delete(context.Background(), seen.Unstructured()); err != nil {
-		p.world.Say("the API server refuses to delete %s: %v", name, err)
-		return false
-	}
-	p.did(r, what, "delete %s %s", kind.Kind, name)
-	return true
+	return deleted
 }
 
 // change lets a user change one object.
 func (p *people) change(name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	return p.write("user", name, kind, change)
-}
-
-// write lets somebody change one object in place; change may say that there is nothing to do.
-func (k *Canaries) write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	seen := k.world.Server.Peek(kind, types.NamespacedName{Namespace: namespace, Name: name})
-	if seen == nil {
-		return false
-	}
-	o := seen.Unstructured()
-	if !change(o.Object) {
-		return false
-	}
-	if err := k.world.Server.Client(actor).Update(context.Background(), o); err != nil {
-		k.world.Say("the API server refuses a change of %s: %v", name, err)
-		return false
-	}
-	return true
+	return p.hands.Write("user", name, kind, change)
 }
 
 // stored is a Canary as the API server has it; nil when there is none. It must not be changed.
 func (k *Canaries) stored(key types.NamespacedName) *flaggerv1.Canary {
-	seen := k.world.Server.Peek(canaryKind, key)
-	if seen == nil {
-		return nil
-	}
-	typed, err := seen.Typed(k.world.Scheme)
-	if err != nil {
-		return nil
-	}
-	c, _ := typed.(*flaggerv1.Canary)
-	return c
+	return kinds.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key))
 }
 
 // respecify changes the spec of a Canary.
@@ -345,7 +246,7 @@ func (p *people) bringBack(r *Release) {
 // its workload over yet, or gives it back, or the primary has that version already.
 func (p *people) startable(r *Release) {
 	v := r.versions[p.running(r)]
-	if v == nil || starts(v.pods) || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + twin}) {
+	if v == nil || !v.pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + twin}) {
 		return
 	}
 	p.ship(r, r.add(goodVersion))

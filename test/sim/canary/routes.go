@@ -1,14 +1,17 @@
 package canary
 
-import "github.com/serin-dev/serin/test/sim/cluster"
+import (
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
+)
 
 // reweigh gives the canary a weight, and the primary the rest, in every rule of a route that has both. It is false where
 // none has.
 func reweigh(object map[string]any, weight int64) bool {
 	spec, _ := object["spec"].(map[string]any)
 	changed := false
-	for _, rule := range append(items(spec["http"]), items(spec["rules"])...) {
-		to := append(items(rule["route"]), items(rule["backendRefs"])...)
+	for _, rule := range append(kinds.Items(spec["http"]), kinds.Items(spec["rules"])...) {
+		to := append(kinds.Items(rule["route"]), kinds.Items(rule["backendRefs"])...)
 		if len(to) == 2 {
 			to[0]["weight"], to[1]["weight"] = 100-weight, weight
 			changed = true

@@ -13,6 +13,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Calm implements sim.Kind.
@@ -52,18 +53,7 @@ func (k *Canaries) Unsettled(w *sim.World) string {
 
 // underWay says what somebody is still doing; empty: nobody does anything.
 func (k *Canaries) underWay(w *sim.World) string {
-	switch {
-	case k.people.pending > 0 || len(k.people.acts) > 0:
-		return "people have not finished"
-	case k.outside.waited():
-		return "an answer is out"
-	case !k.cluster.Settled():
-		return "the cluster moves"
-	case !w.Quiet():
-		return "Serin is busy"
-	default:
-		return ""
-	}
+	return kinds.UnderWay(w, k.people.Script, k.outside.out, k.cluster)
 }
 
 // moving are the releases that are neither at an end nor wait for somebody who will not come.
@@ -98,7 +88,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked && condition.Status == corev1.ConditionTrue {
-			again := condition.Reason == "Refused" && w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+			again := strings.HasPrefix(condition.Reason, "Refused") && w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 			return !again
 		}
 	}
@@ -145,9 +135,6 @@ func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 	return nil
 }
 
-// longestBackoff is after what time a pass that failed again and again is tried once more.
-const longestBackoff = 1000 * time.Second
-
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
 // one run, another run for what came meanwhile, and one that people start to mend something.
 func (k *Canaries) Patience(w *sim.World) time.Duration {
@@ -160,7 +147,7 @@ func (k *Canaries) Patience(w *sim.World) time.Duration {
 	for _, r := range k.releases {
 		longest = max(longest, atMost(&r.Spec))
 	}
-	return 3*longest + longestBackoff + 5*time.Minute
+	return 3*longest + kinds.LongestBackoff + 5*time.Minute
 }
 
 // atMost is how long one run may take.

@@ -13,6 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // The providers that histories have.
@@ -52,7 +53,7 @@ func (v *version) String() string {
 	if v.noise > 0 {
 		text += ", noisy"
 	}
-	if !starts(v.pods) {
+	if v.pods.Never {
 		text += ", never starts"
 	}
 	return text + ")"
@@ -88,14 +89,15 @@ func (k *Canaries) Populate(w *sim.World) {
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), newOracle(w, drain)
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kubernetesProvider)
 	k.outside = newOutside(k)
-	k.people = &people{Canaries: k}
+	k.hands, k.people = kinds.Hands{World: w, Namespace: namespace}, &people{Canaries: k, Script: kinds.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
 	w.Watch(k.relate)
 	w.Watch(k.people.saw)
 	if k.story != nil {
-		k.begin(k.story.release())
-		k.people.tell(*k.story)
+		r := k.story.release()
+		k.begin(r)
+		k.people.tell(*k.story, r)
 		return
 	}
 	s := w.Draws.Stream("releases")
@@ -121,7 +123,7 @@ func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
 			}
 		}
 	}
-	return healthy
+	return kinds.Healthy
 }
 
 // labelsOf are the labels in the metadata of an object.
@@ -135,9 +137,9 @@ func (k *Canaries) begin(r *Release) {
 	k.releases = append(k.releases, r)
 	k.world.Say("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.current())
 	for _, object := range r.objects {
-		k.create(object)
+		k.hands.Create(object)
 	}
-	k.create(r.canary())
+	k.hands.Create(r.canary())
 }
 
 // canary is the Canary as it is created.
@@ -174,7 +176,7 @@ func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 		r.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "public", Namespace: new("gateways")}}
 	}
 	r.Strategy = strategyOf(r.Spec)
-	r.shipped = []string{r.add(version{good: true, pods: healthy}).name}
+	r.shipped = []string{r.add(version{good: true, pods: kinds.Healthy}).name}
 	r.replicas = 2
 	return r
 }
@@ -359,7 +361,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		}
 	}
 	if bad := s.Chance(0.05); bad {
-		r.versions[r.shipped[0]].pods = stuck
+		r.versions[r.shipped[0]].pods = kinds.Stuck
 	}
 	if bad := s.Chance(0.05); bad {
 		r.valid = *r.Spec.DeepCopy()
@@ -499,7 +501,7 @@ func (k *Canaries) strangers() {
 		}
 		o := r.stranger(which)
 		k.world.Say("a stranger has %s %s", o.GetKind(), o.GetName())
-		k.create(o)
+		k.hands.Create(o)
 		k.world.Tell(Did{Release: r.Key, What: string(Strangers)})
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // relate adds to the history what processes of Serin write, in the words in which people think of a release.
 func (k *Canaries) relate(happening any) {
 	h, ok := happening.(sim.Wrote)
-	if !ok || !strings.HasPrefix(h.Actor, "serin") {
+	if !ok || !kinds.Serin(h.Actor) {
 		return
 	}
 	k.world.Say("  %s → %s %s %s%s", h.Actor, h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
@@ -39,8 +40,8 @@ func (k *Canaries) content(e *store.Event) string {
 		return fmt.Sprintf(" selector=%v", spec["selector"])
 	case virtualService, httpRoute:
 		var weights []string
-		for _, rule := range append(items(spec["http"]), items(spec["rules"])...) {
-			for _, to := range append(items(rule["route"]), items(rule["backendRefs"])...) {
+		for _, rule := range append(kinds.Items(spec["http"]), kinds.Items(spec["rules"])...) {
+			for _, to := range append(kinds.Items(rule["route"]), kinds.Items(rule["backendRefs"])...) {
 				weights = append(weights, fmt.Sprint(to["weight"]))
 			}
 		}

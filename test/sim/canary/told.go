@@ -5,6 +5,7 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // phaseIs is true of a release in that phase that nothing more is decided about.
@@ -28,10 +29,10 @@ func shipping(v version) Act {
 
 // The versions of stories.
 var (
-	goodVersion  = version{good: true, pods: healthy}
-	badVersion   = version{tested: true, pods: healthy}
-	badUnderLoad = version{from: 40, pods: healthy}
-	neverReady   = version{good: true, pods: stuck}
+	goodVersion  = version{good: true, pods: kinds.Healthy}
+	badVersion   = version{tested: true, pods: kinds.Healthy}
+	badUnderLoad = version{from: 40, pods: kinds.Healthy}
+	neverReady   = version{good: true, pods: kinds.Stuck}
 )
 
 // weighted is the usual ladder of a story.

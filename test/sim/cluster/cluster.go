@@ -56,6 +56,8 @@ type Options struct {
 	Scaled []schema.GroupKind
 	// Version names what a template runs; nil: its label version.
 	Version func(template map[string]any) string
+	// Work says what becomes of a Job; nil: it is done at once.
+	Work func(job *store.Version) Work
 }
 
 // Pods is how the pods of one version fare.
@@ -75,6 +77,7 @@ var (
 	podKind        = schema.GroupKind{Kind: "Pod"}
 	serviceKind    = schema.GroupKind{Kind: "Service"}
 	sliceKind      = schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}
+	jobKind        = schema.GroupKind{Group: "batch", Kind: "Job"}
 	scalerKind     = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 )
 
@@ -253,6 +256,8 @@ func (c *Cluster) see(happening any) {
 		c.serviceWritten(e)
 	case scalerKind:
 		c.scalerWritten(e)
+	case jobKind:
+		c.jobWritten(e)
 	default:
 		if slices.Contains(c.o.Scaled, e.Kind) && e.Type != store.Deleted {
 			c.scaleTargetWritten(e)

@@ -28,6 +28,7 @@ func (c *Cluster) freeSet(e *store.Event) {
 		set.owner, set.deployment = owner.UID, owner.Name
 	}
 	set.behave(template)
+	set.least = set.minReady(e.New)
 	c.sets = append(c.sets, set)
 	set.wake()
 }
@@ -52,6 +53,10 @@ func (r *replicaSet) look() {
 	}
 	spec := object(v.Content(), "spec")
 	r.scale(number(spec, "replicas", 1))
+	if least := r.minReady(v); least != r.least {
+		r.least = least
+		r.awaitAvailable() // somebody edited for how long a pod must be ready
+	}
 	status := map[string]any{"observedGeneration": v.Generation(), "replicas": int64(0)}
 	for _, p := range r.pods {
 		if p.leaving {

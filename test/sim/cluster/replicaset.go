@@ -35,6 +35,7 @@ type replicaSet struct {
 	showing         bool
 	free            bool // no Deployment made it
 	waking          bool
+	least           time.Duration // minReadySeconds at the last look at a free one
 }
 
 // newSet makes the ReplicaSet of a template.

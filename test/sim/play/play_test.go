@@ -3,12 +3,12 @@ package play_test
 import (
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/serin-dev/serin/test/sim/play"
@@ -21,12 +21,21 @@ func TestMain(m *testing.M) {
 
 // TestASeedIsAHistory: the same seed plays the same, line for line.
 func TestASeedIsAHistory(t *testing.T) {
-	for seed := range uint64(5) {
-		first, second := play.History(play.Draw{Seed: seed, Tell: true}), play.History(play.Draw{Seed: seed, Tell: true})
-		if !slices.Equal(first.History, second.History) || first.Passes != second.Passes || first.Final != second.Final {
-			t.Errorf("seed %d plays differently the second time:\n%s\n\nand\n\n%s", seed,
-				strings.Join(first.History, "\n"), strings.Join(second.History, "\n"))
-		}
+	t.Parallel()
+	for _, api := range play.APIs {
+		t.Run(api, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(20) {
+				draw := play.Draw{API: api, Seed: seed + 1, Tell: true}
+				first, second := play.History(draw), play.History(draw)
+				if diff := cmp.Diff(first.History, second.History); diff != "" {
+					t.Fatalf("seed %d twice (-first +second):\n%s", seed+1, diff)
+				}
+				if first.Passes != second.Passes || !slices.Equal(first.Happened, second.Happened) || first.Final != second.Final {
+					t.Errorf("seed %d is not the same twice", seed+1)
+				}
+			}
+		})
 	}
 }
 

@@ -3,15 +3,10 @@ package rollout
 import (
 	"context"
 	"slices"
-	"strings"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,6 +21,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -34,7 +30,7 @@ import (
 type process struct {
 	rollouts *Rollouts
 	instance *sim.Instance
-	outbox   *telemetry.Outbox
+	voice    *kinds.Voice
 	metrics  *telemetry.Metrics
 	prober   *prober.Prober
 	measurer *measure.Measurer
@@ -52,22 +48,15 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	if k.lives[i] != nil {
 		return k.lives[i]
 	}
-	for _, index := range []func(context.Context, client.FieldIndexer) error{controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads} {
-		if err := index(context.Background(), i.Cache); err != nil {
-			panic(err) // a mistake in the program
-		}
-	}
-	p := &process{rollouts: k, instance: i, metrics: telemetry.New(prometheus.NewRegistry())}
-	p.outbox = telemetry.NewOutbox(clocktesting.NewFakeClock(sim.Beginning), logr.Discard()) // it waits for nothing here
+	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads)
+	p := &process{rollouts: k, instance: i, metrics: telemetry.New(prometheus.NewRegistry()), voice: kinds.NewVoice(k.world, i)}
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics, Named: k.outside.named()}
 	k.lives[i] = p
 	return p
 }
 
-func (p *process) recorder() *telemetry.Recorder {
-	return telemetry.NewRecorder(p, p.outbox, p.instance.Clock, controller.Component)
-}
+func (p *process) recorder() *telemetry.Recorder { return p.voice.Recorder(controller.Component) }
 
 // launcher makes AnalysisRuns.
 func (p *process) launcher(seeing client.Client) *launch.Launcher {
@@ -101,9 +90,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 func (p *process) runs() sim.Controller {
 	enqueue := p.instance.Enqueue
 	p.prober = prober.NewAbreast(p.instance.Clock, inFlight, abreast, nil, func(key types.NamespacedName) { enqueue(reconcile.Request{NamespacedName: key}) })
-	real := &analysiscontroller.Reconciler{Parts: analysiscontroller.Parts{
+	real := analysiscontroller.New(analysiscontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
-	}}
+	})
 	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, jobKind}, concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
@@ -119,9 +108,9 @@ func (p *process) runs() sim.Controller {
 // experiments is the controller of Experiments.
 func (p *process) experiments() sim.Controller {
 	seeing := ownwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
-	real := &experimentcontroller.Reconciler{Parts: experimentcontroller.Parts{
+	real := experimentcontroller.New(experimentcontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.recorder(), Metrics: p.metrics,
-	}}
+	})
 	owned := []schema.GroupKind{replicaSetKind, serviceKind, runKind}
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {
@@ -163,8 +152,7 @@ func (r *running) Concerned(change store.Change) []reconcile.Request {
 // Out implements sim.Controller.
 func (r *running) Out() {
 	p := r.process
-	for p.outbox.Send(context.Background()) {
-	}
+	p.voice.Out()
 	p.ask()
 }
 
@@ -181,41 +169,5 @@ func (p *process) ask() {
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	switch {
-	case version == nil:
-		return nil
-	case kind.Group == argov1.GroupName, kind == replicaSetKind:
-		object, err := version.Typed(p.rollouts.world.Scheme)
-		if err != nil {
-			panic(err) // what the store admitted does not fit its own type
-		}
-		return object
-	default:
-		return &unstructured.Unstructured{Object: version.Content()}
-	}
-}
-
-// Create implements telemetry.EventWriter: events are told to the world and not stored, because nothing reads them.
-func (p *process) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	p.said(object)
-	return nil
-}
-
-// Patch implements telemetry.EventWriter.
-func (p *process) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	p.said(object)
-	return nil
-}
-
-func (p *process) said(object client.Object) {
-	e, ok := object.(*corev1.Event)
-	if !ok {
-		return
-	}
-	of := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
-	p.rollouts.world.Say("  %s: %s: %s: %s", of.Name, e.Type, e.Reason, e.Message)
-	if strings.Contains(e.Message, "fault in Serin") || strings.Contains(e.Message, "by a fault of its own") {
-		p.rollouts.world.Violate("panic", "%s", e.Message)
-	}
-	p.rollouts.world.Tell(Said{Instance: p.instance.Name, Of: of, Type: e.Type, Message: e.Message})
+	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == replicaSetKind)
 }

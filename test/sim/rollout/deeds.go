@@ -17,13 +17,14 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // ship gives the Rollout the template of a version.
 func (p *people) ship(r *Release, v *version) {
 	r.shipped = append(r.shipped, v.name)
 	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.template(v) }) {
-		p.did(r.Key, Ship, "ship %s", v)
+		p.did(r.Key, kinds.Ship, "ship %s", v)
 	}
 }
 
@@ -59,7 +60,7 @@ func (p *people) editSpec(r *Release, s *sim.Stream) {
 			o.Spec.RevisionHistoryLimit, what = new(seconds/20), "change the history limit"
 		case which == 3:
 			o.Spec.Strategy, what = argov1.RolloutStrategy{}, "take the strategy away"
-			p.later(back, func() { p.mendStrategy(r) })
+			p.Later(back, func() { p.mendStrategy(r) })
 		case b != nil:
 			b.ScaleDownDelaySeconds, b.AutoPromotionSeconds, what = &seconds, seconds/2, fmt.Sprintf("change delays to %ds", seconds)
 		case c != nil && which < 6:
@@ -107,7 +108,7 @@ func (p *people) command(r *Release, s *sim.Stream) {
 	case 5:
 		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
 			p.did(r.Key, Command, "pause")
-			p.later(back, func() { p.resume(r.Key) })
+			p.Later(back, func() { p.resume(r.Key) })
 		}
 	case 6:
 		at := metav1.NewTime(p.world.Now().Add(away))
@@ -168,7 +169,7 @@ func (p *people) retry(key types.NamespacedName) {
 func (p *people) undo(r *Release, s *sim.Stream) {
 	var sets []*appsv1.ReplicaSet
 	for _, v := range p.world.Server.All(replicaSetKind) {
-		set := typed[*appsv1.ReplicaSet](p.world, v)
+		set := kinds.Typed[*appsv1.ReplicaSet](p.world, v)
 		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.Key.Name {
 			sets = append(sets, set)
 		}
@@ -186,7 +187,7 @@ func (p *people) undo(r *Release, s *sim.Stream) {
 	delete(template.Labels, "role") // of the pods, not of the template
 	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
 		r.shipped = append(r.shipped, v.name)
-		p.did(r.Key, Ship, "undo to %s", v)
+		p.did(r.Key, kinds.Ship, "undo to %s", v)
 	}
 }
 
@@ -202,17 +203,18 @@ func (p *people) deleteRelease(r *Release, s *sim.Stream) {
 	}
 	p.did(r.Key, DeleteRelease, "delete the Rollout, orphans %t", orphans)
 	if orphans {
-		p.endJudges(r)
+		p.endJudges(r, false)
+		p.Later(time.Minute, func() { p.endJudges(r, true) }) // a pass that began before may have made another one
 	}
 	if !stays {
-		p.later(back, func() { p.again(r) })
+		p.Later(back, func() { p.again(r) })
 	}
 }
 
 // again makes a Rollout that was deleted once more.
 func (p *people) again(r *Release) {
 	if p.stored(r.Key) == nil {
-		p.create(r.rollout())
+		p.hands.Create(r.rollout())
 		p.did(r.Key, DeleteRelease, "make the Rollout again with %s", r.current())
 	}
 }
@@ -229,12 +231,12 @@ func (p *people) deleteSet(r *Release, s *sim.Stream) {
 	}
 }
 
-// endJudges ends what nobody owns any more.
-func (p *people) endJudges(r *Release) {
+// endJudges ends what nobody owns any more, or will soon own no more.
+func (p *people) endJudges(r *Release, already bool) {
 	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
 		for _, v := range p.world.Server.All(kind) {
-			if strings.HasPrefix(v.Key().Name, r.Key.Name+"-") {
-				p.write("user", v.Key().Name, kind, terminated)
+			if strings.HasPrefix(v.Key().Name, r.Key.Name+"-") && (!already || metav1.GetControllerOfNoCopy(v.Meta()) == nil) {
+				p.hands.Write("user", v.Key().Name, kind, terminated)
 			}
 		}
 	}
@@ -249,7 +251,9 @@ func (r *Release) around() []string {
 	switch {
 	case r.Spec.Strategy.BlueGreen != nil:
 		return []string{r.apex(), r.apex() + "-preview"}
-	case r.Router == noRouter:
+	case r.turns() != nil:
+		return []string{r.turns().PongService, r.turns().PingService}
+	case r.Router == noRouter, r.Spec.Strategy.Canary.StableService == "":
 		return []string{r.apex()}
 	default:
 		return []string{r.apex() + "-stable", r.apex() + "-canary"}
@@ -259,14 +263,14 @@ func (r *Release) around() []string {
 func (p *people) deleteService(r *Release, s *sim.Stream) {
 	name, back := sim.Pick(s, r.around()...), s.Between(5*time.Second, 3*time.Minute)
 	if p.remove(name, serviceKind, DeleteService, r) {
-		p.later(back, func() { p.mendAround(r) })
+		p.Later(back, func() { p.mendAround(r) })
 	}
 }
 
 // editService takes what Serin wrote out of a Service, as those do who apply their own copy.
 func (p *people) editService(r *Release, s *sim.Stream) {
 	name := sim.Pick(s, r.around()...)
-	if p.write("user", name, serviceKind, func(o map[string]any) bool {
+	if p.hands.Write("user", name, serviceKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, map[string]any{"app": r.Key.Name}, "spec", "selector") == nil
 	}) {
 		p.did(r.Key, EditService, "write the selector of Service %s", name)
@@ -285,17 +289,27 @@ func (r *Release) routeKind() (schema.GroupKind, bool) {
 	}
 }
 
+// onTheWay is true of the place of the new revision in a route, as people see it in the status.
+func (p *people) onTheWay(r *Release) func(place) bool {
+	of, _ := sidesOf(&r.Spec)
+	stableIs := argov1.PingPongType("")
+	if object := p.stored(r.Key); object != nil {
+		stableIs = object.Status.Canary.StablePingPong
+	}
+	return func(at place) bool { return of.onTheWay(at, stableIs) }
+}
+
 func (p *people) deleteRoute(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 3*time.Minute)
 	if kind, ok := r.routeKind(); ok && p.remove(r.apex(), kind, DeleteRoute, r) {
-		p.later(back, func() { p.mendAround(r) })
+		p.Later(back, func() { p.mendAround(r) })
 	}
 }
 
 func (p *people) editRouteWeights(r *Release, s *sim.Stream) {
 	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
 	kind, ok := r.routeKind()
-	if ok && p.write("user", r.apex(), kind, func(o map[string]any) bool { return reweigh(o, r.apex()+"-canary", int64(weight)) }) {
+	if ok && p.hands.Write("user", r.apex(), kind, func(o map[string]any) bool { return reweigh(o, p.onTheWay(r), int64(weight)) }) {
 		p.did(r.Key, EditRouteWeights, "write weight %d", weight)
 	}
 }
@@ -315,7 +329,7 @@ func (p *people) deleteJudge(r *Release, s *sim.Stream) {
 		p.remove(name, kind, DeleteJudge, r)
 		return
 	}
-	if p.write("user", name, kind, terminated) {
+	if p.hands.Write("user", name, kind, terminated) {
 		p.did(r.Key, DeleteJudge, "end %s %s", kind.Kind, name)
 	}
 }
@@ -355,7 +369,7 @@ func (p *people) swapStrategy(r *Release, s *sim.Stream) {
 		p.did(r.Key, SwapStrategy, "want another strategy")
 	}
 	if s.Chance(0.5) {
-		p.later(back, func() {
+		p.Later(back, func() {
 			if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
 				p.did(r.Key, SwapStrategy, "want the old strategy")
 			}

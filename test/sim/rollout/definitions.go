@@ -17,7 +17,7 @@ func Definitions(ctx context.Context) (*store.Definitions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, httpRoute, virtualService)
+	routes, err := store.Routes(ctx, httpRoute, virtualService, destinationRule)
 	if err != nil {
 		return nil, err
 	}

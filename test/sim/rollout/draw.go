@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // drawRelease draws a release with everything around it.
@@ -34,26 +35,32 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		drawBlueGreen(s, r.Spec.Strategy.BlueGreen)
 	}
 	if bad := s.Chance(0.05); bad {
-		r.versions[r.shipped[0]].pods = stuck
+		r.versions[r.shipped[0]].pods = kinds.Stuck
 	}
 	return r
 }
 
 // extend draws what not every release has. Each of these can be left out of a history, and its draws are its own.
 func (k *Rollouts) extend(r *Release) {
+	always := func(*Release) bool { return true }
+	istio := func(r *Release) bool { return r.Router == istioRouter }
 	for _, extra := range []struct {
 		class  sim.Class
 		chance float64
+		of     func(*Release) bool // whom it is for
 		add    func(*Release, *sim.Stream)
 	}{
-		{Secrets, 0.25, func(r *Release, _ *sim.Stream) { r.withSecret() }},
-		{ManagedRoutes, 0.3, (*Release).withManagedRoutes},
-		{Workloads, 0.2, func(r *Release, s *sim.Stream) {
+		{Secrets, 0.25, always, func(r *Release, _ *sim.Stream) { r.withSecret() }},
+		{ManagedRoutes, 0.3, istio, (*Release).withManagedRoutes},
+		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
 			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
+		{Turns, 0.35, func(r *Release) bool { return r.Router != noRouter }, func(r *Release, _ *sim.Stream) { r.takingTurns() }},
+		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.turns() == nil }, func(r *Release, s *sim.Stream) { r.bySubsets(s.Chance(0.5)) }},
+		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobs},
 	} {
 		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && (extra.class != ManagedRoutes || r.Router == istioRouter) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		if s.Chance(extra.chance) && extra.of(r) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}

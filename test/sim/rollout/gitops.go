@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // tool writes its own copy of some objects of a release back, as those do that keep a cluster like a repository.
@@ -26,9 +27,9 @@ func (k *Rollouts) tools() {
 	for _, r := range k.releases {
 		s := k.world.Draws.Stream("scaler/" + r.Key.Name)
 		if scaled := s.Chance(0.7); scaled && k.world.Trouble.Has(Scaler) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
-			k.create(r.scaler())
+			k.hands.Create(r.scaler())
 		}
-		if !k.world.Trouble.Has(GitOps) {
+		if !k.world.Trouble.Has(kinds.GitOps) {
 			continue
 		}
 		s = k.world.Draws.Stream("gitops/" + r.Key.Name)
@@ -52,7 +53,7 @@ func (t *tool) again() {
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", kinds.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
 	wrote := t.respecify("gitops", t.of.Key, func(o *argov1.Rollout) {
@@ -65,17 +66,19 @@ func (t *tool) apply() {
 	}
 	if t.selectors {
 		for _, name := range t.of.around() {
-			wrote = t.write("gitops", name, serviceKind, func(o map[string]any) bool {
+			wrote = t.hands.Write("gitops", name, serviceKind, func(o map[string]any) bool {
 				selector, _, _ := unstructured.NestedStringMap(o, "spec", "selector")
 				return len(selector) > 1 && unstructured.SetNestedField(o, map[string]any{"app": t.of.Key.Name}, "spec", "selector") == nil
 			}) || wrote
 		}
 	}
 	if kind, ok := t.of.routeKind(); ok && t.weights {
-		wrote = t.write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, t.of.apex()+"-canary", 0) }) || wrote
+		of, _ := sidesOf(&t.of.Spec)
+		first := func(at place) bool { return of.onTheWay(at, "") } // of the two sides, as they were when the copy was made
+		wrote = t.hands.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, first, 0) }) || wrote
 	}
 	if wrote {
 		t.world.Say("%s: gitops writes its copies back", t.of.Key.Name)
-		t.world.Tell(Did{Release: t.of.Key, What: string(GitOps)})
+		t.world.Tell(Did{Release: t.of.Key, What: string(kinds.GitOps)})
 	}
 }

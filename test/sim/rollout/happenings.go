@@ -23,14 +23,6 @@ type Answered struct {
 	Answer   analysis.Answer
 }
 
-// Said tells an event that a process wrote.
-type Said struct {
-	Instance string
-	Of       types.NamespacedName
-	Type     string
-	Message  string
-}
-
 // Did tells what a person, or a tool, did to a release.
 type Did struct {
 	Release types.NamespacedName

@@ -2,15 +2,18 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
+
+// roles are how the names of Services of a release end.
+var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 
 // givenBack is I16.
 type givenBack struct {
@@ -53,7 +56,7 @@ func (c *givenBack) end() {
 		if !gone || !r.deleted || len(c.met[r.uid]) == 0 || !c.died.Before(at.Add(-c.delta)) || c.named[r.key] != nil || c.successor(r) {
 			continue
 		}
-		for _, kind := range []schema.GroupKind{serviceKind, virtualService, httpRoute} {
+		for _, kind := range networkKinds {
 			for _, v := range c.world.Server.All(kind) {
 				c.look(r, v)
 			}
@@ -78,7 +81,12 @@ func (c *givenBack) look(r *record, v *store.Version) {
 	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.key.Name {
 		c.violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.kind.Kind, at.key.Name)
 	}
-	if at.key.Name != r.key.Name && !slices.Contains([]string{r.key.Name + "-stable", r.key.Name + "-canary", r.key.Name + "-preview"}, at.key.Name) {
+	for _, subset := range subsetsIn(v) {
+		if hash := hashIn(subset); at.key == r.key && hash != "" {
+			c.violate("I16", r.key.Name, "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
+		}
+	}
+	if at.key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.key.Name, r.key.Name)) {
 		return
 	}
 	if hash := c.selected(v); at.kind == serviceKind && hash != "" {

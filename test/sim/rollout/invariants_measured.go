@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -55,7 +56,7 @@ func (c *countedOnce) see(happening any) {
 
 // recount holds what a write says of the measurements of a run against those that were made.
 func (c *countedOnce) recount(h wrote) {
-	before, after := typed[*argov1.AnalysisRun](c.world, h.Old), typed[*argov1.AnalysisRun](c.world, h.New)
+	before, after := kinds.Typed[*argov1.AnalysisRun](c.world, h.Old), kinds.Typed[*argov1.AnalysisRun](c.world, h.New)
 	ends := before.Spec.Terminate || after.Spec.Terminate
 	for _, result := range before.Status.MetricResults {
 		ends = ends || result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful
@@ -206,14 +207,15 @@ func (c *askedOnce) note(h Asked) {
 	if c.asked[h.Instance] == nil {
 		c.asked[h.Instance] = map[measurement]bool{}
 	}
+	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
+	c.ids[h.ID] = this
 	if h.Question.Under != nil {
 		return // one that takes long is looked at again and again
 	}
-	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
 	if c.asked[h.Instance][this] {
 		c.violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)
 	}
-	c.asked[h.Instance][this], c.ids[h.ID] = true, this
+	c.asked[h.Instance][this] = true
 	if _, again := c.first[this]; !again {
 		c.first[this] = c.now()
 	}

@@ -12,6 +12,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -40,14 +41,14 @@ func (c *usersOwn) see(happening any) {
 		return
 	}
 	for _, path := range differences(h.Old.Content(), h.New.Content(), "", 2) {
-		if !mayChange(h, path) {
+		if !c.mayChange(h, path) {
 			c.violate("I8", h.Key.Name, "%s of %s was changed, which its user made", path, h.Kind.Kind)
 		}
 	}
 }
 
 // mayChange are the fields of users' objects that are documented to change.
-func mayChange(h wrote, path string) bool {
+func (c *usersOwn) mayChange(h wrote, path string) bool {
 	switch path {
 	case "metadata/resourceVersion", "metadata/generation", "metadata/managedFields":
 		return true
@@ -61,6 +62,8 @@ func mayChange(h wrote, path string) bool {
 		return path == "spec/selector" || path == "metadata/annotations"
 	case virtualService:
 		return path == "spec/http" || path == "metadata/annotations"
+	case destinationRule:
+		return path == "spec/subsets" && c.ownSubsets(h) || path == "metadata/annotations"
 	case httpRoute:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
@@ -145,7 +148,7 @@ func (c *noFight) see(happening any) {
 			continue // its delay is over
 		}
 		w := c.objects[thing{h.Kind, h.Key}]
-		if w == nil || w.unanswered || c.resumes(h.Actor) || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.then()) {
+		if w == nil || w.unanswered || c.resumes(h.Actor) || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.unattended(h.Actor)) {
 			continue
 		}
 		if c.failed.After(c.then().Add(-triedAgain)) {
@@ -218,11 +221,22 @@ type oneOfEach struct {
 
 	// steps are those at which Experiments were made: two steps may ask for the same, and of the one that a release left its
 	// Experiment is ended a moment later.
-	steps map[types.UID]int32
+	steps map[types.UID]stepOf
+	// jobs are those that were made, by their names, and when.
+	jobs map[string]time.Time
+}
+
+// stepOf is a step of one release.
+type stepOf struct {
+	run   *run
+	index int32
 }
 
 func (c *oneOfEach) see(happening any) {
 	h, ok := happening.(wrote)
+	if ok {
+		c.oneJob(h)
+	}
 	if !ok || !h.ours || h.Type != store.Added {
 		return
 	}
@@ -244,10 +258,10 @@ func (c *oneOfEach) see(happening any) {
 
 func (c *oneOfEach) noteStep(made, of types.UID) {
 	if c.steps == nil {
-		c.steps = map[types.UID]int32{}
+		c.steps = map[types.UID]stepOf{}
 	}
 	if r := c.records[of]; r != nil && r.object.Status.CurrentStepIndex != nil {
-		c.steps[made] = *r.object.Status.CurrentStepIndex
+		c.steps[made] = stepOf{r.run, *r.object.Status.CurrentStepIndex}
 	}
 }
 
@@ -255,7 +269,7 @@ func (c *oneOfEach) noteStep(made, of types.UID) {
 func (c *oneOfEach) same(h wrote, v *store.Version) string {
 	switch h.Kind {
 	case replicaSetKind:
-		a, b := typed[*appsv1.ReplicaSet](c.world, h.New).Spec.Template.DeepCopy(), typed[*appsv1.ReplicaSet](c.world, v).Spec.Template.DeepCopy()
+		a, b := kinds.Typed[*appsv1.ReplicaSet](c.world, h.New).Spec.Template.DeepCopy(), kinds.Typed[*appsv1.ReplicaSet](c.world, v).Spec.Template.DeepCopy()
 		for _, template := range []map[string]string{a.Labels, b.Labels} {
 			delete(template, argov1.PodTemplateHashLabel)
 			delete(template, "role")
@@ -264,13 +278,13 @@ func (c *oneOfEach) same(h wrote, v *store.Version) string {
 			return "template"
 		}
 	case runKind:
-		a, b := typed[*argov1.AnalysisRun](c.world, h.New), typed[*argov1.AnalysisRun](c.world, v)
+		a, b := kinds.Typed[*argov1.AnalysisRun](c.world, h.New), kinds.Typed[*argov1.AnalysisRun](c.world, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && a.Labels[argov1.RolloutTypeLabel] != "" {
 			return "purpose"
 		}
 	case experimentKind:
-		a, b := typed[*argov1.Experiment](c.world, h.New), typed[*argov1.Experiment](c.world, v)
+		a, b := kinds.Typed[*argov1.Experiment](c.world, h.New), kinds.Typed[*argov1.Experiment](c.world, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
 			return "step"
@@ -289,10 +303,17 @@ func sameLabels(a, b map[string]string) bool {
 }
 
 // nothingLeft is I27.
-type nothingLeft struct{ *ledger }
+type nothingLeft struct {
+	*ledger
+
+	overSince map[types.UID]time.Time // AnalysisRuns
+}
 
 func (c *nothingLeft) see(happening any) {
 	h, ok := happening.(wrote)
+	if ok {
+		c.ofRuns(h)
+	}
 	if ok && h.ours && h.Type == store.Added {
 		if kind, _ := owner(h.New.Meta()); kind == "" {
 			c.violate("I27", h.Key.Name, "%s was made and belongs to nobody", h.Kind.Kind)
@@ -300,8 +321,9 @@ func (c *nothingLeft) see(happening any) {
 	}
 }
 
-// end: what is not in use has no pods, and routes of steps are gone.
+// end: what is not in use has no pods and no users, and routes of steps are gone.
 func (c *nothingLeft) end() {
+	c.lastJobs()
 	for _, r := range c.all {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
@@ -311,6 +333,11 @@ func (c *nothingLeft) end() {
 		}
 		if r.deleted || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
+		}
+		for _, hash := range c.served(r) {
+			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
+				c.violate("I27", r.key.Name, "it is healthy with %s, and users reach %s", s.StableRS, hash)
+			}
 		}
 		for _, set := range c.setsOf(r) {
 			if hash := hashOf(set); wanted(set) > 0 && hash != s.StableRS {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -26,15 +27,20 @@ func (c *wholePauses) see(happening any) {
 		c.began = map[types.UID]time.Time{}
 	}
 	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
-	if before != nil && after == nil && h.ours && !h.begins {
+	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.before.Status, h.after.Status))
+	if before != nil && (after == nil || another) && h.ours && !h.begins {
 		c.ended(h, *before)
 	}
 	switch {
 	case after == nil:
 		delete(c.began, h.of.uid)
-	case before == nil || !before.StartTime.Equal(&after.StartTime):
+	case before == nil || another:
 		c.began[h.of.uid] = c.now()
 	}
+}
+
+func sameStep(a, b argov1.RolloutStatus) bool {
+	return equality.Semantic.DeepEqual(a.CurrentStepIndex, b.CurrentStepIndex)
 }
 
 func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
@@ -50,7 +56,7 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
 	began, known := c.began[r.uid]
 	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
-		r.object.Spec.RollbackWindow != nil || !c.plain(r) || h.before.Status.StableRS != h.after.Status.StableRS {
+		r.object.Spec.RollbackWindow != nil || !c.plain(r) || c.alone(h) {
 		return
 	}
 	if !c.clocks.steady(began.Add(-c.delta)) {
@@ -71,6 +77,11 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 	if lasted := c.now().Sub(from); lasted < shortest-time.Second {
 		c.violate("I14", r.key.Name, "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
 	}
+}
+
+// alone is true of a revision that is promoted whatever holds it, because there is no other.
+func (c *wholePauses) alone(h moved) bool {
+	return h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) == nil
 }
 
 // latency is how long before a write is seen its moment may have been taken.

@@ -111,6 +111,9 @@ func (c *pausedStill) see(happening any) {
 			return
 		}
 		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
+		if h.of.object.Spec.RollbackWindow != nil {
+			return // a revision within it skips all steps, and no pod moves
+		}
 		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
 			c.violate("I25", h.of.key.Name, "it is paused, and went from step %d to %d", *before, *after)
 		}

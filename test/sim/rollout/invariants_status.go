@@ -114,6 +114,20 @@ func (c *sensibleStatus) see(happening any) {
 		c.violate("I13", r.key.Name, "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
 	}
 	c.index(h)
+	c.turned(h)
+}
+
+// turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
+// was stable has no ReplicaSet, nobody knows which of them has users.
+func (c *sensibleStatus) turned(h moved) {
+	canary := h.before.Spec.Strategy.Canary
+	if canary == nil || canary.PingPong == nil {
+		return
+	}
+	was, is := h.before.Status.Canary.StablePingPong, h.after.Status.Canary.StablePingPong
+	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || c.setOf(h.of, h.before.Status.StableRS) != nil) {
+		c.violate("I13", h.of.key.Name, "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
+	}
 }
 
 // index: steps are left in order, several at once where nothing lies between, and begun again only with another release, another plan, or an abort.

@@ -12,6 +12,8 @@ import (
 type noDeadEnd struct {
 	*ledger
 	without
+
+	put map[thing][]share // what Serin last told each route
 }
 
 func (c *noDeadEnd) see(happening any) {
@@ -19,51 +21,81 @@ func (c *noDeadEnd) see(happening any) {
 	if !ok || !h.ours || h.Type != store.Modified {
 		return
 	}
-	if h.Kind == serviceKind {
-		c.switched(h)
+	switch h.Kind {
+	case serviceKind:
+		c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
+		return
+	case destinationRule:
+		c.relabelled(h)
 		return
 	}
 	c.managed(h)
 	r := h.of
+	defer c.keep(h)
 	if c.noneAsked(r) { // whoever asks for no pods reaches none, wherever the route leads
 		return
 	}
+	if r.object.Status.Canary.Weights == nil && c.podsOf(r, r.object.Status.StableRS).mostReady(time.Time{}) == 0 {
+		return // the first weights of a fix for a version that never had a pod: a step is a step
+	}
 	for _, s := range weightsOf(h.New) {
-		if s.Weight <= weightOf(weightsOf(h.Old), s.Service) {
+		if s.Weight <= weightOf(weightsOf(h.Old), s.place) || c.putBack(h, s) {
 			continue
 		}
-		hash := c.selected(c.serviceOf(s.Service))
-		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.then()) && !c.touched(s.Service) {
-			c.violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.Service, s.Weight, hash, c.delta)
+		hash := c.leads(r, s.place)
+		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.then()) && !c.touched(r, s.place) && !c.takenAway(r, hash) {
+			c.violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.delta)
 		}
 	}
 }
 
-// touched is true of a Service that somebody else wrote of late.
-func (c *noDeadEnd) touched(service string) bool {
-	w := c.objects[thing{serviceKind, keyNamed(service)}]
+// putBack is true of a weight that Serin gave before, and that somebody else took: where a route leads is not asked for by
+// writing into it.
+func (c *noDeadEnd) putBack(h routed, s share) bool {
+	return s.Weight <= weightOf(c.put[thing{h.Kind, h.Key}], s.place)
+}
+
+func (c *noDeadEnd) keep(h routed) {
+	if c.put == nil {
+		c.put = map[thing][]share{}
+	}
+	c.put[thing{h.Kind, h.Key}] = weightsOf(h.New)
+}
+
+// touched is true of a place of which somebody else wrote of late which pods it has.
+func (c *noDeadEnd) touched(r *record, at place) bool {
+	w := c.objects[thing{serviceKind, keyNamed(at.Service)}]
+	if at.Subset != "" {
+		w = c.objects[thing{destinationRule, r.key}]
+	}
 	return w != nil && w.foreign.After(c.then())
 }
 
-// switched: a Service that users reach does not move away from pods that answer to a revision without any.
-func (c *noDeadEnd) switched(h routed) {
-	from, to, r := c.selected(h.Old), c.selected(h.New), h.of
-	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, h.Key.Name) {
+// takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.
+func (l *ledger) takenAway(r *record, hash string) bool {
+	w := l.objects[thing{replicaSetKind, keyNamed(r.key.Name + "-" + hash)}]
+	return l.setOf(r, hash) == nil && w != nil && w.foreign.After(l.then())
+}
+
+// switched: a place that users reach does not move away from pods that answer to a revision without any.
+func (c *noDeadEnd) switched(h routed, at place, from, to string) {
+	r := h.of
+	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, at) {
 		return
 	}
-	if c.podsOf(r, from).answered(c.then()) && !c.podsOf(r, to).couldAnswer(c.then()) {
-		c.violate("I1", r.key.Name, "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", h.Key.Name, from, to, c.delta)
+	if c.podsOf(r, from).answered(c.then()) && !c.podsOf(r, to).couldAnswer(c.then()) && !c.takenAway(r, to) {
+		c.violate("I1", r.key.Name, "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.delta)
 	}
 }
 
-// reached is true of a Service that users reach.
-func (c *noDeadEnd) reached(r *record, service string) bool {
+// reached is true of a place that users reach.
+func (c *noDeadEnd) reached(r *record, at place) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
-		return service == b.ActiveService
+		return at.Service == b.ActiveService
 	}
 	weights := append(weightsOf(c.world.Server.Peek(virtualService, r.key)), weightsOf(c.world.Server.Peek(httpRoute, r.key))...)
-	return weightOf(weights, service) > 0
+	return weightOf(weights, at) > 0
 }
 
 func (c *noDeadEnd) otherAnswers(r *record, hash string) bool {
@@ -83,7 +115,7 @@ type plannedWeights struct {
 
 func (c *plannedWeights) see(happening any) {
 	h, ok := happening.(routed)
-	if !ok || !h.ours || h.Kind == serviceKind || h.Type == store.Deleted {
+	if !ok || !h.ours || !h.weights() || h.Type == store.Deleted {
 		return
 	}
 	r, shares := h.of, weightsOf(h.New)
@@ -91,13 +123,13 @@ func (c *plannedWeights) see(happening any) {
 	for _, s := range shares {
 		sum += s.Weight
 		if s.Weight < 0 {
-			c.violate("I2", r.key.Name, "Service %s has weight %d", s.Service, s.Weight)
+			c.violate("I2", r.key.Name, "Service %s has weight %d", s.place, s.Weight)
 		}
 	}
 	if sum != 100 {
 		c.violate("I2", r.key.Name, "the weights add up to %d: %v", sum, shares)
 	}
-	weight, before := weightOf(shares, r.key.Name+"-canary"), weightOf(weightsOf(h.Old), r.key.Name+"-canary")
+	weight, before := r.given(h.New), r.given(h.Old)
 	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
 		return
 	}
@@ -114,10 +146,17 @@ func (c *plannedWeights) see(happening any) {
 }
 
 // hadBefore is true of a weight that is written back into a route that was made again, and of what is left then of one that
-// the same revision had.
+// the revision had to which the Service still leads.
 func (c *plannedWeights) hadBefore(r *record, weight int) bool {
 	w := r.object.Status.Canary.Weights
-	return w != nil && (int(w.Canary.Weight) == weight || int(w.Canary.Weight) > weight && w.Canary.PodTemplateHash == r.run.hash)
+	if w == nil {
+		return false
+	}
+	had, of, leads := int(w.Canary.Weight), w.Canary.PodTemplateHash, ""
+	if at, routed := c.canaryPlace(r); routed {
+		leads = c.leads(r, at)
+	}
+	return had == weight || had > weight && (of == r.run.hash || leads == of || leads == "") // which is to all pods
 }
 
 // drainedFirst is I5.
@@ -161,7 +200,7 @@ func (c *drainedFirst) down(h scaled) {
 	if h.is() > 0 || !c.plain(r) {
 		return
 	}
-	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute() {
+	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.then()) {
 		c.violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
@@ -169,7 +208,7 @@ func (c *drainedFirst) down(h scaled) {
 	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.clocks.steady(left.Add(-c.delta)) || !c.sets[h.Key].answered(left) {
 		return
 	}
-	if !c.noneAsked(r) && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
+	if !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.delta)) && !c.othersWrote(h.Actor, left.Add(-c.delta)) && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
 		c.violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.now().Sub(left), delay)
 	}
 }
@@ -178,10 +217,21 @@ func (c *drainedFirst) otherAnswers(r *record, hash string) bool {
 	return (&noDeadEnd{ledger: c.ledger}).otherAnswers(r, hash)
 }
 
-// meddledRoute is true where somebody else wrote a Service or the route of late.
-func (c *drainedFirst) meddledRoute() bool {
+// othersWrote is true where another process than this one has written since then: one that was left behind may have moved
+// users back for a moment, of which the delay that runs knows nothing.
+func (l *ledger) othersWrote(by string, since time.Time) bool {
+	for name, at := range l.wrote {
+		if name != by && !at.Before(since) {
+			return true
+		}
+	}
+	return false
+}
+
+// meddledRoute is true where somebody else has written a Service or the route since then.
+func (c *drainedFirst) meddledRoute(then time.Time) bool {
 	for at, w := range c.objects {
-		if (at.kind == serviceKind || at.kind == virtualService || at.kind == httpRoute) && w.foreign.After(c.then()) {
+		if slices.Contains(networkKinds, at.kind) && w.foreign.After(then) {
 			return true
 		}
 	}
@@ -226,11 +276,11 @@ type enoughPods struct {
 
 func (c *enoughPods) see(happening any) {
 	h, ok := happening.(routed)
-	if !ok || !h.ours || h.Kind == serviceKind || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
+	if !ok || !h.ours || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
 		return
 	}
-	r, canary := h.of, h.of.key.Name+"-canary"
-	weight, before := weightOf(weightsOf(h.New), canary), weightOf(weightsOf(h.Old), canary)
+	r := h.of
+	weight, before := r.given(h.New), r.given(h.Old)
 	recorded := r.object.Status.Canary.Weights
 	w := c.objects[thing{h.Kind, h.Key}]
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.foreign.After(r.run.began) {
@@ -247,7 +297,7 @@ func (c *enoughPods) see(happening any) {
 		needed := (weight*int(replicas) + 99) / 100
 		return c.podsOf(r, r.run.hash).mostReady(c.then()) >= needed
 	})
-	if !enough {
+	if !enough && !c.takenAway(r, r.run.hash) {
 		c.violate("I7", r.key.Name, "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.delta)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -37,6 +38,8 @@ type ledger struct {
 	started, wrote map[string]time.Time
 	// unfinished is true since a process died at its work, until another one has had the time to end that.
 	unfinished bool
+	// attended is up to when a process that died had the time to follow what others wrote.
+	attended time.Time
 
 	// delta is how late a process may act on what it saw: the lags of this history.
 	delta  time.Duration
@@ -64,8 +67,10 @@ type writes struct {
 // pods are what is known of the pods of one ReplicaSet.
 type pods struct {
 	answers bool
-	// since is since when that is so; ready is how many are ready, and the most there were within the lags.
+	// since is since when that is so, ever is true once one has answered; ready is how many are ready, and the most there
+	// were within the lags.
 	since time.Time
+	ever  bool
 	ready []moment
 }
 
@@ -88,6 +93,8 @@ type record struct {
 	paused  time.Time // since when spec.paused holds; zero: it does not
 	rested  time.Time // since when it is healthy; zero: it is not
 	aborted bool      // and nobody began it again
+	// sides are those of the last spec that had a router: what that left in a route keeps its meaning.
+	sides sides
 }
 
 // spell is for how long a spec held.
@@ -159,12 +166,15 @@ func wanted(set *appsv1.ReplicaSet) int32 {
 
 func hashOf(set *appsv1.ReplicaSet) string { return set.Labels[argov1.PodTemplateHashLabel] }
 
-// routed is a write of a route, or of a Service, of a Rollout.
+// routed is a write of a route, of subsets, or of a Service, of a Rollout.
 type routed struct {
 	*store.Event
 	of   *record
 	ours bool
 }
+
+// weights is true of what has weights.
+func (h routed) weights() bool { return slices.Contains(routeKinds, h.Kind) }
 
 // wrote is any write, told before what it means.
 type wrote struct {
@@ -178,20 +188,20 @@ func (l *ledger) read(happening any) []any {
 	if !ok {
 		return []any{happening}
 	}
-	e, mine := h.Event, ours(h.Actor)
+	e, mine := h.Event, kinds.Serin(h.Actor)
 	out := []any{wrote{e, mine}}
 	switch e.Kind {
 	case rolloutKind:
-		m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: typed[*argov1.Rollout](l.world, e.Old)}
+		m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: kinds.Typed[*argov1.Rollout](l.world, e.Old)}
 		if e.Type != store.Deleted {
-			m.after = typed[*argov1.Rollout](l.world, e.New)
+			m.after = kinds.Typed[*argov1.Rollout](l.world, e.New)
 		}
 		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
 		out = append(out, m)
 	case replicaSetKind:
-		s := scaled{Event: e, ours: mine, before: typed[*appsv1.ReplicaSet](l.world, e.Old)}
+		s := scaled{Event: e, ours: mine, before: kinds.Typed[*appsv1.ReplicaSet](l.world, e.Old)}
 		if e.Type != store.Deleted {
-			s.after = typed[*appsv1.ReplicaSet](l.world, e.New)
+			s.after = kinds.Typed[*appsv1.ReplicaSet](l.world, e.New)
 		}
 		if kind, name := owner(e.New.Meta()); kind == argov1.RolloutKind {
 			s.of = l.named[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
@@ -199,7 +209,7 @@ func (l *ledger) read(happening any) []any {
 		if s.of != nil {
 			out = append(out, s)
 		}
-	case serviceKind, virtualService, httpRoute:
+	case serviceKind, virtualService, destinationRule, httpRoute:
 		for _, r := range l.all {
 			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
 				out = append(out, routed{e, r, mine})
@@ -254,7 +264,7 @@ func (l *ledger) countPods() {
 			l.sets[key] = p
 		}
 		if answers := of.Answering > 0; answers != p.answers {
-			p.answers, p.since = answers, l.now()
+			p.answers, p.since, p.ever = answers, l.now(), true
 		}
 		if n := len(p.ready); n == 0 || p.ready[n-1].n != of.Ready {
 			p.ready = append(p.ready, moment{l.now(), of.Ready})
@@ -264,7 +274,7 @@ func (l *ledger) countPods() {
 
 // couldAnswer is true of a ReplicaSet with a pod that answered at some moment since then.
 func (p *pods) couldAnswer(then time.Time) bool {
-	return p != nil && (p.answers || p.since.After(then))
+	return p != nil && (p.answers || p.ever && p.since.After(then))
 }
 
 // answered is true of one with pods that answered all the time since then.
@@ -300,9 +310,21 @@ func (l *ledger) noteWrite(h wrote) {
 	}
 }
 
+// unattended is since when nobody of Serin may have followed what others wrote, where it is a process that has just begun
+// that acts.
+func (l *ledger) unattended(by string) time.Time {
+	if l.started[by].After(l.then()) && l.attended.Before(l.then()) {
+		return l.attended
+	}
+	return l.then()
+}
+
 // noteCrash remembers whether the process that died had written something within the lags: it may have been about to write
 // more. One that did not live for that long has not ended what others left either.
 func (l *ledger) noteCrash(h sim.Crashed) {
+	if !l.started[h.Instance].After(l.then()) {
+		l.attended = l.then()
+	}
 	switch {
 	case l.wrote[h.Instance].After(l.then()):
 		l.unfinished = true
@@ -330,6 +352,9 @@ func (l *ledger) noteMove(h moved) {
 	}
 	old := r.object
 	r.object = h.after
+	if sides, routed := sidesOf(&h.after.Spec); routed {
+		r.sides = sides
+	}
 	if old == nil || old.Generation != h.after.Generation {
 		if n := len(r.specs); n > 0 {
 			r.specs[n-1].until = l.now()
@@ -378,11 +403,11 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 // noteRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
 // people skip it. What Serin ends says nothing.
 func (l *ledger) noteRun(h wrote) {
-	a := typed[*argov1.AnalysisRun](l.world, h.New)
+	a := kinds.Typed[*argov1.AnalysisRun](l.world, h.New)
 	if a == nil {
 		return
 	}
-	if was := typed[*argov1.AnalysisRun](l.world, h.Old); !h.ours && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
+	if was := kinds.Typed[*argov1.AnalysisRun](l.world, h.Old); !h.ours && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
 		l.ended[a.UID] = true
 	}
 	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.ended[a.UID] {
@@ -427,7 +452,7 @@ func (l *ledger) plain(r *record) bool {
 func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
 	for _, v := range l.world.Server.All(replicaSetKind) {
-		set := typed[*appsv1.ReplicaSet](l.world, v)
+		set := kinds.Typed[*appsv1.ReplicaSet](l.world, v)
 		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
 			out = append(out, set)
 		}
@@ -456,7 +481,7 @@ func (l *ledger) podsOf(r *record, hash string) *pods {
 
 // selected is the hash that a Service selects; empty: none.
 func (l *ledger) selected(v *store.Version) string {
-	service := typed[*corev1.Service](l.world, v)
+	service := kinds.Typed[*corev1.Service](l.world, v)
 	if service == nil {
 		return ""
 	}
@@ -475,10 +500,10 @@ func (l *ledger) served(r *record) []string {
 		return []string{l.selected(l.serviceOf(strategy.BlueGreen.ActiveService))}
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
-		for _, kind := range []schema.GroupKind{virtualService, httpRoute} {
+		for _, kind := range routeKinds {
 			for _, s := range weightsOf(l.world.Server.Peek(kind, r.key)) {
 				if s.Weight > 0 {
-					out = append(out, l.selected(l.serviceOf(s.Service)))
+					out = append(out, l.leads(r, s.place))
 				}
 			}
 		}

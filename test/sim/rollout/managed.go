@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -36,17 +38,32 @@ func (r *Release) withManagedRoutes(s *sim.Stream) {
 
 // managedIn are the routes in an object that were made for steps.
 func managedIn(v *store.Version) []string {
+	var names []string
+	for _, rule := range managedRules(v) {
+		names = append(names, fmt.Sprint(rule["name"]))
+	}
+	return names
+}
+
+func managedRules(v *store.Version) []map[string]any {
 	if v == nil || v.Kind() != virtualService {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)
-	var names []string
-	for _, rule := range items(spec["http"]) {
-		if name, _ := rule["name"].(string); name == byHeader || name == copied {
-			names = append(names, name)
-		}
+	return slices.DeleteFunc(kinds.Items(spec["http"]), func(rule map[string]any) bool {
+		return rule["name"] != byHeader && rule["name"] != copied
+	})
+}
+
+// meant is where a managed rule leads some requests, or copies them.
+func meant(rule map[string]any) place {
+	if mirror, copies := rule["mirror"].(map[string]any); copies {
+		return placeIn(mirror)
 	}
-	return names
+	for _, destination := range kinds.Items(rule["route"]) {
+		return placeOf(destination)
+	}
+	return place{}
 }
 
 // manages is true of a strategy whose steps may make routes.
@@ -57,10 +74,10 @@ func manages(s argov1.RolloutStrategy) bool {
 // managed is I1 of the requests that a step leads to the new revision, or copies to it.
 func (c *noDeadEnd) managed(h routed) {
 	before := managedIn(h.Old)
-	for _, name := range managedIn(h.New) {
-		service := h.of.key.Name + "-canary"
-		hash := c.selected(c.serviceOf(service))
-		if slices.Contains(before, name) || hash == "" || c.touched(service) || c.podsOf(h.of, hash).couldAnswer(c.then()) {
+	for _, rule := range managedRules(h.New) {
+		name, at := fmt.Sprint(rule["name"]), meant(rule)
+		hash := c.leads(h.of, at)
+		if slices.Contains(before, name) || hash == "" || c.touched(h.of, at) || c.podsOf(h.of, hash).couldAnswer(c.then()) {
 			continue
 		}
 		c.violate("I1", h.of.key.Name, "route %s leads to %s, of which no pod has answered for %s", name, hash, c.delta)

@@ -12,19 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
-
-// The troubles of metrics services.
-const (
-	MetricNoData sim.Class = "metric-nodata"
-	MetricNaN    sim.Class = "metric-nan"
-	MetricError  sim.Class = "metric-error" // 5xx, 4xx, no connection
-	MetricLate   sim.Class = "metric-late"
-	MetricHang   sim.Class = "metric-hang"
-	MetricStale  sim.Class = "metric-stale" // the value is that of the version before
-)
-
-var metricTroubles = []sim.Class{MetricNoData, MetricNaN, MetricError, MetricLate, MetricHang, MetricStale}
 
 // hangs is how long a measurement takes that nobody answers, as internal/analysis/measure promises.
 const hangs = 2 * time.Minute
@@ -36,13 +25,13 @@ const troubled = 0.1
 type outside struct {
 	*Rollouts
 	// out counts the measurements of each process that have no answer yet.
-	out map[*sim.Instance]int
+	out kinds.Out
 	// asked counts those of each name, so that each has choices of its own.
 	asked map[string]int
 }
 
 func newOutside(k *Rollouts) *outside {
-	return &outside{Rollouts: k, out: map[*sim.Instance]int{}, asked: map[string]int{}}
+	return &outside{Rollouts: k, out: kinds.Out{}, asked: map[string]int{}}
 }
 
 // put lets a question reach whom it is for, and plans the answer. It dies with the process that asked.
@@ -93,16 +82,6 @@ func (o *outside) answer(p *process, asked prober.Asked, answer release.Answer, 
 	p.instance.After(0, p.ask)
 }
 
-// waited is true while a process that lives waits for an answer.
-func (o *outside) waited() bool {
-	for _, i := range o.world.Instances() {
-		if o.out[i] > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // reading is what a metrics service reads off, and after what time.
 type reading struct {
 	after time.Duration
@@ -117,24 +96,24 @@ func (o *outside) read(asked prober.Asked) reading {
 	o.asked[id]++
 	s := o.world.Draws.Stream(fmt.Sprintf("answer/%s/%d", id, o.asked[id]))
 	after, late := s.Skewed(20*time.Millisecond, 2*time.Second), s.Between(5*time.Second, 90*time.Second)
-	run := typed[*argov1.AnalysisRun](o.world, o.world.Server.Peek(runKind, asked.Key.NamespacedName))
+	run := kinds.Typed[*argov1.AnalysisRun](o.world, o.world.Server.Peek(runKind, asked.Key.NamespacedName))
 	if run == nil {
 		return reading{after: after, failed: "get AnalysisRun: not found"}
 	}
 	bad, stale := !o.good(run, s, false), false
 	value := []float64{s.Between(0, time.Second).Seconds()}
-	switch o.strikes(s, metricTroubles...) {
-	case MetricNoData:
+	switch o.strikes(s, kinds.MetricTroubles...) {
+	case kinds.MetricNoData:
 		value = []float64{}
-	case MetricNaN:
+	case kinds.MetricNaN:
 		value = []float64{nan}
-	case MetricError:
+	case kinds.MetricError:
 		return reading{after: after, failed: "received 503"}
-	case MetricHang:
+	case kinds.MetricHang:
 		return reading{after: hangs, failed: "no measurement within 2m0s"}
-	case MetricLate:
+	case kinds.MetricLate:
 		after = late
-	case MetricStale:
+	case kinds.MetricStale:
 		stale = true
 	default: // no trouble
 	}
@@ -206,11 +185,5 @@ func (o *outside) share(r *Release) int {
 
 // strikes draws which of the troubles strikes this answer; empty: none does.
 func (o *outside) strikes(s *sim.Stream, classes ...sim.Class) sim.Class {
-	var struck sim.Class
-	for _, class := range classes {
-		if s.Chance(troubled) && struck == "" && o.world.Trouble.Has(class) && o.world.Trouble.Occurs(class) {
-			struck = class
-		}
-	}
-	return struck
+	return kinds.Strikes(o.world, s, troubled, classes...)
 }

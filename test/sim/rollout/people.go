@@ -13,12 +13,12 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what people and tools do. Ship is no trouble: it is what releases are for.
+// The classes of what people and tools do, beside those that all kinds have.
 const (
-	Ship             sim.Class = "ship"
 	EditTemplate     sim.Class = "edit-template"
 	EditSpec         sim.Class = "edit-spec"
 	Scale            sim.Class = "scale"
@@ -32,95 +32,60 @@ const (
 	DeleteJudge      sim.Class = "delete-judge" // an AnalysisRun or an Experiment
 	NonsenseStatus   sim.Class = "nonsense-status"
 	SwapStrategy     sim.Class = "swap-strategy"
-	GitOps           sim.Class = "gitops"
 	Scaler           sim.Class = "autoscaler"
 )
 
 // people are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
 type people struct {
 	*Rollouts
-	// pending is how much they have begun and not finished.
-	pending int
-	// acts are what is left of a story.
-	acts []Act
+	*kinds.Script
 	// asked are the pauses that somebody has already been asked to end.
 	asked map[string]bool
-	// replaced counts how often a release that was stuck was helped at the end.
-	replaced map[types.NamespacedName]int
-}
-
-// deed is one thing that somebody does by himself, again and again.
-type deed struct {
-	class sim.Class
-	do    func(*people, *Release, *sim.Stream)
+	// stuck are the revisions of releases that stood still at the end, in the order in which somebody helped them.
+	stuck map[types.NamespacedName][]string
 }
 
 // deeds in a fixed order.
-var deeds = []deed{
-	{EditTemplate, (*people).editTemplate},
-	{EditSpec, (*people).editSpec},
-	{Scale, (*people).scale},
-	{Command, (*people).command},
-	{DeleteRelease, (*people).deleteRelease},
-	{DeleteSet, (*people).deleteSet},
-	{DeleteService, (*people).deleteService},
-	{EditService, (*people).editService},
-	{DeleteRoute, (*people).deleteRoute},
-	{EditRouteWeights, (*people).editRouteWeights},
-	{DeleteJudge, (*people).deleteJudge},
-	{NonsenseStatus, (*people).nonsense},
-	{SwapStrategy, (*people).swapStrategy},
+var deeds = []kinds.Deed[*people, *Release]{
+	{Class: EditTemplate, Do: (*people).editTemplate},
+	{Class: EditSpec, Do: (*people).editSpec},
+	{Class: Scale, Do: (*people).scale},
+	{Class: Command, Do: (*people).command},
+	{Class: DeleteRelease, Do: (*people).deleteRelease},
+	{Class: DeleteSet, Do: (*people).deleteSet},
+	{Class: DeleteService, Do: (*people).deleteService},
+	{Class: EditService, Do: (*people).editService},
+	{Class: DeleteRoute, Do: (*people).deleteRoute},
+	{Class: EditRouteWeights, Do: (*people).editRouteWeights},
+	{Class: DeleteJudge, Do: (*people).deleteJudge},
+	{Class: NonsenseStatus, Do: (*people).nonsense},
+	{Class: SwapStrategy, Do: (*people).swapStrategy},
+	{Class: EditSubsets, Do: (*people).editSubsets},
+	{Class: DeleteJob, Do: (*people).deleteJob},
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.
-var Classes = slices.Concat(metricTroubles, []sim.Class{GitOps, Scaler}, classesOf(deeds), cluster.Classes())
-
-func classesOf(deeds []deed) []sim.Class {
-	classes := make([]sim.Class, 0, len(deeds))
-	for _, d := range deeds {
-		classes = append(classes, d.class)
-	}
-	return classes
-}
+var Classes = slices.Concat(kinds.MetricTroubles, jobTroubles, []sim.Class{kinds.GitOps, Scaler}, kinds.Classes(deeds), cluster.Classes())
 
 // live plans what people do in this history.
 func (p *people) live() {
 	for _, r := range p.releases {
-		s := p.world.Draws.Stream("ship/" + r.Key.Name)
-		p.shipAgain(r, s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, 4))
+		kinds.Shipping{
+			World: p.world, Name: r.Key.Name, Most: 4, Soonest: time.Minute, Latest: 10 * time.Minute,
+			Draw: func(s *sim.Stream) func() {
+				v := drawVersion(s)
+				return func() { p.ship(r, r.add(v)) }
+			},
+			Over: func() bool { return p.over },
+		}.Begin()
 	}
 	p.twins()
-	for _, d := range deeds {
-		every := sim.Pick(p.world.Draws.Stream("often/"+string(d.class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
-		p.world.Again(d.class, every, func(s *sim.Stream) {
-			if len(p.releases) > 0 {
-				d.do(p, sim.Pick(s, p.releases...), s)
-			}
-		})
-	}
-}
-
-// shipAgain ships a version after a while, and the next ones later.
-func (p *people) shipAgain(r *Release, s *sim.Stream, after time.Duration, left int) {
-	if left == 0 {
-		return
-	}
-	v := drawVersion(s)
-	next := s.Between(time.Minute, 10*time.Minute)
-	p.world.After(after, func() {
-		if p.over {
-			return
-		}
-		if p.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", Ship, r.Key.Name, left)) {
-			p.ship(r, r.add(v))
-		}
-		p.shipAgain(r, s, next, left-1)
-	})
+	kinds.Often(p.world, p, deeds, func() []*Release { return p.releases })
 }
 
 // drawVersion draws a version with what is true about it.
 func drawVersion(s *sim.Stream) version {
-	v := version{good: s.Chance(0.65), pods: drawPods(s)}
+	v := version{good: s.Chance(0.65), pods: kinds.DrawPods(s)}
 	from, noise := sim.Pick(s, 0, 0, 10, 40), s.Chance(0.15)
 	if !v.good {
 		v.from = from
@@ -131,38 +96,19 @@ func drawVersion(s *sim.Stream) version {
 	return v
 }
 
-// tell begins a story.
-func (p *people) tell(story Story) {
-	p.acts = slices.Clone(story.Acts)
-	p.goOn()
-}
-
-// goOn lets the next act of a story follow when its moment has come.
-func (p *people) goOn() {
-	if len(p.acts) == 0 || p.pending > 0 || len(p.releases) == 0 {
-		return
-	}
-	act, r := p.acts[0], p.releases[0]
-	if act.When != nil {
-		c := p.stored(r.Key)
-		if c == nil || !act.When(r, c.Status) {
-			return
+// tell begins a story about a release.
+func (p *people) tell(story Story, r *Release) {
+	acts := make([]kinds.Act, len(story.Acts))
+	for i, act := range story.Acts {
+		acts[i] = kinds.Act{After: act.After, Do: func() { act.Do(p, r) }}
+		if act.When != nil {
+			acts[i].When = func() bool {
+				stored := p.stored(r.Key)
+				return stored != nil && act.When(r, stored.Status)
+			}
 		}
 	}
-	p.later(act.After, func() {
-		p.acts = p.acts[1:]
-		act.Do(p, r)
-	})
-}
-
-// later does something that follows from what was done before, also when troubles are over by then.
-func (p *people) later(after time.Duration, do func()) {
-	p.pending++
-	p.world.After(after, func() {
-		p.pending--
-		do()
-		p.goOn()
-	})
+	p.Tell(acts)
 }
 
 // saw is told everything that happens.
@@ -172,11 +118,11 @@ func (p *people) saw(happening any) {
 		return
 	}
 	if p.story == nil && wrote.Type != store.Deleted {
-		object := typed[*argov1.Rollout](p.world, wrote.New)
+		object := kinds.Typed[*argov1.Rollout](p.world, wrote.New)
 		p.endPauses(object)
 		p.replaceStuck(object)
 	}
-	p.goOn()
+	p.GoOn()
 }
 
 // endPauses: somebody looks at each pause that begins, and promotes or aborts after a while, or leaves it, which nobody
@@ -193,7 +139,7 @@ func (p *people) endPauses(object *argov1.Rollout) {
 		p.asked[id] = true
 		s := p.world.Draws.Stream(fmt.Sprintf("pause/%s/%d", object.Name, len(p.asked)))
 		after, aborts, forgets := s.Between(20*time.Second, 4*time.Minute), s.Chance(0.2), s.Chance(0.15)
-		p.later(after, func() {
+		p.Later(after, func() {
 			if forgets && !p.judgedBeside(keyOf(object)) {
 				return
 			}
@@ -207,17 +153,18 @@ func (p *people) endPauses(object *argov1.Rollout) {
 func (p *people) replaceStuck(object *argov1.Rollout) {
 	key := keyOf(object)
 	for _, r := range p.releases {
-		if r.Key != key || !p.over || p.replaced[key] > 1 || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+		hash, stuck := object.Status.CurrentPodHash, p.stuck[key]
+		if r.Key != key || !p.over || len(stuck) > 1 || slices.Contains(stuck, hash) || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
 			continue
 		}
-		if p.replaced == nil {
-			p.replaced = map[types.NamespacedName]int{}
+		if p.stuck == nil {
+			p.stuck = map[types.NamespacedName][]string{}
 		}
-		p.replaced[key]++
-		if p.replaced[key] == 1 {
-			p.later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
+		p.stuck[key] = append(stuck, hash)
+		if len(stuck) == 0 {
+			p.Later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
 		} else {
-			p.later(30*time.Second, func() { p.promoteFull(key) })
+			p.Later(30*time.Second, func() { p.promoteFull(key) })
 		}
 	}
 }
@@ -253,33 +200,11 @@ func (p *people) did(key types.NamespacedName, what sim.Class, format string, ar
 
 // remove deletes one object.
 func (p *people) remove(name string, kind schema.GroupKind, what sim.Class, r *Release) bool {
-	seen := p.world.Server.Peek(kind, types.NamespacedName{Namespace: namespace, Name: name})
-	if seen == nil {
-		return false
+	deleted := p.hands.Delete(name, kind)
+	if deleted {
+		p.did(r.Key, what, "delete %s %s", kind.Kind, name)
 	}
-	if err := p.user.Delete(context.Background(), seen.Unstructured()); err != nil {
-		p.world.Say("the API server refuses to delete %s: %v", name, err)
-		return false
-	}
-	p.did(r.Key, what, "delete %s %s", kind.Kind, name)
-	return true
-}
-
-// write lets somebody change one object in place; change may say that there is nothing to do.
-func (k *Rollouts) write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
-	seen := k.world.Server.Peek(kind, types.NamespacedName{Namespace: namespace, Name: name})
-	if seen == nil {
-		return false
-	}
-	o := seen.Unstructured()
-	if !change(o.Object) {
-		return false
-	}
-	if err := k.world.Server.Client(actor).Update(context.Background(), o); err != nil {
-		k.world.Say("the API server refuses a change of %s: %v", name, err)
-		return false
-	}
-	return true
+	return deleted
 }
 
 // respecify changes a Rollout but for its status.
@@ -315,6 +240,7 @@ func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
 // mend is what people do when nothing happens any more: they put right what would hold a release for ever, or leave it
 // so that the release has to say what it waits for.
 func (p *people) mend() {
+	p.endHanging()
 	for _, r := range p.releases {
 		s := p.world.Draws.Stream("mend/" + r.Key.Name)
 		resume, valid := s.Chance(0.8), s.Chance(0.8)
@@ -338,10 +264,10 @@ func (p *people) mend() {
 
 // mendAround makes again what is missing around a release.
 func (p *people) mendAround(r *Release) {
-	for _, object := range r.objects {
+	for _, object := range r.all() {
 		gvk, err := p.user.GroupVersionKindFor(object)
 		if err == nil && p.world.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
-			p.create(object)
+			p.hands.Create(object)
 			p.did(r.Key, DeleteService, "make %s %s again", gvk.Kind, object.GetName())
 		}
 	}

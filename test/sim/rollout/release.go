@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // The routers that histories have. Without one the numbers of pods share the traffic.
@@ -34,10 +36,11 @@ type Release struct {
 	// versions are all that were ever shipped, shipped their names in that order.
 	versions map[string]*version
 	shipped  []string
-	// objects are what people make before the Rollout.
-	objects []client.Object
-	// secret is true of one whose measurements need a Secret.
-	secret bool
+	// network is what leads requests to the pods, objects is what else people make before the Rollout.
+	network, objects []client.Object
+	// secret is true of one whose measurements need a Secret, jobs of one that is judged by Jobs, of which in a story all may
+	// hang.
+	secret, jobs, hangs bool
 }
 
 // version is one version of a workload, with what is true about it.
@@ -75,7 +78,7 @@ func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
 	}
-	r.shipped = []string{r.add(version{good: true, pods: healthy}).name}
+	r.shipped = []string{r.add(version{good: true, pods: kinds.Healthy}).name}
 	r.connect()
 	return r
 }
@@ -95,13 +98,16 @@ func (r *Release) add(v version) *version {
 // current is the version that was shipped last.
 func (r *Release) current() *version { return r.versions[r.shipped[len(r.shipped)-1]] }
 
+// all is what people make before the Rollout.
+func (r *Release) all() []client.Object { return slices.Concat(r.network, r.objects) }
+
 // connect names Services and routes in the strategy, and makes them.
 func (r *Release) connect() {
 	apex := r.apex()
-	r.objects = append(r.objects, r.service(apex))
+	r.network = []client.Object{r.service(apex)}
 	if b := r.Spec.Strategy.BlueGreen; b != nil {
 		b.ActiveService, b.PreviewService = apex, apex+"-preview"
-		r.objects = append(r.objects, r.service(b.PreviewService))
+		r.network = append(r.network, r.service(b.PreviewService))
 		return
 	}
 	c := r.Spec.Strategy.Canary
@@ -109,7 +115,7 @@ func (r *Release) connect() {
 		return
 	}
 	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
-	r.objects = append(r.objects, r.service(c.StableService), r.service(c.CanaryService), r.route())
+	r.network = append(r.network, r.service(c.StableService), r.service(c.CanaryService), r.route(place{Service: c.StableService}, place{Service: c.CanaryService}))
 	if c.TrafficRouting == nil {
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 	}
@@ -138,23 +144,23 @@ func (r *Release) service(name string) client.Object {
 	}
 }
 
-// route is the object of the router as its user makes it.
-func (r *Release) route() client.Object {
+// route is the object of the router as its user makes it, with the places of both sides.
+func (r *Release) route(stable, canary place) client.Object {
 	apex := r.apex()
 	if r.Router == istioRouter {
 		return object("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
-				map[string]any{"destination": map[string]any{"host": apex + "-stable"}, "weight": int64(100)},
-				map[string]any{"destination": map[string]any{"host": apex + "-canary"}, "weight": int64(0)},
+				map[string]any{"destination": stable.destination(), "weight": int64(100)},
+				map[string]any{"destination": canary.destination(), "weight": int64(0)},
 			}}},
 		})
 	}
 	return object("gateway.networking.k8s.io/v1", "HTTPRoute", apex, map[string]any{
 		"parentRefs": []any{map[string]any{"name": "public", "namespace": "gateways"}}, "hostnames": []any{apex + ".example"},
 		"rules": []any{map[string]any{"backendRefs": []any{
-			map[string]any{"name": apex + "-stable", "port": int64(80), "weight": int64(100)},
-			map[string]any{"name": apex + "-canary", "port": int64(80), "weight": int64(0)},
+			map[string]any{"name": stable.Service, "port": int64(80), "weight": int64(100)},
+			map[string]any{"name": canary.Service, "port": int64(80), "weight": int64(0)},
 		}}},
 	})
 }
@@ -232,8 +238,12 @@ func (r *Release) plan() string {
 	if c.DynamicStableScale {
 		text += ", dynamic"
 	}
+	text += r.toldApart()
 	if r.secret {
 		text += ", with a secret"
+	}
+	if r.jobs {
+		text += ", by Jobs"
 	}
 	if r.workload() != "" {
 		text += ", of a Deployment (" + string(r.Spec.WorkloadRef.ScaleDown) + ")"

@@ -6,7 +6,6 @@
 package rollout
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/store"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 var (
@@ -38,8 +37,15 @@ var (
 	secretKind          = schema.GroupKind{Kind: "Secret"}
 	scalerKind          = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	virtualService      = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
+	destinationRule     = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
 	httpRoute           = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
 )
+
+// networkKinds are those of all objects of users that lead requests to pods.
+var networkKinds = []schema.GroupKind{serviceKind, virtualService, destinationRule, httpRoute}
+
+// routeKinds are the kinds of the objects that have the weights.
+var routeKinds = []schema.GroupKind{virtualService, httpRoute}
 
 // namespace of everything that people make.
 const namespace = "shop"
@@ -53,6 +59,7 @@ type Rollouts struct {
 	releases []*Release
 	outside  *outside
 	user     client.Client
+	hands    kinds.Hands
 	people   *people
 	oracle   *oracle
 	lives    map[*sim.Instance]*process
@@ -97,15 +104,17 @@ func (k *Rollouts) parts() []sim.Kind {
 func (k *Rollouts) Populate(w *sim.World) {
 	k.world, k.user = w, w.Server.Client("user")
 	k.routers = (&operator.Flags{}).RolloutRouters()
-	k.outside, k.people = newOutside(k), &people{Rollouts: k}
-	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Scaled: []schema.GroupKind{rolloutKind}})
+	k.hands, k.outside = kinds.Hands{World: w, Namespace: namespace}, newOutside(k)
+	k.people = &people{Rollouts: k, Script: kinds.NewScript(w)}
+	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
 	k.oracle = newOracle(w, k.cluster)
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
 	w.Watch(k.relate)
 	w.Watch(k.people.saw)
 	if k.story != nil {
-		k.begin(k.story.release())
-		k.people.tell(*k.story)
+		r := k.story.release()
+		k.begin(r)
+		k.people.tell(*k.story, r)
 		return
 	}
 	s := w.Draws.Stream("releases")
@@ -123,13 +132,13 @@ func (k *Rollouts) Populate(w *sim.World) {
 // behaviour says how the pods of a template run.
 func (k *Rollouts) behaviour(template map[string]any) cluster.Pods {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
-	for _, container := range items(containers) {
+	for _, container := range kinds.Items(containers) {
 		image, _ := container["image"].(string)
 		if _, v := k.running(image); v != nil {
 			return v.pods
 		}
 	}
-	return healthy
+	return kinds.Healthy
 }
 
 // running is the version that an image is of; nil: of none.
@@ -146,10 +155,10 @@ func (k *Rollouts) running(image string) (*Release, *version) {
 func (k *Rollouts) begin(r *Release) {
 	k.releases = append(k.releases, r)
 	k.world.Say("%s: %s, %s", r.Key.Name, r.plan(), r.current())
-	for _, object := range r.objects {
-		k.create(object)
+	for _, object := range r.all() {
+		k.hands.Create(object)
 	}
-	k.create(r.rollout())
+	k.hands.Create(r.rollout())
 }
 
 // routes are the releases as clients see them.
@@ -157,6 +166,9 @@ func (k *Rollouts) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {
 		route := cluster.Route{Release: r.Key, Namespace: namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
+		if turns := r.turns(); turns != nil {
+			route.Primary, route.Canary = turns.PongService, turns.PingService
+		}
 		if r.Spec.Strategy.BlueGreen != nil {
 			route.Primary, route.Canary = "", r.apex()+"-preview"
 		}
@@ -165,41 +177,15 @@ func (k *Rollouts) routes() []cluster.Route {
 	return routes
 }
 
-// create makes an object, and says so where the server refuses it.
-func (k *Rollouts) create(o client.Object) {
-	copied, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return
-	}
-	if err := k.user.Create(context.Background(), copied); err != nil {
-		k.world.Say("the API server refuses %s: %v", o.GetName(), err)
-	}
-}
-
-// typed is an object of the store in the type of its kind; nil: there is none, or it has another type. It must not be
-// changed.
-func typed[T client.Object](w *sim.World, v *store.Version) T {
-	var none T
-	if v == nil {
-		return none
-	}
-	object, err := v.Typed(w.Scheme)
-	if err != nil {
-		return none
-	}
-	of, _ := object.(T)
-	return of
-}
-
 // stored is a Rollout as the API server has it; nil when there is none. It must not be changed.
 func (k *Rollouts) stored(key types.NamespacedName) *argov1.Rollout {
-	return typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
+	return kinds.Typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
 }
 
 // versionOf is the version whose pods have that hash, also those of an Experiment; nil: none has.
 func (k *Rollouts) versionOf(hash string) (*Release, *version) {
 	for _, v := range k.world.Server.All(replicaSetKind) {
-		if set := typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
+		if set := kinds.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
 			return k.running(set.Spec.Template.Spec.Containers[0].Image)
 		}
 	}
@@ -213,6 +199,3 @@ func owner(meta metav1.Object) (kind, name string) {
 	}
 	return "", ""
 }
-
-// ours is true of the processes of Serin.
-func ours(actor string) bool { return strings.HasPrefix(actor, "serin") }

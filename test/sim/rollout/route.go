@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -13,39 +15,36 @@ func destinations(content map[string]any) [][]map[string]any {
 	var out [][]map[string]any
 	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
 		rules, _, _ := unstructured.NestedFieldNoCopy(content, "spec", place[0])
-		for _, rule := range items(rules) {
-			out = append(out, items(rule[place[1]]))
+		for _, rule := range kinds.Items(rules) {
+			out = append(out, kinds.Items(rule[place[1]]))
 		}
 	}
 	return out
 }
 
-// items are the objects of a list.
-func items(value any) []map[string]any {
-	list, _ := value.([]any)
-	out := make([]map[string]any, 0, len(list))
-	for _, item := range list {
-		if object, ok := item.(map[string]any); ok {
-			out = append(out, object)
-		}
-	}
-	return out
-}
-
-// host is the Service of a destination.
-func host(destination map[string]any) string {
+// placeOf is where a destination leads to.
+func placeOf(destination map[string]any) place {
 	if name, ok := destination["name"].(string); ok {
-		return name
+		return place{Service: name}
 	}
-	name, _, _ := unstructured.NestedString(destination, "destination", "host")
-	return name
+	to, _ := destination["destination"].(map[string]any)
+	return placeIn(to)
 }
 
-// share is one Service of a route and its weight.
-type share struct {
-	Service string
-	Weight  int
+// placeIn is where a destination of Istio leads to, as it is named inside.
+func placeIn(to map[string]any) place {
+	host, _ := to["host"].(string)
+	subset, _ := to["subset"].(string)
+	return place{host, subset}
 }
+
+// share is one place of a route and its weight.
+type share struct {
+	place
+	Weight int
+}
+
+func (s share) String() string { return fmt.Sprintf("{%s %d}", s.place, s.Weight) }
 
 // weightsOf are the shares of a route's last rule, which is for everybody that no rule before it means.
 func weightsOf(v *store.Version) []share {
@@ -62,14 +61,14 @@ func weightsOf(v *store.Version) []share {
 		if !given && destination["name"] != nil {
 			weight = 1 // what the Gateway API means by none
 		}
-		shares = append(shares, share{host(destination), int(weight)})
+		shares = append(shares, share{placeOf(destination), int(weight)})
 	}
 	return shares
 }
 
-// weightOf is the share of a Service.
-func weightOf(shares []share, service string) int {
-	i := slices.IndexFunc(shares, func(s share) bool { return s.Service == service })
+// weightOf is the share of a place.
+func weightOf(shares []share, at place) int {
+	i := slices.IndexFunc(shares, func(s share) bool { return s.place == at })
 	if i < 0 {
 		return 0
 	}
@@ -77,7 +76,7 @@ func weightOf(shares []share, service string) int {
 }
 
 // reweigh gives the canary a weight, and the stable side the rest, where a rule has both. It is false where none has.
-func reweigh(content map[string]any, canary string, weight int64) bool {
+func reweigh(content map[string]any, canary func(place) bool, weight int64) bool {
 	changed := false
 	for _, to := range destinations(content) {
 		if len(to) != 2 {
@@ -85,7 +84,7 @@ func reweigh(content map[string]any, canary string, weight int64) bool {
 		}
 		for _, destination := range to {
 			destination["weight"] = 100 - weight
-			if host(destination) == canary {
+			if canary(placeOf(destination)) {
 				destination["weight"] = weight
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Secrets are in some releases: their measurements show a secret to a service, which may show it back.
@@ -158,7 +159,7 @@ type noSecrets struct {
 
 func (c *noSecrets) see(happening any) {
 	switch h := happening.(type) {
-	case Said:
+	case kinds.Said:
 		if strings.Contains(h.Message, planted) {
 			c.violate("I10", h.Of.Name, "an event has a secret: %s", h.Message)
 		}

@@ -9,6 +9,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Calm implements sim.Kind.
@@ -37,37 +38,26 @@ func (k *Rollouts) Unsettled(w *sim.World) string {
 
 // underWay says what somebody is still doing; empty: nobody does anything.
 func (k *Rollouts) underWay(w *sim.World) string {
-	switch {
-	case k.people.pending > 0 || len(k.people.acts) > 0:
-		return "people have not finished"
-	case k.outside.waited():
-		return "an answer is out"
-	case !k.cluster.Settled():
-		return "the cluster moves: " + k.cluster.Unsettled()
-	case !w.Quiet():
-		return "Serin is busy"
-	default:
-		return ""
-	}
+	return kinds.UnderWay(w, k.people.Script, k.outside.out, k.cluster)
 }
 
 // moving says which objects are neither at an end nor wait for somebody who will not come.
 func (k *Rollouts) moving(w *sim.World) []string {
 	var moving []string
 	for _, v := range w.Server.All(rolloutKind) {
-		if r := typed[*argov1.Rollout](w, v); r != nil {
+		if r := kinds.Typed[*argov1.Rollout](w, v); r != nil {
 			if why := k.undone(r); why != "" {
 				moving = append(moving, r.Name+" "+why)
 			}
 		}
 	}
 	for _, v := range w.Server.All(runKind) {
-		if run := typed[*argov1.AnalysisRun](w, v); run != nil && (!run.Status.Phase.Completed() || w.Awaits(v.Key())) {
+		if run := kinds.Typed[*argov1.AnalysisRun](w, v); run != nil && (!run.Status.Phase.Completed() || w.Awaits(v.Key())) {
 			moving = append(moving, fmt.Sprintf("AnalysisRun %s is %q", run.Name, run.Status.Phase))
 		}
 	}
 	for _, v := range w.Server.All(experimentKind) {
-		if e := typed[*argov1.Experiment](w, v); e != nil && (!e.Status.Phase.Completed() || w.Awaits(v.Key())) {
+		if e := kinds.Typed[*argov1.Experiment](w, v); e != nil && (!e.Status.Phase.Completed() || w.Awaits(v.Key())) {
 			moving = append(moving, fmt.Sprintf("Experiment %s is %q", e.Name, e.Status.Phase))
 		}
 	}
@@ -102,19 +92,16 @@ func opens(s argov1.RolloutStatus, by ...release.Opener) bool {
 	})
 }
 
-// longestBackoff is after what time a pass that failed again and again is tried once more.
-const longestBackoff = 1000 * time.Second
-
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
 // one run, another run for what came meanwhile, and one that people start to mend something.
 func (k *Rollouts) Patience(w *sim.World) time.Duration {
 	longest := time.Hour
 	for _, v := range w.Server.All(rolloutKind) {
-		if r := typed[*argov1.Rollout](w, v); r != nil {
+		if r := kinds.Typed[*argov1.Rollout](w, v); r != nil {
 			longest = max(longest, atMost(&r.Spec))
 		}
 	}
-	return 3*longest + longestBackoff
+	return 3*longest + kinds.LongestBackoff
 }
 
 // atMost is how long one run may take.

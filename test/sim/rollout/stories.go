@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
@@ -74,9 +76,9 @@ func shipping(v version) Act {
 
 // The versions of stories.
 var (
-	goodVersion = version{good: true, pods: healthy}
-	badVersion  = version{pods: healthy}
-	neverReady  = version{good: true, pods: stuck}
+	goodVersion = version{good: true, pods: kinds.Healthy}
+	badVersion  = version{pods: kinds.Healthy}
+	neverReady  = version{good: true, pods: kinds.Stuck}
 )
 
 func weight(w int32) argov1.CanaryStep { return argov1.CanaryStep{SetWeight: &w} }
@@ -156,7 +158,7 @@ func Stories() []Story {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
-	return append(stories, interruptions()...)
+	return slices.Concat(stories, interruptions(), apart(), byJobs())
 }
 
 // interruptions are stories in which people change their minds.

@@ -10,13 +10,14 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // relate adds to the history what processes of Serin write, in the words in which people think of a release.
 func (k *Rollouts) relate(happening any) {
 	h, ok := happening.(sim.Wrote)
-	if !ok || !ours(h.Actor) {
+	if !ok || !kinds.Serin(h.Actor) {
 		return
 	}
 	k.world.Say("  %s → %s %s %s%s", h.Actor, h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
@@ -29,23 +30,34 @@ func (k *Rollouts) content(e *store.Event) string {
 	}
 	switch e.Kind {
 	case rolloutKind:
-		return statusText(typed[*argov1.Rollout](k.world, e.New), e.Subresource)
+		return statusText(kinds.Typed[*argov1.Rollout](k.world, e.New), e.Subresource)
 	case replicaSetKind:
-		set := typed[*appsv1.ReplicaSet](k.world, e.New)
+		set := kinds.Typed[*appsv1.ReplicaSet](k.world, e.New)
 		return fmt.Sprintf(" replicas=%d version=%s deadline=%s", *set.Spec.Replicas, set.Spec.Template.Labels["version"], set.Annotations[argov1.ScaleDownDeadlineAnnotation])
 	case serviceKind:
-		return fmt.Sprintf(" selector=%v", typed[*corev1.Service](k.world, e.New).Spec.Selector)
+		return fmt.Sprintf(" selector=%v", kinds.Typed[*corev1.Service](k.world, e.New).Spec.Selector)
 	case runKind:
-		run := typed[*argov1.AnalysisRun](k.world, e.New)
+		run := kinds.Typed[*argov1.AnalysisRun](k.world, e.New)
 		return fmt.Sprintf(" %s terminate=%t", run.Status.Phase, run.Spec.Terminate)
 	case experimentKind:
-		experiment := typed[*argov1.Experiment](k.world, e.New)
+		experiment := kinds.Typed[*argov1.Experiment](k.world, e.New)
 		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
+	case destinationRule:
+		return " subsets=" + subsetsText(e.New)
 	case virtualService, httpRoute:
 		return fmt.Sprintf(" weights=%v", weightsOf(e.New))
 	default:
 		return ""
 	}
+}
+
+// subsetsText is which revision each subset has.
+func subsetsText(v *store.Version) string {
+	var all []string
+	for _, subset := range subsetsIn(v) {
+		all = append(all, fmt.Sprintf("%s:%s", subset["name"], hashIn(subset)))
+	}
+	return strings.Join(all, ",")
 }
 
 func statusText(r *argov1.Rollout, subresource string) string {
@@ -60,6 +72,9 @@ func statusText(r *argov1.Rollout, subresource string) string {
 	}
 	if w := s.Canary.Weights; w != nil {
 		fmt.Fprintf(&text, " weight=%d", w.Canary.Weight)
+	}
+	if s.Canary.StablePingPong != "" {
+		fmt.Fprintf(&text, " stable is %s", s.Canary.StablePingPong)
 	}
 	if s.Abort {
 		text.WriteString(" aborted")

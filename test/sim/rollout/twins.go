@@ -38,11 +38,11 @@ func (p *people) twins() {
 		if !drawn || shared || !p.world.Trouble.Happens(fmt.Sprintf("%s#%s", Twins, r.Key.Name)) {
 			continue
 		}
-		p.later(after, func() {
+		p.Later(after, func() {
 			twin := r.twin()
-			p.create(twin)
+			p.hands.Create(twin)
 			p.did(r.Key, Twins, "make %s for its Services", twin.Name)
-			p.later(life, func() { p.remove(twin.Name, rolloutKind, Twins, r) })
+			p.Later(life, func() { p.remove(twin.Name, rolloutKind, Twins, r) })
 		})
 	}
 }
@@ -112,6 +112,9 @@ func serviceNames(s argov1.RolloutStrategy) []string {
 	var names []string
 	if s.Canary != nil {
 		names = append(names, s.Canary.CanaryService, s.Canary.StableService)
+		if turns := s.Canary.PingPong; turns != nil {
+			names = append(names, turns.PingService, turns.PongService)
+		}
 	}
 	if s.BlueGreen != nil {
 		names = append(names, s.BlueGreen.ActiveService, s.BlueGreen.PreviewService)

@@ -10,6 +10,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -45,7 +46,7 @@ func (k *Rollouts) retemplate(actor string, r *Release, change func(*corev1.PodT
 	if r.workload() == "" {
 		return k.respecify(actor, r.Key, func(o *argov1.Rollout) { change(&o.Spec.Template) })
 	}
-	deployment := typed[*appsv1.Deployment](k.world, k.world.Server.Peek(deploymentKind, keyNamed(r.workload())))
+	deployment := kinds.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(deploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return false
 	}
@@ -64,7 +65,7 @@ func (c *oneScaler) lent(h wrote) {
 	if !h.ours || h.Kind != deploymentKind || h.Type != store.Modified {
 		return
 	}
-	was, is := replicasOf(typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(typed[*appsv1.Deployment](c.world, h.New))
+	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.New))
 	if is > was {
 		c.violate("I18", h.Key.Name, "Serin gave it pods: %d, not %d", is, was)
 	}

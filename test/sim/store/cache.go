@@ -126,6 +126,9 @@ func (c *Cache) Watched() []Watch {
 	return watches
 }
 
+// Watches is true for kinds that are watched.
+func (c *Cache) Watches(kind schema.GroupKind) bool { return c.views[kind] != nil }
+
 // Kinds that are watched, sorted.
 func (c *Cache) Kinds() []schema.GroupKind {
 	kinds := make([]schema.GroupKind, 0, len(c.views))

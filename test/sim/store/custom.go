@@ -100,6 +100,7 @@ type node struct {
 	fewest      int64
 	mostItems   int64
 	dateTime    bool
+	keys        []string // of a list of type map: no two items have the same
 	// unsure is true where the tree does not know all that the schema says.
 	unsure bool
 }
@@ -115,7 +116,8 @@ func compileNode(s *structural.Structural) (*node, error) {
 	if s.XEmbeddedResource {
 		return nil, errors.New("embedded resources are not simulated")
 	}
-	n.unsure = len(s.XValidations) > 0 || s.XListType != nil && (*s.XListType == "set" || *s.XListType == "map")
+	n.keys = s.XListMapKeys
+	n.unsure = len(s.XValidations) > 0 || s.XListType != nil && *s.XListType == "set"
 	if err := n.values(s.ValueValidation, s.XIntOrString); err != nil {
 		return nil, err
 	}
@@ -396,6 +398,9 @@ func (n *node) checkList(v []any, old any) verdict {
 	if n.kind != "array" && !n.free() || int64(len(v)) < n.fewest || int64(len(v)) > n.mostItems {
 		return doubtful
 	}
+	if len(n.keys) > 0 && !n.distinct(v) {
+		return doubtful
+	}
 	before, _ := old.([]any)
 	for i, item := range v {
 		if n.items == nil {
@@ -412,6 +417,27 @@ func (n *node) checkList(v []any, old any) verdict {
 	return valid
 }
 
+// distinct is true of items that surely differ in their keys.
+func (n *node) distinct(list []any) bool {
+	known := map[string]bool{}
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		var key strings.Builder
+		for _, name := range n.keys {
+			value, ok := fields[name].(string)
+			if !ok {
+				return false
+			}
+			fmt.Fprintf(&key, "%q", value)
+		}
+		if known[key.String()] {
+			return false
+		}
+		known[key.String()] = true
+	}
+	return true
+}
+
 // validate says what is wrong with an object; old is nil at creation, and else shares with it what did not change.
 func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	var before any
@@ -421,7 +447,7 @@ func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	if !c.root.unsure && c.root.checkMap(content, before, true) == valid {
 		return nil
 	}
-	key := judgement(content, old)
+	key := c.judgement(content, old)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if faults, known := c.judged[key]; known {
@@ -435,11 +461,17 @@ func (c *custom) validate(content, old map[string]any) field.ErrorList {
 	return faults
 }
 
-// judgement is what a result depends on.
-func judgement(content, old map[string]any) string {
+// judgement is what a result depends on. A spec or a status that was stored already stays as it is, as in check.
+func (c *custom) judgement(content, old map[string]any) string {
 	var key strings.Builder
 	for _, of := range []map[string]any{content, old} {
-		text, err := json.Marshal([]any{object(of, "metadata")["name"], of["spec"], of["status"], rest(of)})
+		parts := []any{object(of, "metadata")["name"], nil, nil, rest(of)}
+		for i, part := range []string{"spec", "status"} {
+			if c.root.unsure || old == nil || !same(content[part], old[part]) {
+				parts[i+1] = of[part]
+			}
+		}
+		text, err := json.Marshal(parts)
 		if err != nil {
 			panic(fmt.Sprintf("store: a stored object has no JSON: %v", err))
 		}

@@ -9,10 +9,28 @@ var Rollouts = []Tooth{
 		"guarded && from != rs.Hash && rs.Available < needed {", "guarded && from != rs.Hash && rs.Available < needed && rs.Spec < 0 {", 73,
 	},
 	{
+		"a Service that takes turns moved under its users",
+		"I1",
+		"internal/rollout/services.go",
+		"p.selects(canary, p.new, p.carries())", "p.selects(canary, p.new, p.carries() && p.Name == \"\")", 499,
+	},
+	{
+		"subsets with the revisions of each other",
+		"I1",
+		"internal/traffic/istio/rollout.go",
+		"{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash}", "{rule.CanarySubsetName: e.t.StableHash, rule.StableSubsetName: e.t.CanaryHash}", 45,
+	},
+	{
 		"a weight beyond its step",
 		"I2",
 		"internal/rollout/controller/route.go",
 		"Canary: int(e.Weights.Canary.Weight), Total", "Canary: min(int(e.Weights.Canary.Weight)+1, int(e.Most)), Total", 1,
+	},
+	{
+		"the weights of Services that take turns, the other way round",
+		"I2",
+		"internal/traffic/rollout_routers.go",
+		"if ro.Status.Canary.StablePingPong == argov1.Ping {", "if ro.Status.Canary.StablePingPong != argov1.Ping {", 1,
 	},
 	{
 		"an analysis that goes on lets its step pass",
@@ -49,6 +67,12 @@ var Rollouts = []Tooth{
 		"I8",
 		"internal/rollout/controller/services.go",
 		"	annotations[argov1.ManagedByAnnotation] = s.object.Name\n", "	annotations[argov1.ManagedByAnnotation] = s.object.Name\n\tafter.SetLabels(map[string]string{\"managed\": \"true\"})\n", 1,
+	},
+	{
+		"subsets of users thrown away",
+		"I8",
+		"internal/traffic/istio/rollout.go",
+		"return slices.Contains(added, name) && name != rule.CanarySubsetName", "return name != rule.CanarySubsetName", 18,
 	},
 	{
 		"a deadline on pods that are gone",
@@ -107,6 +131,12 @@ var Rollouts = []Tooth{
 		"s.ObservedGeneration = fmt.Sprint(e.v.Generation)", "s.ObservedGeneration = fmt.Sprint(e.v.Generation + 1)", 1,
 	},
 	{
+		"Services that take their turn once",
+		"I13",
+		"internal/rollout/status.go",
+		"e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)", "e.status.Canary.StablePingPong = argov1.Ping", 1,
+	},
+	{
 		"pauses of half their length",
 		"I14",
 		"internal/rollout/step_gates.go",
@@ -117,6 +147,12 @@ var Rollouts = []Tooth{
 		"I16",
 		"internal/rollout/controller/reconciler.go",
 		"	if now == \"\" {\n\t\tif err := r.giveBack(", "	if now == \"\" && was.Name == \"\" {\n\t\tif err := r.giveBack(", 18,
+	},
+	{
+		"subsets of a Rollout that is gone",
+		"I16",
+		"internal/traffic/istio/rollout.go",
+		"setHash(subset, \"\")\n", "_ = subset\n", 156,
 	},
 	{
 		"analyses of the release before",
@@ -161,6 +197,12 @@ var Rollouts = []Tooth{
 		"if existing.Status.Phase.Completed() || existing.DeletionTimestamp", "if existing.Name != \"\" || existing.Status.Phase.Completed() || existing.DeletionTimestamp", 154,
 	},
 	{
+		"a Job whose name nobody finds again",
+		"I22",
+		"internal/analysis/measure/job.go",
+		"Name: jobName(string(run.UID), m.Name, number),", "Name: jobName(string(run.UID), m.Name, number+int(j.Clock.Now().UnixMilli()%1_000_000)),", 115,
+	},
+	{
 		"an aborted release keeps its users",
 		"I23",
 		"internal/rollout/bluegreen.go",
@@ -189,6 +231,18 @@ var Rollouts = []Tooth{
 		"I27",
 		"internal/rollout/route.go",
 		"	if w.managed {\n", "	if p.Status.CurrentStepIndex != nil {\n", 77,
+	},
+	{
+		"a Service that stays with the first stable revision",
+		"I27",
+		"internal/rollout/services.go",
+		"p.selects(c.StableService, p.stable, true)\n", "if p.Services[c.StableService].ManagedBy == \"\" {\n\t\tp.selects(c.StableService, p.stable, true)\n\t}\n", 5,
+	},
+	{
+		"Jobs that nobody ends",
+		"I27",
+		"internal/analysis/measure/job.go",
+		"	job, err := j.find(ctx, run, name)\n	if err == nil {\n", "	job, err := j.find(ctx, run, name)\n	if err == nil && Ended(job) {\n", 130,
 	},
 	{
 		"a ReplicaSet without an owner",

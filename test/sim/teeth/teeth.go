@@ -97,8 +97,8 @@ var Teeth = []Tooth{
 		"status before effects",
 		"I9",
 		"internal/canary/controller/reconciler.go",
-		"	warnings, failed := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, failed := r.apply(ctx, s, decision)\n", 15,
+		"	warnings, effect, failed := r.apply(ctx, s, decision)\n",
+		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, effect, failed := r.apply(ctx, s, decision)\n", 15,
 	},
 	{
 		"no wake-up for a window",

@@ -1,4 +1,4 @@
-package rollout
+package kinds
 
 import (
 	"time"
@@ -9,16 +9,16 @@ import (
 
 // How pods run.
 var (
-	healthy = cluster.Pods{}
-	stuck   = cluster.Pods{Never: true}
+	Healthy = cluster.Pods{}
+	Stuck   = cluster.Pods{Never: true}
 )
 
-// drawPods draws how the pods of a version run.
-func drawPods(s *sim.Stream) cluster.Pods {
+// DrawPods draws how the pods of a version run.
+func DrawPods(s *sim.Stream) cluster.Pods {
 	long, crash := s.Between(10*time.Second, 90*time.Second), s.Between(10*time.Second, 5*time.Minute)
 	switch s.Int(0, 11) {
 	case 0:
-		return stuck
+		return Stuck
 	case 1:
 		return cluster.Pods{Start: func() time.Duration { return long }}
 	case 2:
@@ -26,6 +26,6 @@ func drawPods(s *sim.Stream) cluster.Pods {
 	case 3:
 		return cluster.Pods{Crash: crash, Flaps: true}
 	default:
-		return healthy
+		return Healthy
 	}
 }

@@ -1,0 +1,104 @@
+package operator
+
+import (
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// shared are the kinds that both APIs watch from the start. Any other may be one that nobody granted the one API, and must
+// not keep the other from starting.
+var shared = map[schema.GroupVersionKind]bool{
+	corev1.SchemeGroupVersion.WithKind("Service"):    true,
+	appsv1.SchemeGroupVersion.WithKind("Deployment"): true,
+}
+
+// sharing is a cache that shows another's of the kinds that are shared, so that they are watched, decoded and kept once.
+type sharing struct {
+	cache.Cache
+	other  cache.Cache
+	scheme *runtime.Scheme
+}
+
+// sharingWith makes such caches; what it returns is a cache.NewCacheFunc. The other sees the same namespaces and is run by
+// somebody else.
+func sharingWith(other cache.Cache) cache.NewCacheFunc {
+	return func(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
+		own, err := newReadable(cfg, options)
+		return &sharing{Cache: own, other: other, scheme: options.Scheme}, err
+	}
+}
+
+func (s *sharing) of(object runtime.Object) (cache.Cache, error) {
+	kind, err := apiutil.GVKForObject(object, s.scheme)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	return s.ofKind(kind), nil
+}
+
+func (s *sharing) ofKind(kind schema.GroupVersionKind) cache.Cache {
+	if shared[kind] {
+		return s.other
+	}
+	return s.Cache
+}
+
+// Get implements client.Reader.
+func (s *sharing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	c, err := s.of(object)
+	if err != nil {
+		return err
+	}
+	return c.Get(ctx, key, object, options...)
+}
+
+// List implements client.Reader.
+func (s *sharing) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	c, err := s.of(list)
+	if err != nil {
+		return err
+	}
+	return c.List(ctx, list, options...)
+}
+
+// GetInformer implements cache.Informers.
+func (s *sharing) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	c, err := s.of(object)
+	if err != nil {
+		return nil, err
+	}
+	return c.GetInformer(ctx, object, options...)
+}
+
+// GetInformerForKind implements cache.Informers.
+func (s *sharing) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
+	return s.ofKind(kind).GetInformerForKind(ctx, kind, options...)
+}
+
+// RemoveInformer implements cache.Informers.
+func (s *sharing) RemoveInformer(ctx context.Context, object client.Object) error {
+	c, err := s.of(object)
+	if err != nil {
+		return err
+	}
+	return c.RemoveInformer(ctx, object)
+}
+
+// IndexField implements client.FieldIndexer.
+func (s *sharing) IndexField(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	c, err := s.of(object)
+	if err != nil {
+		return err
+	}
+	return c.IndexField(ctx, object, field, values)
+}

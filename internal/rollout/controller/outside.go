@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// askAgain is how long after an answer that something is not so yet the same is asked again.
+const askAgain = 10 * time.Second
+
+// textUnasked is why a release waits while the first answer is out.
+const textUnasked = "it is being asked"
+
+// lookOutside has those outside the cluster asked what only they know, and takes what they said. It waits for no answer: that
+// brings the release back.
+func (r *Reconciler) lookOutside(_ context.Context, s *seen) error {
+	if r.Outside == nil {
+		if r.Beside {
+			s.recalls()
+		}
+		return nil
+	}
+	s.snapshot.Router.Outside = true
+	asking := prober.Key{NamespacedName: s.key(), UID: s.object.UID}
+	question, due := s.question()
+	if !due {
+		r.memory.hears(s.key(), "", s.snapshot.Now, nil)
+		r.Outside.Ask(asking, nil)
+		return nil
+	}
+	probe, err := probeOf(question)
+	if err != nil {
+		return fmt.Errorf("name what is asked about Rollout %s: %w", s.key(), err)
+	}
+	last := r.memory.hears(s.key(), probe.ID, s.snapshot.Now, r.Outside.Answers(asking))
+	r.Outside.Ask(asking, last.next(probe, s.snapshot.Now))
+	s.hears(last.answer)
+	return nil
+}
+
+// recalls takes what was answered from what the status says is waited for.
+func (s *seen) recalls() {
+	snapshot := s.snapshot
+	snapshot.Spec = s.spec
+	if weighed, backings := rollout.Outside(snapshot); !weighed && len(backings) == 0 {
+		return
+	}
+	weights := s.object.Status.Canary.Weights
+	unverified := weights != nil && weights.Verified != nil && !*weights.Verified
+	for _, gate := range said(s.object.Status) {
+		if (gate.Name == "weight" && unverified || gate.Name == "targets") && gate.Verdict == string(release.Wait) {
+			_, reason, _ := strings.Cut(gate.Message, ": ")
+			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = new(false), reason
+		}
+	}
+}
+
+// next is what is to be asked now: what has no answer yet, and, after a while, what was not so.
+func (h heard) next(probe release.Probe, now time.Time) []release.Probe {
+	switch {
+	case h.answer == nil:
+		probe.Since = h.since
+	case h.answer.Holds || now.Before(h.at.Add(askAgain)):
+		return nil
+	default:
+		probe.Since = h.at.Add(askAgain)
+	}
+	return []release.Probe{probe}
+}
+
+// question is what is asked about a Rollout; false: nothing.
+func (s *seen) question() (traffic.Question, bool) {
+	snapshot := s.snapshot
+	snapshot.Spec = s.spec
+	weighed, backings := rollout.Outside(snapshot)
+	question := traffic.Question{Namespace: s.object.Namespace}
+	if weighed {
+		question.Forwards = s.forwards
+	}
+	for _, b := range backings {
+		backing := traffic.Backing{Service: b.Service, Hash: b.Hash}
+		for _, rs := range snapshot.Sets {
+			if rs.Hash == b.Hash {
+				backing.Pods = rs.Available
+			}
+		}
+		question.Backings = append(question.Backings, backing)
+	}
+	return question, len(question.Forwards) > 0 || len(question.Backings) > 0
+}
+
+// probeOf names a question by what it asks: another weight is another question.
+func probeOf(q traffic.Question) (release.Probe, error) {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return release.Probe{}, err
+	}
+	sum := sha256.Sum256(text)
+	return release.Probe{ID: hex.EncodeToString(sum[:]), Question: q}, nil
+}
+
+// hears takes an answer into what is known of the release; nil: there is none yet.
+func (s *seen) hears(answer *traffic.Answer) {
+	router := &s.snapshot.Router
+	if answer == nil {
+		router.Confirmed, router.Reason = new(false), textUnasked
+		return
+	}
+	router.Balancers = answer.Balancers
+	for _, event := range answer.Events {
+		s.heard = append(s.heard, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message, Standing: true})
+	}
+	switch {
+	case !answer.Holds:
+		router.Confirmed, router.Reason = new(false), answer.Reason
+	case router.Confirmed == nil:
+		router.Confirmed = new(true)
+	}
+}

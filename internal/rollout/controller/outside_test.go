@@ -1,0 +1,203 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/alb"
+)
+
+const albIngress = `
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: shop}
+spec:
+  rules:
+  - http: {paths: [{path: /*, pathType: ImplementationSpecific, backend: {service: {name: cart, port: {name: use-annotation}}}}]}
+status: {loadBalancer: {ingress: [{hostname: shop.example.com}]}}
+`
+
+// balanced is a pocket whose cart has a load balancer, which is asked about it, at the first weight of a release.
+func balanced(t *testing.T) *pocket {
+	t.Helper()
+	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
+	p.reconciler.Routers = traffic.RolloutRenderers{ALB: alb.NewRollout(alb.Options{VerifyTargetGroups: true})}
+	p.reconciler.Outside = prober.New(p.clock, 1, nil, func(types.NamespacedName) {})
+	p.edit(func(object *argov1.Rollout) {
+		c := object.Spec.Strategy.Canary
+		c.TrafficRouting = &argov1.RolloutTrafficRouting{ALB: &argov1.ALBTrafficRouting{Ingress: "shop", ServicePort: 80}}
+		c.Steps = []argov1.CanaryStep{{SetWeight: new(int32(10))}, {Pause: &argov1.RolloutPause{}}, {SetWeight: new(int32(20))}, {Pause: &argov1.RolloutPause{}}}
+		object.Spec.Replicas = new(int32(1))
+	})
+	p.settle()
+	if _, asked := p.reconciler.Outside.Take(t.Context()); asked {
+		t.Fatal("at rest nobody needs an answer")
+	}
+	p.edit(image("cart:2"))
+	p.settle()
+	return p
+}
+
+// asked is the question that is out.
+func (p *pocket) asked() prober.Asked {
+	p.Helper()
+	q, ok := p.reconciler.Outside.Take(p.Context())
+	if !ok {
+		p.Fatal("nobody is asked")
+	}
+	return q
+}
+
+func (p *pocket) unasked() {
+	p.Helper()
+	if q, ok := p.reconciler.Outside.Take(p.Context()); ok {
+		p.Fatalf("asks %+v", q.Probe.Question)
+	}
+}
+
+// hears answers a question, and passes until nothing moves.
+func (p *pocket) hears(q prober.Asked, answer traffic.Answer) {
+	p.Helper()
+	p.reconciler.Outside.Answer(q, release.Answer{Detail: answer})
+	p.settle()
+}
+
+// weighted is the weight of the canary that is asked for.
+func weighted(q prober.Asked) int {
+	return q.Probe.Question.(traffic.Question).Forwards[0].Shares[0].Weight
+}
+
+func (p *pocket) verified() *bool {
+	p.Helper()
+	return p.rollout().Status.Canary.Weights.Verified
+}
+
+var (
+	late = traffic.Answer{Reason: "it has weight 0, and 10 is wanted", Events: []traffic.Event{{Warning: true, Reason: "TargetGroupUnverified", Message: "it has weight 0, and 10 is wanted"}}}
+	held = traffic.Answer{
+		Holds: true, Events: []traffic.Event{{Reason: "TargetGroupVerified", Message: "it has the weights"}},
+		Balancers: []argov1.ALBStatus{{Ingress: "shop", LoadBalancer: argov1.AWSResourceRef{Name: "shop", ARN: "arn:shop"}}},
+	}
+)
+
+func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
+	p := balanced(t)
+	p.at(0, 10)
+	q := p.asked()
+	if got := weighted(q); got != 10 {
+		t.Errorf("weight %d is asked for", got)
+	}
+	if v := p.verified(); v == nil || *v {
+		t.Error("the status does not say that the weight is not verified")
+	}
+	p.clock.Step(explainAfter)
+	p.settle()
+	p.explains(textUnasked)
+	p.hears(q, late)
+	p.until("TargetGroupUnverified: it has weight 0, and 10 is wanted")
+	p.at(0, 10)
+	p.unasked() // for a while
+	p.clock.Step(explainAfter)
+	p.settle()
+	p.explains("it has weight 0, and 10 is wanted")
+	q = p.asked()
+	if _, err := p.pass(); err != nil { // while it is out, what was heard last is known
+		t.Fatal(err)
+	}
+	p.hears(q, held)
+	p.until("TargetGroupVerified: it has the weights")
+	p.at(1, 10)
+	if v := p.verified(); v == nil || !*v {
+		t.Error("the status does not say that the weight is verified")
+	}
+	if status := p.rollout().Status; status.ALB == nil || status.ALB.LoadBalancer.Name != "shop" || status.ALBs != nil {
+		t.Errorf("the status has %+v and %+v", status.ALB, status.ALBs)
+	}
+	p.clock.Step(time.Hour)
+	p.settle()
+	p.unasked() // what was so once is so for this weight
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.HasPrefix(text, "TargetGroup") })); n != 2 {
+		t.Errorf("told %d times: %v", n, p.told)
+	}
+}
+
+// The next weight is another question, although the answer to the last one holds.
+func TestEachWeightIsAskedFor(t *testing.T) {
+	p := balanced(t)
+	p.hears(p.asked(), held)
+	object := p.rollout()
+	object.Status.PauseConditions = nil
+	if err := p.client.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	p.settle()
+	p.at(2, 20)
+	q := p.asked()
+	if got := weighted(q); got != 20 {
+		t.Errorf("weight %d is asked for", got)
+	}
+	p.hears(q, held)
+	p.at(3, 20)
+}
+
+// A release that is taken back asks nobody, and one that is begun again does not believe what was heard before.
+func TestWhatWasHeardBeforeARetryDoesNotCount(t *testing.T) {
+	p := balanced(t)
+	p.hears(p.asked(), held)
+	p.at(1, 10)
+	for _, abort := range []bool{true, false} {
+		object := p.rollout()
+		object.Status.Abort = abort
+		if err := p.client.Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		p.clock.Step(time.Second)
+		p.settle()
+		if abort {
+			p.at(0, 0)
+			p.unasked()
+		}
+	}
+	p.at(0, 10)
+	p.hears(p.asked(), held)
+	p.at(1, 10)
+}
+
+func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
+	p := balanced(t)
+	p.reconciler.Outside.Answer(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
+	p.settle()
+	p.at(0, 10)
+	p.clock.Step(explainAfter)
+	p.settle()
+	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
+	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())
+	if err != nil || beside.Router.Confirmed == nil || *beside.Router.Confirmed || beside.Router.Reason != "a fault in Serin" {
+		t.Errorf("who looks beside it sees %+v: %v", beside.Router, err)
+	}
+	p.explains("a fault in Serin")
+}
+
+// explains wants the status to say why the weight is waited for.
+func (p *pocket) explains(why string) {
+	p.Helper()
+	var said []string
+	for _, gate := range p.rollout().Status.Serin.Gates {
+		if gate.Name == "weight" {
+			said = append(said, gate.Message)
+		}
+	}
+	if !slices.Equal(said, []string{"the router does not serve the weight yet: " + why}) {
+		p.Errorf("the status says %q", said)
+	}
+}

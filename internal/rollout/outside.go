@@ -1,0 +1,62 @@
+package rollout
+
+import (
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// Backing is a Service whose pods those who send requests from outside the cluster have to know, and the hash of the pods.
+type Backing struct{ Service, Hash string }
+
+// Outside is what of a release only somebody outside the cluster can confirm, before it goes on or pods are taken away: the
+// weights, where weighed is true, and the pods of Services. A release that is taken back waits for nobody. Once the new
+// revision is the stable one, old pods wait for as long as a release may go without progress, and no longer.
+func Outside(s Snapshot) (weighed bool, backings []Backing) {
+	status := s.Status
+	if status.Abort || status.StableRS == "" || status.CurrentPodHash != s.Hash {
+		return false, nil
+	}
+	under := status.StableRS != s.Hash
+	if !under && (!s.leftovers() || s.Now.After(s.patience())) {
+		return false, nil
+	}
+	if b := s.Spec.Strategy.BlueGreen; b != nil {
+		if s.Services[b.ActiveService].Selector[argov1.PodTemplateHashLabel] != s.Hash {
+			return false, nil
+		}
+		return false, []Backing{{Service: b.ActiveService, Hash: s.Hash}}
+	}
+	c := s.Spec.Strategy.Canary
+	if c == nil || c.TrafficRouting == nil || c.TrafficRouting.ALB == nil {
+		return false, nil
+	}
+	canary, stable := RouteServices(*c, status.Canary.StablePingPong, true)
+	switch {
+	case !under:
+		return true, []Backing{{Service: stable, Hash: s.Hash}}
+	case c.DynamicStableScale && recordedWeight(status) > 0: // stable pods go as the weight grows
+		return true, []Backing{{Service: canary, Hash: s.Hash}}
+	default:
+		return true, nil
+	}
+}
+
+// leftovers is true while another revision than the one of the template has pods.
+func (s Snapshot) leftovers() bool {
+	for _, rs := range s.Sets {
+		if rs.Hash != s.Hash && rs.Spec > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// patience is until when the pods of former revisions wait for somebody outside the cluster.
+func (s Snapshot) patience() time.Time {
+	completed := conditions(s.Status.Conditions).of(argov1.RolloutCompleted)
+	if completed == nil {
+		return s.Now
+	}
+	return completed.LastTransitionTime.Add(time.Duration(value(s.Spec.ProgressDeadlineSeconds, defaultProgressDeadlineSeconds)) * time.Second)
+}

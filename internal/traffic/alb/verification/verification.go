@@ -1,0 +1,209 @@
+// Package verification finds out whether load balancers of AWS do what a Rollout needs: whether their rules have the weights
+// that the Ingresses say, and their target groups the pods of a Service.
+//
+// It knows how to ask AWS and where the cluster says what is bound to what; what the answers mean, package alb decides. It
+// must not know phases, steps or any reconciler, and nothing waits for it: questions come through a prober.
+package verification
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/alb"
+)
+
+// patience bounds all calls for one question.
+const patience = 30 * time.Second
+
+// bindingKind is what ties a target group to a Service.
+const bindingKind = "TargetGroupBinding"
+
+// Verifier puts questions to AWS.
+type Verifier struct {
+	// cluster reads from the API server: bindings and pods are not watched for this.
+	cluster  client.Reader
+	amazon   *amazon
+	bindings schema.GroupVersionKind
+}
+
+// Options say how the load balancer controller was told to name things.
+type Options struct {
+	// Tag is that of a target group which says what it is for, and BindingAPI group and version of TargetGroupBindings.
+	Tag, BindingAPI string
+}
+
+// New asks nobody yet.
+func New(cluster client.Reader, out *outbound.Client, o Options) (*Verifier, error) {
+	gv, err := schema.ParseGroupVersion(o.BindingAPI)
+	if err != nil {
+		return nil, fmt.Errorf("read the API of TargetGroupBindings: %w", err)
+	}
+	return &Verifier{cluster: cluster, amazon: newAmazon(out, o.Tag), bindings: gv.WithKind(bindingKind)}, nil
+}
+
+// Ask implements prober.AskFunc for probes whose question is a traffic.Question. The detail of the answer is a
+// traffic.Answer.
+func (v *Verifier) Ask(ctx context.Context, _ prober.Key, probe release.Probe) release.Answer {
+	question, ok := probe.Question.(traffic.Question)
+	if !ok {
+		return release.Answer{Outcome: release.Broken, Text: "nothing is asked about load balancers"}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	defer cancel()
+	found := v.find(ctx, question)
+	outcome := release.No
+	if found.Holds {
+		outcome = release.Yes
+	}
+	return release.Answer{Outcome: outcome, Text: found.Reason, Detail: found}
+}
+
+// The reasons of events, by which people filter them.
+const (
+	reasonVerified   = "TargetGroupVerified"
+	reasonUnverified = "TargetGroupUnverified"
+	reasonError      = "TargetGroupVerifyError"
+	reasonMissing    = "LoadBalancerNotFound"
+)
+
+// find looks at everything, so that each event is told, and stops at the first call that fails: the others would too.
+func (v *Verifier) find(ctx context.Context, q traffic.Question) traffic.Answer {
+	out := traffic.Answer{Holds: true}
+	add := func(event traffic.Event) (goOn bool) {
+		out.Events = append(out.Events, event)
+		if event.Warning && out.Holds {
+			out.Holds, out.Reason = false, event.Message
+		}
+		return event.Reason != reasonError
+	}
+	for _, forward := range q.Forwards {
+		status, event := v.forwarded(ctx, q.Namespace, forward)
+		if status != nil {
+			out.Balancers = append(out.Balancers, *status)
+		}
+		if !add(event) {
+			return out
+		}
+	}
+	for _, backing := range q.Backings {
+		if !add(v.backed(ctx, q.Namespace, backing)) {
+			return out
+		}
+	}
+	return out
+}
+
+func warning(reason, message string) traffic.Event {
+	return traffic.Event{Warning: true, Reason: reason, Message: message}
+}
+
+// forwarded asks whether the load balancers of an Ingress share requests as they shall. The status is that of the first.
+func (v *Verifier) forwarded(ctx context.Context, namespace string, f traffic.Forward) (*argov1.ALBStatus, traffic.Event) {
+	if len(f.Hosts) == 0 {
+		return nil, warning(reasonMissing, fmt.Sprintf("Ingress %s has no load balancer in its status yet", f.Ingress))
+	}
+	var status *argov1.ALBStatus
+	for _, host := range f.Hosts {
+		balancer, err := v.amazon.balancer(ctx, host)
+		switch {
+		case err != nil:
+			return status, warning(reasonError, fmt.Sprintf("The weights of Ingress %s cannot be verified: %v", f.Ingress, err))
+		case balancer == nil:
+			return status, warning(reasonMissing, fmt.Sprintf("Ingress %s: AWS knows no load balancer %s in this region", f.Ingress, host))
+		}
+		if status == nil {
+			status = new(balancer.Status(namespace, f))
+		}
+		if lacks := balancer.Unforwarded(namespace, f); lacks != "" {
+			return status, warning(reasonUnverified, fmt.Sprintf("Ingress %s: %s", f.Ingress, lacks))
+		}
+	}
+	var shares []string
+	for _, share := range f.Shares {
+		shares = append(shares, fmt.Sprintf("%s=%d", share.Service, share.Weight))
+	}
+	return status, traffic.Event{Reason: reasonVerified, Message: fmt.Sprintf("Ingress %s: load balancer has %s", f.Ingress, strings.Join(shares, " "))}
+}
+
+// backed asks whether target groups that are bound to a Service have its pods.
+func (v *Verifier) backed(ctx context.Context, namespace string, b traffic.Backing) traffic.Event {
+	lacks, err := v.lacks(ctx, namespace, b)
+	switch {
+	case err != nil:
+		return warning(reasonError, fmt.Sprintf("The target groups of Service %s cannot be verified: %v", b.Service, err))
+	case lacks != "":
+		return warning(reasonUnverified, fmt.Sprintf("Service %s: %s", b.Service, lacks))
+	default:
+		return traffic.Event{Reason: reasonVerified, Message: fmt.Sprintf("Service %s: its target groups have the pods of %s", b.Service, b.Hash)}
+	}
+}
+
+// lacks says what the target groups of a Service do not have; empty: they have all of its pods, or it has none.
+func (v *Verifier) lacks(ctx context.Context, namespace string, b traffic.Backing) (string, error) {
+	bindings, err := v.bindingsOf(ctx, namespace, b.Service)
+	if err != nil || len(bindings) == 0 {
+		return "", err
+	}
+	var service corev1.Service
+	if err := v.cluster.Get(ctx, client.ObjectKey{Namespace: namespace, Name: b.Service}, &service); err != nil {
+		return "", fmt.Errorf("get Service %s: %w", b.Service, err)
+	}
+	selector := client.MatchingLabels{argov1.PodTemplateHashLabel: b.Hash}
+	for key, value := range service.Spec.Selector {
+		if key != argov1.PodTemplateHashLabel {
+			selector[key] = value
+		}
+	}
+	var pods corev1.PodList
+	if err := v.cluster.List(ctx, &pods, client.InNamespace(namespace), selector); err != nil {
+		return "", fmt.Errorf("list the pods of Service %s: %w", b.Service, err)
+	}
+	for _, binding := range bindings {
+		addresses, err := alb.Addresses(service, binding.Port, pods.Items)
+		if err != nil {
+			return "", err
+		}
+		if len(addresses) == 0 && b.Pods > 0 {
+			return fmt.Sprintf("no pod of %s is ready", b.Hash), nil
+		}
+		targets, err := v.amazon.targets(ctx, binding.ARN)
+		if err != nil {
+			return "", err
+		}
+		if lacks := alb.Unreached(binding, addresses, targets); lacks != "" {
+			return lacks, nil
+		}
+	}
+	return "", nil
+}
+
+// bindingsOf are the TargetGroupBindings of a Service; none where the cluster does not know the kind.
+func (v *Verifier) bindingsOf(ctx context.Context, namespace, service string) ([]alb.Binding, error) {
+	var all unstructured.UnstructuredList
+	all.SetGroupVersionKind(v.bindings.GroupVersion().WithKind(v.bindings.Kind + "List"))
+	err := v.cluster.List(ctx, &all, client.InNamespace(namespace))
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		return nil, errors.New("the controller may not list TargetGroupBindings: give it that right")
+	case err != nil:
+		return nil, fmt.Errorf("list TargetGroupBindings: %w", err)
+	}
+	return alb.BindingsOf(service, all.Items), nil
+}

@@ -1,0 +1,93 @@
+// Package kinds is what the kinds of releases have alike in the simulator: the hands of people and tools, the script of a
+// story, what people do again and again, how pods run, what a process says, who is asked and answers late, and what a
+// history leaves behind.
+//
+// It must not know any kind of release. What it draws is drawn from streams whose names are part of what a seed means.
+package kinds
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// LongestBackoff is after what time a pass that failed again and again is tried once more.
+const LongestBackoff = 1000 * time.Second
+
+// Serin is true of its processes.
+func Serin(actor string) bool { return strings.HasPrefix(actor, "serin") }
+
+// Typed is an object of the store in the type of its kind; nil: there is none, or it has another type. It must not be
+// changed.
+func Typed[T client.Object](w *sim.World, v *store.Version) T {
+	var none T
+	if v == nil {
+		return none
+	}
+	object, err := v.Typed(w.Scheme)
+	if err != nil {
+		return none
+	}
+	of, _ := object.(T)
+	return of
+}
+
+// Watched is an object in the form in which production watches its kind, nil for none.
+func Watched(w *sim.World, v *store.Version, typed bool) client.Object {
+	switch {
+	case v == nil:
+		return nil
+	case typed:
+		object, err := v.Typed(w.Scheme)
+		if err != nil {
+			panic(err) // what the store admitted does not fit its own type
+		}
+		return object
+	default:
+		return &unstructured.Unstructured{Object: v.Content()}
+	}
+}
+
+// Items are the objects of a list.
+func Items(value any) []map[string]any {
+	list, _ := value.([]any)
+	out := make([]map[string]any, 0, len(list))
+	for _, item := range list {
+		if object, ok := item.(map[string]any); ok {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+// Index lets the cache of a process find what its controllers look for.
+func Index(i *sim.Instance, indexes ...func(context.Context, client.FieldIndexer) error) {
+	for _, index := range indexes {
+		if err := index(context.Background(), i.Cache); err != nil {
+			panic(err) // a mistake in the program
+		}
+	}
+}
+
+// UnderWay says what somebody is still doing; empty: nobody does anything.
+func UnderWay(w *sim.World, people *Script, asked Out, c *cluster.Cluster) string {
+	switch {
+	case people.UnderWay():
+		return "people have not finished"
+	case asked.Waited(w):
+		return "an answer is out"
+	case !c.Settled():
+		return "the cluster moves: " + c.Unsettled()
+	case !w.Quiet():
+		return "Serin is busy"
+	default:
+		return ""
+	}
+}

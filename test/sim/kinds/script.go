@@ -1,0 +1,59 @@
+package kinds
+
+import (
+	"time"
+
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// Script is what people have begun and not finished, and what is left of the acts of a story.
+type Script struct {
+	world   *sim.World
+	pending int
+	acts    []Act
+}
+
+// Act is one thing that people do in a story.
+type Act struct {
+	// When is looked at whenever something happens; the act follows After it is first true. Nil: at once.
+	When  func() bool
+	After time.Duration
+	Do    func()
+}
+
+// NewScript is of people who have begun nothing.
+func NewScript(w *sim.World) *Script { return &Script{world: w} }
+
+// Tell begins a story.
+func (s *Script) Tell(acts []Act) {
+	s.acts = acts
+	s.GoOn()
+}
+
+// GoOn lets the next act of a story follow when its moment has come.
+func (s *Script) GoOn() {
+	if len(s.acts) == 0 || s.pending > 0 {
+		return
+	}
+	act := s.acts[0]
+	if act.When != nil && !act.When() {
+		return
+	}
+	s.Later(act.After, func() {
+		s.acts = s.acts[1:]
+		act.Do()
+	})
+}
+
+// Later does something that follows from what was done before, also when troubles are over by then.
+func (s *Script) Later(after time.Duration, do func()) {
+	s.pending++
+	s.world.After(after, func() {
+		s.pending--
+		do()
+		s.GoOn()
+	})
+}
+
+// UnderWay is true until people have finished.
+func (s *Script) UnderWay() bool { return s.pending > 0 || len(s.acts) > 0 }

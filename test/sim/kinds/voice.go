@@ -1,0 +1,73 @@
+package kinds
+
+import (
+	"context"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// Said tells an event that a process wrote.
+type Said struct {
+	Instance              string
+	Of                    types.NamespacedName
+	Type, Reason, Message string
+}
+
+// Voice is what a process says: events are told to the world and not stored, because nothing reads them.
+type Voice struct {
+	// Outbox has what was said and has not left the process yet.
+	Outbox *telemetry.Outbox
+
+	world    *sim.World
+	instance *sim.Instance
+}
+
+// NewVoice is the one of a process.
+func NewVoice(w *sim.World, i *sim.Instance) *Voice {
+	outbox := telemetry.NewOutbox(clocktesting.NewFakeClock(sim.Beginning), logr.Discard()) // it waits for nothing here
+	return &Voice{Outbox: outbox, world: w, instance: i}
+}
+
+// Recorder is for the events of a component.
+func (v *Voice) Recorder(component string) *telemetry.Recorder {
+	return telemetry.NewRecorder(v, v.Outbox, v.instance.Clock, component)
+}
+
+// Out lets everything out that was said.
+func (v *Voice) Out() {
+	for v.Outbox.Send(context.Background()) {
+	}
+}
+
+// Create implements telemetry.EventWriter.
+func (v *Voice) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	v.said(object)
+	return nil
+}
+
+// Patch implements telemetry.EventWriter.
+func (v *Voice) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	v.said(object)
+	return nil
+}
+
+func (v *Voice) said(object client.Object) {
+	e, ok := object.(*corev1.Event)
+	if !ok {
+		return
+	}
+	of := types.NamespacedName{Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
+	v.world.Say("  %s: %s: %s: %s", of.Name, e.Type, e.Reason, e.Message)
+	if strings.Contains(e.Message, "fault in Serin") || strings.Contains(e.Message, "by a fault of its own") {
+		v.world.Violate("panic", "%s", e.Message)
+	}
+	v.world.Tell(Said{Instance: v.instance.Name, Of: of, Type: e.Type, Reason: e.Reason, Message: e.Message})
+}

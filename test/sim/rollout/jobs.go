@@ -1,0 +1,138 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// Jobs are what some releases are judged by, where others ask a service.
+const Jobs sim.Class = "job"
+
+// The troubles of Jobs, and what people do to them.
+const (
+	JobHang   sim.Class = "job-hang"  // its pod never ends
+	JobImage  sim.Class = "job-image" // its pod never starts
+	JobLate   sim.Class = "job-late"
+	JobWrong  sim.Class = "job-wrong" // it says the opposite of what is true
+	DeleteJob sim.Class = "delete-job"
+)
+
+var jobTroubles = []sim.Class{JobHang, JobImage, JobLate, JobWrong}
+
+// judgedByJobs lets a template measure by Jobs. seconds bound each of them; 0: nothing does.
+func (r *Release) judgedByJobs(template string, seconds int64) {
+	for _, object := range r.objects {
+		t, ok := object.(*argov1.AnalysisTemplate)
+		if !ok || t.Name != template {
+			continue
+		}
+		for i := range t.Spec.Metrics {
+			m := &t.Spec.Metrics[i]
+			m.SuccessCondition, m.FailureCondition = "", ""
+			m.Provider = argov1.MetricProvider{Job: &argov1.JobMetric{Spec: checking(seconds)}}
+		}
+	}
+	r.jobs = true
+}
+
+// checking is a Job that looks at the version of which it is told the hash.
+func checking(seconds int64) batchv1.JobSpec {
+	spec := batchv1.JobSpec{BackoffLimit: new(int32(0)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{
+			Name: "check", Image: "registry.example/check:1", Env: []corev1.EnvVar{{Name: "HASH", Value: "{{args.hash}}"}},
+		}},
+	}}}
+	if seconds > 0 {
+		spec.ActiveDeadlineSeconds = &seconds
+	}
+	return spec
+}
+
+// drawJobs draws which templates of a release measure by Jobs.
+func (r *Release) drawJobs(s *sim.Stream) {
+	short, endless, seconds := s.Chance(0.7), s.Chance(0.5), sim.Pick(s, int64(0), 0, 60)
+	if short || !endless {
+		r.judgedByJobs(shortTemplate, seconds)
+	}
+	if endless {
+		r.judgedByJobs(endlessTemplate, seconds)
+	}
+}
+
+// work is what becomes of a Job: what is true of the version that its run is about, unless there is trouble.
+func (k *Rollouts) work(v *store.Version) cluster.Work {
+	of := v.Meta().Annotations
+	run := kinds.Typed[*argov1.AnalysisRun](k.world, k.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
+	if run == nil {
+		return cluster.Work{}
+	}
+	k.outside.asked[string(run.UID)]++
+	s := k.world.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, of[measure.MetricNameAnnotation], k.outside.asked[string(run.UID)]))
+	work := cluster.Work{Takes: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.outside.good(run, s, false)}
+	late := s.Between(20*time.Second, 4*time.Minute)
+	switch k.outside.strikes(s, jobTroubles...) {
+	case JobHang:
+		work.Hangs = true
+	case JobImage:
+		work.Stuck = true
+	case JobLate:
+		work.Takes = late
+	case JobWrong:
+		work.Fails = !work.Fails
+	default: // no trouble
+	}
+	if r := k.releases; k.story != nil && r[0].hangs {
+		work.Hangs = true
+	}
+	return work
+}
+
+// deleteJob deletes one of those that there are.
+func (p *people) deleteJob(r *Release, s *sim.Stream) {
+	var names []string
+	for _, v := range p.world.Server.All(jobKind) {
+		names = append(names, v.Key().Name)
+	}
+	if len(names) > 0 {
+		p.remove(sim.Pick(s, names...), jobKind, DeleteJob, r)
+	}
+}
+
+// endHanging: somebody deletes the Jobs that would go on for ever, and hold a judgement with them. Those of a run that is over
+// nobody looks for.
+func (p *people) endHanging() {
+	for _, v := range p.world.Server.All(jobKind) {
+		of := v.Meta().Annotations
+		run := kinds.Typed[*argov1.AnalysisRun](p.world, p.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
+		if run != nil && !run.Status.Phase.Completed() && jobGoesOn(p.world, v) {
+			p.hands.Delete(v.Key().Name, jobKind)
+		}
+	}
+}
+
+// jobGoesOn is true of a Job that is neither over nor being deleted.
+func jobGoesOn(w *sim.World, v *store.Version) bool {
+	job := kinds.Typed[*batchv1.Job](w, v)
+	return job != nil && job.DeletionTimestamp == nil && !jobOver(job)
+}
+
+func jobOver(job *batchv1.Job) bool {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
