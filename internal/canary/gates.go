@@ -173,13 +173,14 @@ func (s *Snapshot) attempt() string {
 	return strconv.FormatInt(start.UnixMicro(), 36)
 }
 
-// asked is when hooks that refused, and that are asked again one window later, were asked.
+// asked is when hooks that refused, and that are asked again one window later, were asked. A pruned status keeps whole
+// seconds only; see start.
 func (s *Snapshot) asked() (time.Time, bool) {
 	switch {
 	case s.serin().Asked != nil:
 		return s.serin().Asked.Time, true
 	case s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.Status.FailedChecks > 0:
-		return s.Status.LastTransitionTime.Time, true
+		return s.Status.LastTransitionTime.Add(time.Second), true
 	default:
 		return time.Time{}, false
 	}

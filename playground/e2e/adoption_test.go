@@ -158,6 +158,7 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 			s := empty(t, tt.name)
 			host := tt.name + ".test"
 			s.leave(host, tt.phase, tt.target, tt.primary, tt.replicas, tt.weight)
+			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"1h"}}}`) // no window may end before all is compared
 			client := s.send(host, 40)
 			before := s.standing()
 			report := s.checks(0)
@@ -175,6 +176,7 @@ func TestWhatFlaggerLeftIsTakenOverWithoutARipple(t *testing.T) {
 			if after := s.standing(); after != before {
 				t.Errorf("the swap changed objects:\nbefore\n%s\nafter\n%s", before, after)
 			}
+			s.patch(canaries, "left", `{"spec":{"analysis":{"interval":"2s"}}}`)
 			if tt.weight > 0 {
 				r.tells(fmt.Sprintf("Adopted the release of left.%s in phase Progressing at weight %d", s.namespace, tt.weight))
 				r.ends("Succeeded")

@@ -105,6 +105,7 @@ func (w *World) jumpOne(s *Stream) {
 	for _, i := range w.instances {
 		w.Say("the clock of %s is set by %s", i.Name, by)
 		i.skew += by
+		w.clockSet = true
 		w.Tell(Jumped{i.Name})
 	}
 }

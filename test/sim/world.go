@@ -63,7 +63,8 @@ type World struct {
 	lives      int
 	passes     int
 	writes     int
-	counted    int // calls of Serin to the API server
+	counted    int  // calls of Serin to the API server
+	clockSet   bool // some process had another clock than the world for a while
 	questions  []string
 	history    []string
 	broken     []string
@@ -339,9 +340,14 @@ func (w *World) settled() bool {
 }
 
 // idle lets an hour pass in which nothing may be written and nothing read (I9q). What was under way when the releases
-// came to their end has a moment to finish.
+// came to their end has a moment to finish; a process that went to sleep by a wrong clock wakes once more, within ten
+// minutes.
 func (w *World) idle() {
-	w.runUntil(w.now.Add(2 * time.Minute))
+	moment := 2 * time.Minute
+	if w.clockSet {
+		moment += 10 * time.Minute
+	}
+	w.runUntil(w.now.Add(moment))
 	if w.stopped() {
 		return
 	}
