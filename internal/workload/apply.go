@@ -39,6 +39,20 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 	return obj, nil
 }
 
+// unchanged is ErrChanged of a Canary that is another by now than what was decided on. Only before a primary serves for the
+// first time may it follow its target, and a process that slept may know the target as it is and the Canary as it was.
+func (w *Workloads) unchanged(ctx context.Context, c *flaggerv1.Canary) error {
+	now := &flaggerv1.Canary{}
+	err := w.Reader.Get(ctx, client.ObjectKeyFromObject(c), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read Canary %s.%s: %w", c.Name, c.Namespace, err)
+	}
+	if err != nil || now.ResourceVersion != c.ResourceVersion {
+		return refuse(ErrChanged, "Canary %s.%s was changed or deleted just now", c.Name, c.Namespace)
+	}
+	return nil
+}
+
 // create makes an object. If one is there that the cache has not seen, the live one is given back, and the caller says
 // whose it is.
 func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {

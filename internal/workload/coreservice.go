@@ -239,6 +239,9 @@ func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, rev
 	if err := unlike(c, primary, target); err != nil {
 		return err
 	}
+	if err := k.unchanged(ctx, c); err != nil {
+		return err
+	}
 	wanted := following(primary, target)
 	annotate(wanted, map[string]string{promotedAnnotation: id})
 	return k.write(ctx, c, primary, wanted)

@@ -141,8 +141,8 @@ func readyCondition(revision *unstructured.Unstructured) (status, why string) {
 	return "", ""
 }
 
-// EnsurePrimary names the newest revision as the one that serves, if none is named and it is that one. With follow the name keeps up with
-// the newest.
+// EnsurePrimary names the newest revision as the one that serves, if none is named and it is that one. With follow the name
+// keeps up with the newest.
 func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
@@ -154,6 +154,11 @@ func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revisio
 	}
 	if err := k.still(c, service, revision); err != nil {
 		return err
+	}
+	if primary != "" {
+		if err := k.unchanged(ctx, c); err != nil {
+			return err
+		}
 	}
 	return k.annotate(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
 }

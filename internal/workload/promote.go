@@ -13,9 +13,9 @@ import (
 )
 
 // EnsurePrimary makes the primary from the target's template, and the copies of configuration before it, if there is no
-// primary and the target has that revision; empty is whichever it has, any other is ErrChanged. With follow, which is for the time before the primary serves for the first time, an existing
-// primary is given the target's template whenever that differs; without, its template is left alone. id becomes the
-// flagger-id of a template that is written.
+// primary and the target has that revision; empty is whichever it has, any other is ErrChanged. With follow, which is for
+// the time before the primary serves for the first time, an existing primary is given the target's template whenever that
+// differs; without, its template is left alone. id becomes the flagger-id of a template that is written.
 func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
@@ -47,19 +47,36 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revis
 	if seen.problem != "" {
 		return unusable(seen.problem)
 	}
-	changed, err := d.ensureCopies(ctx, c, seen.configs, "")
-	if err != nil {
-		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.primary.GetName(), c.Namespace, err)
-	}
 	known, err := d.derive(c, seen)
 	if err != nil {
 		return err
+	}
+	if follows, err := d.follows(ctx, c, seen, known); follows || err != nil {
+		return err
+	}
+	if err := d.unchanged(ctx, c); err != nil {
+		return err
+	}
+	changed, err := d.ensureCopies(ctx, c, seen.configs, "")
+	if err != nil {
+		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.primary.GetName(), c.Namespace, err)
 	}
 	template := templateOf(seen.primary) // what else differs needs no new pods
 	if changed || !known.sameTemplate {
 		template = primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
 	}
 	return d.writeTemplate(ctx, c, seen, template, known.made())
+}
+
+// follows is true of a primary that has all that it takes from its target.
+func (d templated) follows(ctx context.Context, c *flaggerv1.Canary, seen view, known derived) (bool, error) {
+	for _, source := range seen.configs {
+		if same, err := d.upToDate(ctx, c, source, ConfigRef{Kind: source.Kind, Name: source.Name + suffix}); !same || err != nil {
+			return false, err
+		}
+	}
+	patch, err := patchOf(seen.primary, d.promotedPrimary(c, seen.primary, seen.target, seen.pair, templateOf(seen.primary), known.made()))
+	return known.sameTemplate && patch == nil, err
 }
 
 // CopyTemplate gives the primary the analysed revision of the target: configuration first, then strategy, replicas (where

@@ -79,8 +79,8 @@ type Object struct {
 
 // What a caller may have to tell apart.
 var (
-	// ErrChanged: the target no longer has the revision that was asked for. Nothing of the primary's template was
-	// touched.
+	// ErrChanged: the target no longer has the revision that was asked for, or the Canary is not any more what that was
+	// decided on. Nothing of the primary's template was touched.
 	ErrChanged = errors.New("the target has another revision")
 	// ErrGone: the history that was asked for is not there any more. Nothing was touched.
 	ErrGone = errors.New("the history is gone")
@@ -120,8 +120,8 @@ type Workloads struct {
 	// objects, else every look is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
 	// Reader reads live. It is asked for the content of a ConfigMap or Secret whose resourceVersion changed, for
-	// histories and pods when they are asked for by name of the method, for what is given back, and for an object that
-	// somebody else made first.
+	// histories and pods when they are asked for by name of the method, for what is given back, for an object that
+	// somebody else made first, and for the Canary before its primary follows the target.
 	Reader client.Reader
 	// Options of the process.
 	Options Options

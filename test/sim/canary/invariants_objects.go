@@ -509,7 +509,7 @@ func (c *oneOwner) see(happening any) {
 		return
 	}
 	for _, other := range c.rivals(r) {
-		if other.object.Meta().CreationTimestamp.Time.Before(c.then()) {
+		if other.aimed.Before(c.then()) {
 			c.violate("I31", r, "%s %s was made for it, although %s has the same target", h.Kind.Kind, h.Key.Name, other.key.Name)
 		}
 	}

@@ -411,6 +411,9 @@ func (l *ledger) noteMove(h moved) {
 	}
 	old := r.canary
 	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.now()
+	if old == nil || !sameTarget(old.Spec.TargetRef, h.after.Spec.TargetRef) {
+		r.aimed = l.now()
+	}
 	if old == nil || old.Generation != h.after.Generation {
 		r.specs = r.specs.change(&h.after.Spec, l.now())
 		l.reckonReady(r, &r.target)
@@ -491,6 +494,9 @@ func (l *ledger) noteStatus(r *record, h moved) {
 		if analysing(h.before.Status.Phase) && r.run != nil && r.route.left.After(r.run.began) {
 			h.begins.left = r.route.left
 		}
+		if r.run != nil {
+			l.succeeds(r, h.begins)
+		}
 		r.run, r.runs = h.begins, r.runs+1
 		r.rested = time.Time{}
 	case resting(phase) && r.rested.IsZero():
@@ -512,6 +518,16 @@ func (l *ledger) noteStatus(r *record, h moved) {
 	}
 	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
 		r.run.intent, r.run.intended = s.Intent, l.now()
+	}
+}
+
+// succeeds takes down what of an attempt is true of the next one.
+func (l *ledger) succeeds(r *record, next *run) {
+	if last := r.run; l.pruning && last.name == next.name && last.began.Truncate(time.Second).Equal(next.began.Truncate(time.Second)) {
+		next.began = last.began // only the second tells them apart, so that an answer for one is for the other
+	}
+	if !r.run.promoted.IsZero() && r.tampered.After(r.run.promoted) {
+		r.stable = "" // the primary had the copy, and somebody wrote the status before that was said to be promoted
 	}
 }
 

@@ -78,6 +78,7 @@ type record struct {
 	uid     types.UID
 	kind    schema.GroupKind // of its workload
 	made    time.Time
+	aimed   time.Time // since when it names its target
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus
