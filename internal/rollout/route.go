@@ -200,7 +200,7 @@ func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bo
 // switched; nil: nothing.
 func (p *pass) last(weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recorded := p.Status.Canary.Weights
-	if recorded == nil && p.Router.Carries { // whose share it was is lost: the stable revision's, until the route is told
+	if recordedWeight(p.Status) == 0 && p.Router.Carries { // whose share it is was not recorded: the stable revision's, until the route is told
 		recorded = weights.DeepCopy()
 		recorded.Canary.PodTemplateHash = p.stable.Hash
 	}
