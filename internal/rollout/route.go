@@ -135,11 +135,14 @@ func (p *pass) uncarried(weight int32) string {
 		return ""
 	}
 	needed := int32(int64(p.most()-weight) * int64(p.replicas()) / int64(p.most())) //nolint:gosec // at most the replicas
+	if weight < p.most() && p.replicas() > 0 {
+		needed = max(needed, 1) // nobody's share is small enough for no pod
+	}
 	threshold := p.Spec.Strategy.Canary.ReplicaProgressThreshold
 	switch {
 	case p.stable.Available >= needed:
 		return ""
-	case threshold != nil && threshold.Value >= 0 && enough(threshold, p.stable.scaled(), p.replicas()):
+	case threshold != nil && threshold.Value >= 0 && p.stable.Available > 0 && enough(threshold, p.stable.scaled(), p.replicas()):
 		return ""
 	case weight < recordedWeight(p.Status) && p.stable.Available > 0 && p.set(p.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
 		return "" // the weight is nobody's; where neither side has a pod, the one that gets the first keeps or takes it

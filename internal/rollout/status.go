@@ -186,7 +186,8 @@ func (e *edit) promote(reason string) {
 	e.free()
 	e.status.PromoteFull = false
 	e.all()
-	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (e.v.stable.exists() || e.status.Canary.StablePingPong == "") {
+	first := e.status.Canary.StablePingPong == "" && e.status.Canary.Weights == nil
+	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (e.v.stable.exists() || first) {
 		// Where nobody knows what was stable, users are at the Service that was, and it waits for the pods of this revision.
 		e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)
 	}

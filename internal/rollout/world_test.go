@@ -52,10 +52,10 @@ type world struct {
 
 	standing []string // events that were told, and are not told again
 
-	last   Decision
-	writes int // of the status
-	told   strings.Builder
-	shown  string
+	last  Decision
+	steps []int32 // that each write of the status named
+	told  strings.Builder
+	shown string
 	// watch looks at each effect that has changed something; before are the ReplicaSets as they were.
 	watch func(effect release.Effect, before []ReplicaSet)
 	// lives says after how many of the effects of a pass the process dies, before it writes the status; nil: it never does.
@@ -129,6 +129,25 @@ func (w *world) settle(t fataler) {
 	t.Fatalf("does not come to rest; now it is %v, %v, and the status (-is +becomes)\n%s\n%s", d.Effects, d.Gates, cmp.Diff(s.Status, d.Status), w.told.String())
 }
 
+// stepping is a world behind a router, held in the first pause of a release.
+func stepping(t *testing.T, pods int32, steps ...argov1.CanaryStep) *world {
+	t.Helper()
+	w := newWorld(argov1.RolloutSpec{Replicas: &pods})
+	w.spec.Strategy.Canary = &argov1.CanaryStrategy{
+		CanaryService: "canary", StableService: "stable", TrafficRouting: &argov1.RolloutTrafficRouting{}, Steps: steps,
+	}
+	w.settle(t)
+	w.generation++
+	w.template = "v2"
+	w.settle(t)
+	if w.status.Phase != argov1.RolloutPhasePaused {
+		t.Fatalf("%s (%s):\n%s", w.status.Phase, w.status.Message, w.told.String())
+	}
+	w.steps = nil
+	w.told.Reset()
+	return w
+}
+
 // pass decides, applies, and writes. It says whether something moved.
 func (w *world) pass(t fataler) bool {
 	t.Helper()
@@ -138,11 +157,6 @@ func (w *world) pass(t fataler) bool {
 	if again := Next(s); !equality.Semantic.DeepEqual(d.Status, again.Status) || fmt.Sprint(d.Effects, d.Gates, d.Events) != fmt.Sprint(again.Effects, again.Gates, again.Events) {
 		t.Fatalf("two decisions about one snapshot differ")
 	}
-	var first Decision // is told before what the route brings
-	joins := false
-	if !w.hasty {
-		first, d, joins = Joined(s, d)
-	}
 	w.last = d
 	effects, dies := d.Effects, false
 	if w.lives != nil {
@@ -150,7 +164,6 @@ func (w *world) pass(t fataler) bool {
 		effects, dies = effects[:min(survivors, len(effects))], dead
 	}
 	moved := false
-	var applied strings.Builder
 	for _, effect := range effects {
 		before := slices.Clone(w.sets)
 		if !w.apply(t, effect) {
@@ -164,16 +177,11 @@ func (w *world) pass(t fataler) bool {
 			s.Sets = append(s.Sets, *w.set(made.Name))
 		}
 		if event, ok := Told(effect); ok {
-			fmt.Fprintf(&applied, "  %s: %s\n", event.Reason, event.Message)
+			fmt.Fprintf(&w.told, "  %s: %s\n", event.Reason, event.Message)
 		} else {
-			fmt.Fprintf(&applied, "  %s\n", effect)
+			fmt.Fprintf(&w.told, "  %s\n", effect)
 		}
 	}
-	if joins && !dies {
-		w.tell(first.Events)
-		d.Events = d.Events[len(first.Events):]
-	}
-	w.told.WriteString(applied.String())
 	if dies {
 		return true
 	}
@@ -191,7 +199,7 @@ func (w *world) pass(t fataler) bool {
 		return moved
 	}
 	w.status = d.Status
-	w.writes++
+	w.steps = append(w.steps, value(w.status.CurrentStepIndex, -1))
 	w.tell(d.Events)
 	return true
 }

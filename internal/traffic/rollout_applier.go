@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,14 +33,38 @@ type Told struct {
 	Created, NotCreated, Changed, Missing string
 }
 
-// ObserveRollout reads what the objects of the route say. Errors: ErrNotInstalled, and those of Client and
-// RolloutRenderer.Read.
-func (a *Applier) ObserveRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) (Observed, error) {
+// ObserveRollout reads what the objects of the route say, and in which versions. Errors: ErrNotInstalled, and those of
+// Client and RolloutRenderer.Read.
+func (a *Applier) ObserveRollout(ctx context.Context, x RolloutRouter, t RolloutTarget) (Observed, RolloutVersions, error) {
 	existing, err := a.find(ctx, x, t, release.Route{})
 	if err != nil {
-		return Observed{}, err
+		return Observed{}, nil, err
 	}
-	return x.Renderer.Read(t, existing)
+	observed, err := x.Renderer.Read(t, existing)
+	return observed, existing.versions(), err
+}
+
+// RolloutVersions are those in which the objects of a route were read, by UID; nil: nobody looked.
+type RolloutVersions map[types.UID]string
+
+func (o Objects) versions() RolloutVersions {
+	out := make(RolloutVersions, len(o))
+	for _, found := range o {
+		if found.Object != nil {
+			out[found.Object.GetUID()] = found.Object.GetResourceVersion()
+		}
+	}
+	return out
+}
+
+// differs is true where one of these objects has another version. What another route needs besides was not read.
+func (v RolloutVersions) differs(now RolloutVersions) bool {
+	for uid, version := range now {
+		if before, read := v[uid]; read && before != version {
+			return true
+		}
+	}
+	return false
 }
 
 // ValidateRollout finds what of the user's objects does not fit the spec. Errors: ErrNotInstalled, and those of Client.
@@ -51,13 +76,17 @@ func (a *Applier) ValidateRollout(ctx context.Context, x RolloutRouter, t Rollou
 	return x.Renderer.Validate(t, existing), nil
 }
 
-// ApplyRollout makes the route so, as far as it is this router's: see RolloutRouter.Route. Errors: those of
-// RolloutRenderer.Render, ErrNotInstalled, and those of Client. There may be events with an error.
-func (a *Applier) ApplyRollout(ctx context.Context, x RolloutRouter, t RolloutTarget, r release.Route) (Outcome, error) {
+// ApplyRollout makes the route so, as far as it is this router's: see RolloutRouter.Route. decided are the versions in which
+// the route was when that was decided: see Apply. Errors: ErrChanged, those of RolloutRenderer.Render, ErrNotInstalled, and
+// those of Client. There may be events with an error.
+func (a *Applier) ApplyRollout(ctx context.Context, x RolloutRouter, t RolloutTarget, r release.Route, decided RolloutVersions) (Outcome, error) {
 	r = x.Route(t, r)
 	existing, err := a.find(ctx, x, t, r)
 	if err != nil {
 		return Outcome{}, err
+	}
+	if decided.differs(existing.versions()) {
+		return Outcome{}, fmt.Errorf("set the weights of %s: %w", t.owner().Name, ErrChanged)
 	}
 	told := &teller{route: r}
 	desired, err := x.Renderer.Render(t, r, existing)

@@ -129,7 +129,7 @@ func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
 		{release.Route{}, true, nil, nil},
 	} {
 		target.Drained = step.drained
-		got, err := a.ApplyRollout(t.Context(), x, target, step.route)
+		got, err := a.ApplyRollout(t.Context(), x, target, step.route, nil)
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
@@ -145,7 +145,7 @@ func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
 func TestApplyRolloutOwnsWhatItMakes(t *testing.T) {
 	c := newCluster(t, users())
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{}); err != nil {
+	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	owner := metav1.GetControllerOf(c.get(t, "DestinationRule", "made"))
@@ -163,7 +163,7 @@ func TestApplyRolloutLeavesWhatBelongsToSomebodyElse(t *testing.T) {
 	theirs.SetName("made")
 	c := newCluster(t, users(), theirs)
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}); !errors.Is(err, traffic.ErrForeign) {
+	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil); !errors.Is(err, traffic.ErrForeign) {
 		t.Errorf("error %v, want ErrForeign", err)
 	}
 	if wrote := c.wrote(); wrote != nil {
@@ -175,7 +175,7 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{})
-	got, err := a.ApplyRollout(t.Context(), x, target, release.Route{})
+	got, err := a.ApplyRollout(t.Context(), x, target, release.Route{}, nil)
 	if !errors.Is(err, traffic.ErrInvalid) {
 		t.Errorf("error %v, want ErrInvalid", err)
 	}
@@ -190,7 +190,7 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 
 	c = newCluster(t, users())
 	c.fail["create DestinationRule"] = apierrors.NewForbidden(schema.GroupResource{Resource: "destinationrules"}, "made", errors.New("no rights"))
-	got, err = (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20})
+	got, err = (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil)
 	if !apierrors.IsForbidden(err) || len(got.Events) != 2 || got.Events[1].Reason != "NotCreated" || !got.Events[1].Warning {
 		t.Errorf("error %v, events %v", err, got.Events)
 	}
@@ -200,7 +200,7 @@ func TestRestoreRolloutWritesTheUsersOwnOnly(t *testing.T) {
 	c := newCluster(t, users())
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := a.ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}); err != nil {
+	if _, err := a.ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.wrote()
@@ -234,13 +234,13 @@ func TestRolloutRoutesAreFoundByLabel(t *testing.T) {
 	}
 	a := &traffic.Applier{Client: c}
 	target := routers[0].Target(ro, "", "")
-	if _, err := a.ApplyRollout(t.Context(), routers[0], target, release.Route{Canary: 20}); err != nil {
+	if _, err := a.ApplyRollout(t.Context(), routers[0], target, release.Route{Canary: 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"patch HTTPRoute", "patch HTTPRoute"}, c.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	seen, err := a.ObserveRollout(t.Context(), routers[0], target)
+	seen, _, err := a.ObserveRollout(t.Context(), routers[0], target)
 	if err != nil || seen.Route.Canary != 20 {
 		t.Errorf("observed %+v, error %v", seen, err)
 	}

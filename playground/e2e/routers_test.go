@@ -136,14 +136,14 @@ func everything(f traffic.Features) vocabulary.Route {
 // tell makes a route so, twice.
 func tell(t *testing.T, a *traffic.Applier, router traffic.RolloutRouter, target traffic.RolloutTarget, route vocabulary.Route) {
 	t.Helper()
-	if _, err := a.ApplyRollout(t.Context(), router, target, route); err != nil {
+	if _, err := a.ApplyRollout(t.Context(), router, target, route, nil); err != nil {
 		t.Fatalf("%s: %s: %v", router.Name, route, err)
 	}
-	again, err := a.ApplyRollout(t.Context(), router, target, route)
+	again, err := a.ApplyRollout(t.Context(), router, target, route, nil)
 	if err != nil || again.Changed {
 		t.Errorf("%s: %s again: changed %v, error %v", router.Name, route, again.Changed, err)
 	}
-	seen, err := a.ObserveRollout(t.Context(), router, target)
+	seen, _, err := a.ObserveRollout(t.Context(), router, target)
 	if err != nil || !seen.Found || seen.Route.Canary != route.Canary || len(seen.Route.Others) != len(route.Others) {
 		t.Errorf("%s: %s reads back as %+v, error %v", router.Name, route, seen, err)
 	}

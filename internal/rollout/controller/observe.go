@@ -57,6 +57,8 @@ type seen struct {
 	// hash that the template has, whatever the label of its ReplicaSet says.
 	hash    string
 	routers []traffic.RolloutRouter
+	// versions are those in which the route of each router was read; nil where it was not, or was written since.
+	versions []traffic.RolloutVersions
 	// former are routers as the spec named them before, as far as their objects still hold something; unnamed are the
 	// managed routes of such, and released is true when some were given back.
 	former   []argov1.RoutedStatus

@@ -201,3 +201,11 @@ func (p *pocket) explains(why string) {
 		p.Errorf("the status says %q", said)
 	}
 }
+
+func (p *pocket) at(step, weight int32) {
+	p.Helper()
+	status := p.rollout().Status
+	if *status.CurrentStepIndex != step || status.Canary.Weights.Canary.Weight != weight {
+		p.Errorf("it is at step %d with weight %d, and should be at step %d with weight %d", *status.CurrentStepIndex, status.Canary.Weights.Canary.Weight, step, weight)
+	}
+}

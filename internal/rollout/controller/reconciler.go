@@ -113,8 +113,15 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		r.Metrics.Late(argov1.RolloutKind, by)
 	}
 
-	decision, told, failed := r.carryOut(ctx, s)
-	if failed != nil {
+	deciding := r.Clock.Now()
+	decision := rollout.Next(s.snapshot)
+	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
+	told, failed := r.apply(ctx, s, decision.Effects)
+	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is there
+	r.tellAbout(ctx, r.about(s), told...)
+	if failed == nil {
+		decision = rollout.Settled(s.snapshot, decision)
+	} else {
 		if decision, err = r.failed(s, decision.Gates, failed); err != nil {
 			return r.later(ctx, key, began, err)
 		}
@@ -125,7 +132,6 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
 	written, err := r.writeStatus(ctx, s, &decision, s.released || !explain.IsZero() && !s.snapshot.Now.Before(explain))
 	if err != nil {
-		r.tellAbout(ctx, r.about(s), told...)
 		return r.later(ctx, key, began, err)
 	}
 	r.memory.keepRouted(key, s.routed())
@@ -141,29 +147,6 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision.Wake = time.Time{}
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}, failed
-}
-
-// carryOut decides and applies. told are events of effects that wait for the status, because others come before them: they
-// are among those of the decision.
-func (r *Reconciler) carryOut(ctx context.Context, s *seen) (decision rollout.Decision, told []release.Event, failed error) {
-	deciding := r.Clock.Now()
-	first, both, joins := rollout.Joined(s.snapshot, rollout.Next(s.snapshot))
-	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
-	happened, failed := r.apply(ctx, s, both.Effects)
-	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is there
-	switch {
-	case joins && failed != nil:
-		first.Events = slices.Concat(first.Events, happened)
-		return first, happened, nil //nolint:nilerr // the next pass meets it at the step whose route is missing, and says it
-	case joins:
-		both = rollout.Settled(s.snapshot, both)
-		both.Events = slices.Insert(slices.Clone(both.Events), len(first.Events), happened...)
-		return both, happened, nil
-	case failed == nil:
-		both = rollout.Settled(s.snapshot, both)
-	}
-	r.tellAbout(ctx, r.about(s), happened...)
-	return both, nil, failed
 }
 
 // failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
@@ -197,7 +180,8 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 
 // overtaken is true of what only says that somebody was faster, this process itself among them: the next look knows it.
 func overtaken(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, ownwrites.ErrBehind) || apierrors.IsAlreadyExists(err) || errors.Is(err, errChanged)
+	return apierrors.IsConflict(err) || errors.Is(err, ownwrites.ErrBehind) || apierrors.IsAlreadyExists(err) ||
+		errors.Is(err, errChanged) || errors.Is(err, traffic.ErrChanged)
 }
 
 // writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that

@@ -46,8 +46,8 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes
 	}
-	s.routers = routers
-	for _, router := range routers {
+	s.routers, s.versions = routers, make([]traffic.RolloutVersions, len(routers))
+	for i, router := range routers {
 		target := s.target(router)
 		refs, err := r.Applier.RolloutRefs(ctx, router, target)
 		for _, ref := range refs {
@@ -62,7 +62,8 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		if err != nil {
 			return err
 		}
-		observed, err := r.Applier.ObserveRollout(ctx, router, target)
+		observed, versions, err := r.Applier.ObserveRollout(ctx, router, target)
+		s.versions[i] = versions
 		if isSentence(err) {
 			continue
 		}
@@ -107,13 +108,16 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 
 // routeIs makes all routers share the traffic so.
 func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (changed bool, events []release.Event, err error) {
-	for _, router := range s.routers {
+	for i, router := range s.routers {
 		told := s.object.DeepCopy()
 		told.Status.Canary.StablePingPong = e.StablePingPong // the status that will be written
 		s.knowUnnamed(told)
 		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained = e.Drained
-		outcome, err := r.Applier.ApplyRollout(ctx, router, target, routeOf(e, target))
+		outcome, err := r.Applier.ApplyRollout(ctx, router, target, routeOf(e, target), s.versions[i])
+		if outcome.Changed {
+			s.versions[i] = nil // whatever it is told next in this pass was decided with that
+		}
 		for _, event := range outcome.Events {
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
