@@ -118,7 +118,7 @@ func (p *pass) goingBack() (is bool, previous string) {
 		return false, ""
 	}
 	previous = w.Canary.PodTemplateHash
-	return previous != "" && previous != p.new.Hash && p.new.Available < p.replicas(), previous
+	return w.Canary.Weight > 0 && previous != "" && previous != p.new.Hash && p.new.Available < p.replicas(), previous
 }
 
 // carried is the share that the available pods of the stable revision carry.

@@ -49,10 +49,14 @@ func (c *noDeadEnd) see(happening any) {
 	}
 }
 
-// putBack is true of a weight that Serin gave before, and that somebody else took: where a route leads is not asked for by
-// writing into it.
+// putBack is true of a weight that Serin gave before, or that it recorded of a route as somebody made it, and that somebody
+// else took: where a route leads is not asked for by writing into it.
 func (c *noDeadEnd) putBack(h routed, s share) bool {
-	return s.Weight <= weightOf(c.put[thing{h.Kind, h.Key}], s.place)
+	if s.Weight <= weightOf(c.put[thing{h.Kind, h.Key}], s.place) {
+		return true
+	}
+	w := h.of.object.Status.Canary.Weights
+	return w != nil && !h.of.onTheWay(s.place) && s.Weight <= int(w.Stable.Weight)
 }
 
 func (c *noDeadEnd) keep(h routed) {

@@ -77,6 +77,9 @@ func (c *oneScaler) lent(h wrote) {
 		if ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively {
 			c.violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
+		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
+			continue
+		}
 		ready := 0
 		for _, set := range c.setsOf(r) {
 			ready = max(ready, c.sets[keyOf(set)].mostReady(c.then()))
