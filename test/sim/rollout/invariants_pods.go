@@ -27,7 +27,10 @@ func (c *oneScaler) see(happening any) {
 		return
 	}
 	r := h.of
-	if !r.rested.IsZero() && r.rested.Before(c.then()) && len(c.wishes(r)) == 1 && h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS {
+	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
+	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
+	grows := h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS && !waits
+	if grows && !r.rested.IsZero() && r.rested.Before(c.then()) && len(c.wishes(r)) == 1 {
 		c.violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 	}
 	if h.is() > h.was() {
