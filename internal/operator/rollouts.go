@@ -98,6 +98,10 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	istio, err := p.istioElsewhere(ctx)
+	if err != nil {
+		return err
+	}
 	queue := &shell.Queue{}
 	outside, err := p.outside(own.GetAPIReader(), queue)
 	if err != nil {
@@ -105,7 +109,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing},
+			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside,
 		},
@@ -115,6 +119,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	p.together.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
+		Groups: istio.clusters,
 	})
 }
 

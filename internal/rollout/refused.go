@@ -33,6 +33,15 @@ func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 	}
 }
 
+// Unreachable is decided where the cluster that has the route does not answer: nothing of the decision is remembered, people
+// read for whom the release waits, and it is decided anew when they answer.
+func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
+	return Decision{
+		Status: s.Status, Gates: append(release.Gates{release.WaitsFor("router", release.ByCluster, sentence)}, looked...),
+		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
+	}
+}
+
 // Faulted is decided where a pass of Serin itself broke, before or after the Rollout was decided about: all that is known of
 // it is its status.
 func Faulted(s Snapshot, sentence string) Decision {

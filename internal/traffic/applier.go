@@ -24,11 +24,21 @@ import (
 type Applier struct {
 	// Client reads from caches; it is asked for unstructured objects only.
 	Client client.Client
+	// Groups are the clients of API groups whose objects are in another cluster, by name.
+	Groups map[string]client.Client
 	// FieldOwner is the name under which the fields are written; empty leaves it to the client.
 	FieldOwner string
 	// NoOwnerReferences is for route objects that live in another cluster than the Canary: an owner that cannot be
 	// found there would have them collected. They carry CanaryAnnotation instead.
 	NoOwnerReferences bool
+}
+
+// of is the client that reaches objects of an API group.
+func (a *Applier) of(group string) client.Client {
+	if elsewhere := a.Groups[group]; elsewhere != nil {
+		return elsewhere
+	}
+	return a.Client
 }
 
 // Versions are those in which the objects of a route were read; nil: nobody looked.
@@ -140,7 +150,7 @@ func (a *Applier) read(ctx context.Context, by owner, refs []Ref) ([]*unstructur
 	out := make([]*unstructured.Unstructured, len(refs))
 	for i, ref := range refs {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.GVK.GroupVersion().String(), "kind": ref.GVK.Kind}}
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
+		err := a.of(ref.GVK.Group).Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -190,6 +200,8 @@ func (a *Applier) write(ctx context.Context, by owner, refs []Ref, existing, des
 	return changed, nil
 }
 
+func groupOf(obj *unstructured.Unstructured) string { return obj.GroupVersionKind().Group }
+
 func (a *Applier) create(ctx context.Context, by owner, desired *unstructured.Unstructured) error {
 	obj := desired.DeepCopy()
 	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own what has no namespace
@@ -197,7 +209,7 @@ func (a *Applier) create(ctx context.Context, by owner, desired *unstructured.Un
 	} else {
 		obj.SetOwnerReferences([]metav1.OwnerReference{by.Reference})
 	}
-	return a.Client.Create(ctx, obj, a.createOptions()...)
+	return a.of(groupOf(obj)).Create(ctx, obj, a.createOptions()...)
 }
 
 func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Unstructured) (bool, error) {
@@ -206,7 +218,7 @@ func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Uns
 		return false, err
 	}
 	obj := existing.DeepCopy() // takes the answer; what the cache gave is not ours
-	return true, a.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
+	return true, a.of(groupOf(obj)).Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
 }
 
 // difference is the merge patch that makes desired of existing, for that resourceVersion only; nil when there is none.
@@ -227,7 +239,7 @@ func (a *Applier) delete(ctx context.Context, by owner, ref Ref, existing *unstr
 		return false, nil
 	}
 	uid, version := existing.GetUID(), existing.GetResourceVersion()
-	err := a.Client.Delete(ctx, existing.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
+	err := a.of(groupOf(existing)).Delete(ctx, existing.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,9 @@ func (o owner) made(obj *unstructured.Unstructured) bool {
 // failed says what went wrong in the words that users of Flagger search for. Where a route has several objects, the
 // text begins with the one that was worked on.
 func (o owner) failed(refs []Ref, ref Ref, verb string, err error) error {
+	if _, sentence := errors.AsType[*refusal](err); sentence {
+		return err
+	}
 	if meta.IsNoMatchError(err) {
 		return Refuse(ErrNotInstalled, "%s is not known to this cluster: install its definition (%s, %s), or choose another %s",
 			ref.GVK.Kind, ref.GVK.Group, ref.GVK.Version, o.Where)

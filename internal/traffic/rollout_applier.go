@@ -140,7 +140,7 @@ func (a *Applier) look(ctx context.Context, t RolloutTarget, ref Ref) (Objects, 
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(ref.GVK.GroupVersion().WithKind(ref.GVK.Kind + "List"))
-	err = a.Client.List(ctx, list, client.InNamespace(ref.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	err = a.of(ref.GVK.Group).List(ctx, list, client.InNamespace(ref.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, t.owner().failed([]Ref{ref}, ref, "list", err)
 	}

@@ -137,6 +137,9 @@ var (
 	ErrForeign = errors.New("object of somebody else")
 	// ErrNotInstalled: the cluster does not know a kind that the provider needs.
 	ErrNotInstalled = errors.New("kind not installed")
+	// ErrUnreachable: the objects are in another cluster, which does not answer. It goes away by itself, or whoever runs that
+	// cluster has to act; the release waits.
+	ErrUnreachable = errors.New("the cluster of the route does not answer")
 	// ErrChanged: the objects are not any more what a decision was made on. It has to be made anew.
 	ErrChanged = errors.New("the route has changed since that was decided")
 	// ErrNoOriginal: an adopted object does not say how it was before.

@@ -101,6 +101,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	ctx = ownwrites.Checked(ctx, r.takeOver(object))
 	s, err := r.observe(ctx, object, began)
+	if errors.Is(err, traffic.ErrUnreachable) {
+		return r.unreachable(ctx, object, began, err)
+	}
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
@@ -125,8 +128,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		if decision, err = r.failed(s, decision.Gates, failed); err != nil {
 			return r.later(ctx, key, began, err)
 		}
-		if errors.Is(failed, errTaken) {
+		switch {
+		case errors.Is(failed, errTaken):
 			failed = nil // the next pass takes another name
+		case errors.Is(failed, traffic.ErrUnreachable):
+			failed, s.again = nil, shell.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch tells that it answers
 		}
 	}
 	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
@@ -158,6 +164,9 @@ func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout
 	switch {
 	case errors.Is(cause, errTaken):
 		return rollout.NameTaken(s.snapshot), nil
+	case errors.Is(cause, traffic.ErrUnreachable):
+		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
+		return rollout.Unreachable(s.snapshot, looked, shell.Sentence(cause)), nil
 	case isSentence(cause), apierrors.IsForbidden(cause), apierrors.IsInvalid(cause):
 		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
 		return rollout.Refused(s.snapshot, looked, shell.Sentence(cause)), nil

@@ -122,7 +122,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
-		if overtaken(err) {
+		if overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
 			return changed, events, err
 		}
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -42,6 +43,8 @@ type Options struct {
 	Leases bool
 	// ClusterTemplates is true where templates of the cluster can be watched.
 	ClusterTemplates bool
+	// Groups are the clusters of API groups whose objects are not in the cluster of the Rollouts, by name.
+	Groups map[string]cluster.Cluster
 }
 
 // Add makes the manager run the reconciler. queue must be the one that answers from outside the cluster go to.
@@ -60,7 +63,22 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 		return fmt.Errorf("take in answers about Rollouts: %w", err)
 	}
 	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
-	r.Watch = w.Kinds
+	groups := map[string]*watching.Watches{}
+	for group, other := range o.Groups {
+		groups[group] = &watching.Watches{Controller: c, Cache: other.GetCache(), Mapper: other.GetRESTMapper(), Touched: r.Touched}
+	}
+	r.Watch = func(kinds []schema.GroupVersionKind) error {
+		for _, kind := range kinds {
+			of := groups[kind.Group]
+			if of == nil {
+				of = w
+			}
+			if err := of.Kinds([]schema.GroupVersionKind{kind}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	for _, object := range watched(o) {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {

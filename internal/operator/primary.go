@@ -1,0 +1,93 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+)
+
+// elsewhere is where objects of API groups are that are not in Serin's own cluster, by the name of the group. Both are empty
+// where all are in it.
+type elsewhere struct {
+	clients map[string]client.Client
+	// clusters are those that can be watched.
+	clusters map[string]cluster.Cluster
+}
+
+// istioElsewhere connects to the cluster that has the Istio objects of Rollouts, where a Secret says so. It is read once: the
+// caches of the former cluster would otherwise have to be taken down under the releases that use them.
+func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
+	secret, err := p.primarySecret(ctx)
+	if err != nil || secret == nil {
+		return elsewhere{}, err
+	}
+	cfg, err := primary.Config(secret)
+	if err != nil {
+		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
+		p.sentence("istio", err.Error())
+		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(err)}}, nil
+	}
+	there, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
+		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.cache(), newReadable, clients()
+		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
+			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts
+			bounded.Timeout = primary.Patience
+			asking, err := rest.HTTPClientFor(bounded)
+			if err != nil {
+				return nil, err
+			}
+			return newMappings(bounded, asking)
+		}
+	})
+	if err != nil {
+		return elsewhere{}, fmt.Errorf("connect to the cluster of Secret %s: %w", primary.Name(secret), err)
+	}
+	if err := p.mgr.Add(there); err != nil {
+		return elsewhere{}, fmt.Errorf("add the cluster of Secret %s: %w", primary.Name(secret), err)
+	}
+	p.logger.Info("Routes by Istio for Rollouts in the cluster of a Secret", "secret", primary.Name(secret))
+	clk := clock.RealClock{}
+	guard := primary.NewGuard(primary.Name(secret), clk, func(sentence string) {
+		if sentence == "" {
+			p.logger.Info("Heard from the cluster of Istio's objects again", "secret", primary.Name(secret))
+		} else {
+			p.logger.Info("Lost the cluster of Istio's objects", "why", sentence)
+		}
+		p.sentence("istio", sentence)
+	})
+	return elsewhere{
+		clients:  map[string]client.Client{primary.Group: ownwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
+		clusters: map[string]cluster.Cluster{primary.Group: there},
+	}, nil
+}
+
+// primarySecret is the Secret that leads to the cluster with the Istio objects of Rollouts; nil: there is none.
+func (p process) primarySecret(ctx context.Context) (*corev1.Secret, error) {
+	var labelled corev1.SecretList
+	err := p.mgr.GetAPIReader().List(ctx, &labelled, client.InNamespace(p.flags.Namespace), client.MatchingLabels{primary.SecretLabel: "true"})
+	switch {
+	case apierrors.IsForbidden(err):
+		p.logger.Info("Takes Istio's objects to be in this cluster, because Secrets may not be listed. Allow list on secrets, and restart")
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list the Secrets with label %s: %w", primary.SecretLabel, err)
+	}
+	chosen, others := primary.Choose(labelled.Items)
+	if len(others) > 0 {
+		p.logger.Info("Found several Secrets that say where Istio's objects are, and took the first: remove the label "+primary.SecretLabel+" from the others",
+			"secret", primary.Name(chosen), "others", strings.Join(others, ", "))
+	}
+	return chosen, nil
+}

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+// unreachableRetry is when a release looks again whose route is in a cluster that does not answer.
+const unreachableRetry = 10 * time.Second
+
+// unreachable ends a pass over a Rollout whose route could not be looked at, because the cluster that has it does not answer:
+// nothing can be decided, and people read why.
+func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, began time.Time, cause error) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(object)
+	r.Metrics.RolloutFailed(key.Namespace, key.Name)
+	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
+	if err := r.lookForFormer(s); err != nil { // the status remembers them
+		return r.later(ctx, key, began, err)
+	}
+	decision := rollout.Unreachable(s.snapshot, nil, shell.Sentence(cause))
+	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, began)
+	due := !explain.IsZero() && !began.Before(explain)
+	if _, err := r.writeStatus(ctx, s, &decision, due); err != nil {
+		return r.later(ctx, key, began, err)
+	}
+	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
+	if due {
+		explain = time.Time{}
+	}
+	return reconcile.Result{RequeueAfter: shell.WakeIn(began, shell.Earliest(explain, began.Add(unreachableRetry)))}, nil
+}
