@@ -39,8 +39,10 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 		p.sentence("istio", err.Error())
 		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(err)}}, nil
 	}
+	watched := p.flags.cache()
+	watched.ByObject = nil // a kind that is named there is asked for at once, and the cluster may not answer yet
 	there, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
-		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), p.flags.cache(), newReadable, clients()
+		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newReadable, clients()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts
 			bounded.Timeout = primary.Patience

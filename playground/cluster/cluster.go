@@ -309,27 +309,33 @@ func (c *Cluster) startAPIServer(ctx, life context.Context) error {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
 
-	key := c.credentials.file("service-accounts.key")
 	if err := c.startPart("etcd", nil, c.programs.controlPlane, "etcd", filepath.Join(c.Folder, "etcd")); err != nil {
 		return err
 	}
-	err = c.startPart("apiserver", nil, c.programs.controlPlane, "apiserver",
-		"--etcd-servers=http://127.0.0.1:2379",
-		"--secure-port="+strconv.Itoa(apiServerPort), "--bind-address=0.0.0.0", "--advertise-address="+network.Node.String(),
-		"--tls-cert-file="+c.credentials.file("server.crt"), "--tls-private-key-file="+c.credentials.file("server.key"),
-		"--cert-dir="+c.credentials.folder, "--token-auth-file="+c.credentials.file("tokens.csv"), "--authorization-mode=RBAC",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+key,
-		"--service-account-signing-key-file="+key, "--service-cluster-ip-range="+network.ServiceRange.String(),
-		// Pods here hold one program and no token: there is no account to give them.
-		"--disable-admission-plugins=ServiceAccount",
-		"--endpoint-reconciler-type=none", "--profiling=false",
-	)
+	err = c.startPart("apiserver", nil, c.apiServer(apiServerPort)...)
 	if err != nil {
 		return err
 	}
 	return c.wait(ctx, "the API server", func(ctx context.Context) error {
 		return c.Client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
+}
+
+// apiServer is how an API server is started that listens at a port.
+func (c *Cluster) apiServer(port int) []string {
+	key := c.credentials.file("service-accounts.key")
+	return []string{
+		c.programs.controlPlane, "apiserver",
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--secure-port=" + strconv.Itoa(port), "--bind-address=0.0.0.0", "--advertise-address=" + network.Node.String(),
+		"--tls-cert-file=" + c.credentials.file("server.crt"), "--tls-private-key-file=" + c.credentials.file("server.key"),
+		"--cert-dir=" + c.credentials.folder, "--token-auth-file=" + c.credentials.file("tokens.csv"), "--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key,
+		"--service-account-signing-key-file=" + key, "--service-cluster-ip-range=" + network.ServiceRange.String(),
+		// Pods here hold one program and no token: there is no account to give them.
+		"--disable-admission-plugins=ServiceAccount",
+		"--endpoint-reconciler-type=none", "--profiling=false",
+	}
 }
 
 func (c *Cluster) startControllers() error {

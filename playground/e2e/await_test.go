@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
@@ -25,9 +26,15 @@ import (
 // await waits for an object to which check has no objection. A nil object says that there is none.
 func (s *stage) await(what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
 	s.t.Helper()
+	s.awaitIn(shared.Dynamic, what, resource, name, check)
+}
+
+// awaitIn is the same in any cluster.
+func (s *stage) awaitIn(cluster dynamic.Interface, what string, resource schema.GroupVersionResource, name string, check func(*unstructured.Unstructured) error) {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	client := shared.Dynamic.Resource(resource).Namespace(s.namespace)
+	client := cluster.Resource(resource).Namespace(s.namespace)
 	only := fields.OneTermEqualSelector("metadata.name", name).String()
 	last := errors.New("nothing was seen")
 	_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{

@@ -25,6 +25,7 @@ var (
 	shared     *cluster.Cluster
 	serin      string
 	repository string
+	istioCRDs  string
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
 	controller ingressController
 )
@@ -107,15 +108,14 @@ func start(ctx context.Context, options cluster.Options) (err error) {
 	if shared, err = cluster.Start(ctx, options); err != nil {
 		return err
 	}
-	istio, err := options.Builder.IstioCRDs(ctx)
-	if err != nil {
+	if istioCRDs, err = options.Builder.IstioCRDs(ctx); err != nil {
 		return err
 	}
 	routes, err := options.Builder.RouteCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), filepath.Join(repository, "config", "crd", "argoproj"), istio}, routes...) {
+	for _, place := range append([]string{filepath.Join(repository, "config", "crd"), filepath.Join(repository, "config", "crd", "argoproj"), istioCRDs}, routes...) {
 		if err := shared.ApplyFolder(ctx, place); err != nil {
 			return err
 		}

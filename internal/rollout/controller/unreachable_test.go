@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+)
+
+// distant is the client of another cluster, of which nothing can be read, or nothing be written, while it is away.
+type distant struct {
+	client.Client
+	reads, writes bool
+}
+
+var errSilent = traffic.Refuse(traffic.ErrUnreachable, "the cluster of the mesh does not answer")
+
+func (c *distant) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if !c.reads {
+		return errSilent
+	}
+	return c.Client.Get(ctx, key, into, options...)
+}
+
+func (c *distant) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if !c.writes {
+		return errSilent
+	}
+	return c.Client.Patch(ctx, object, patch, options...)
+}
+
+// TestARouteInAClusterThatDoesNotAnswerIsWaitedFor, whether its objects are known from before or not: people read for whom the
+// release waits, nothing of the status is lost, and it goes on by itself.
+func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+	for name, known := range map[string]bool{"known from before": true, "never seen": false} {
+		t.Run(name, func(t *testing.T) {
+			p := routed(t)
+			mesh := &distant{Client: p.client, reads: known}
+			p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": mesh}
+			p.restart()
+			p.edit(func(object *argov1.Rollout) { // is to be given back
+				object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil
+			})
+			before := p.rollout().Status
+			abort := p.rollout()
+			abort.Status.Abort = true
+			if err := p.client.Status().Update(t.Context(), abort); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				result, err := p.pass()
+				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unreachableRetry {
+					t.Errorf("looks again in %s, error %v", result.RequeueAfter, err)
+				}
+				p.clock.Step(explainAfter + time.Second)
+			}
+			p.until("ReconciliationError: Reconciliation failed with error: the cluster of the mesh does not answer")
+			after := p.rollout().Status
+			if gates := said(after); len(gates) == 0 || gates[0].Name != "router" || gates[0].Verdict != "wait" || gates[0].Message != errSilent.Error() {
+				t.Errorf("its gates are %+v", gates)
+			}
+			if after.Canary.Weights.Canary.Weight != 50 || after.CurrentStepIndex == nil || *after.CurrentStepIndex != *before.CurrentStepIndex {
+				t.Errorf("the status went on: %+v", after)
+			}
+			if n := len(after.Serin.Routed); n < 2 {
+				t.Errorf("the status remembers %d of the routers", n)
+			}
+			if !p.has("VirtualService", "weight: 50") {
+				t.Error("the route was written")
+			}
+
+			mesh.reads, mesh.writes = true, true
+			p.settle()
+			if !p.has("VirtualService", "weight: 100") || p.has("VirtualService", "testers") {
+				t.Error("the abort did not arrive when the cluster was back")
+			}
+		})
+	}
+}
+
+// TestObjectsOfAGroupAreWhereTheyAreSaidToBe: those of the Rollout's own cluster are not looked at.
+func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
+	p := newPocket(t, routedObjects[:3]...) // no route here
+	there := newPocket(t, routedObjects[3:]...)
+	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout("")}
+	p.reconciler.Applier.Groups = map[string]client.Client{"networking.istio.io": there.client}
+	p.edit(func(object *argov1.Rollout) { object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil })
+	p.settle()
+	p.edit(image("cart:2"))
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || !there.has("VirtualService", "testers") || !there.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Fatalf("phase %s: %s", status.Phase, status.Message)
+	}
+	was := p.rollout()
+	if err := p.client.Delete(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	p.reconciler.note(was, nil)
+	if _, err := p.pass(); err != nil {
+		t.Fatal(err)
+	}
+	if there.has("VirtualService", "testers") || there.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("the deletion gave nothing back")
+	}
+	here := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "networking.istio.io/v1alpha3", "kind": "VirtualServiceList"}}
+	if err := p.client.List(t.Context(), here); err == nil && len(here.Items) > 0 {
+		t.Error("a route was made in the cluster of the Rollout")
+	}
+}

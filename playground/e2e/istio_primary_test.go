@@ -1,0 +1,252 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/playground/cluster"
+)
+
+const (
+	meshServer = "mesh-apiserver"
+	meshPort   = 6444
+)
+
+// meshRights are those that docs/rollout-routers.md asks for in the cluster of Istio's objects.
+const meshRights = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: NAMESPACE}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: serin, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: serin-istio}
+rules:
+  - apiGroups: [networking.istio.io]
+    resources: [virtualservices, destinationrules]
+    verbs: [get, list, watch, patch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: serin-istio}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: serin-istio}
+subjects: [{kind: ServiceAccount, name: serin, namespace: NAMESPACE}]
+`
+
+const meshServices = `
+apiVersion: v1
+kind: Service
+metadata: {name: cart-stable}
+spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: cart-canary}
+spec: {selector: {app: cart}, ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+`
+
+const meshRoute = `
+apiVersion: networking.istio.io/v1beta1
+kind: VirtualService
+metadata: {name: cart, namespace: NAMESPACE, annotations: {team: blue}}
+spec:
+  hosts: [cart]
+  http:
+  - name: main
+    timeout: 7s
+    route:
+    - {destination: {host: cart-stable}, weight: 100}
+    - {destination: {host: cart-canary}, weight: 0}
+`
+
+const meshSteps = `{canary: {canaryService: cart-canary, stableService: cart-stable,
+  trafficRouting: {managedRoutes: [{name: testers}], istio: {virtualService: {name: cart, routes: [main]}}},
+  steps: [{setWeight: 25}, {setHeaderRoute: {name: testers, match: [{headerName: x-tester, headerValue: {exact: "1"}}]}}, {pause: {}}, {setWeight: 50}, {pause: {}}]}}`
+
+// mesh is the cluster of Istio's objects.
+type mesh struct {
+	*stage
+	other *cluster.Beside
+}
+
+// newMesh starts one, and puts the Secret that leads to it beside the Rollouts. token is what nobody else may see.
+func newMesh(s *stage) (m mesh, token string) {
+	t := s.t
+	t.Helper()
+	other, err := shared.StartBeside(t.Context(), meshServer, meshPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shared.Kill(meshServer); err != nil {
+			t.Error(err)
+		}
+	})
+	m = mesh{s, other}
+	m.kubectlThere("", "apply", "--server-side", "-f", istioCRDs)
+	m.kubectlThere("", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+	m.kubectlThere(strings.ReplaceAll(meshRights, "NAMESPACE", s.namespace), "apply", "--server-side", "-f", "-")
+	answer, err := other.Client.CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), "serin", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token = answer.Status.Token
+	config, err := clientcmd.LoadFromFile(other.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Token = token
+	}
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.apply(fmt.Sprintf(`
+apiVersion: v1
+kind: Secret
+metadata: {name: istio-remote-secret-mesh, labels: {istio.argoproj.io/primary-cluster: "true"}}
+data: {mesh: %s}
+`, base64.StdEncoding.EncodeToString(text)))
+	return m, token
+}
+
+func (m mesh) kubectlThere(input string, args ...string) {
+	m.t.Helper()
+	if _, err := shared.Kubectl(m.t.Context(), input, append(args, "--kubeconfig="+m.other.Kubeconfig)...); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// goes waits until the rules of the VirtualService there lead so.
+func (m mesh) goes(want ...string) {
+	m.t.Helper()
+	m.awaitIn(m.other.Dynamic, fmt.Sprintf("the route there goes %v", want), virtuals, "cart", func(object *unstructured.Unstructured) error {
+		if object == nil {
+			return errors.New("it does not exist")
+		}
+		var got []string
+		for _, rule := range read[virtualService](m.t, object).Spec.HTTP {
+			got = append(got, rule.goes())
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("it goes %v", got)
+		}
+		return nil
+	})
+}
+
+// says waits for a gate of the Rollout.
+func (s *stage) says(name, gate, text string) {
+	s.t.Helper()
+	s.await(fmt.Sprintf("Rollout %s says at gate %s: %s", name, gate, text), rollouts, name, func(object *unstructured.Unstructured) error {
+		var status argov1.RolloutStatus
+		if object != nil {
+			status = read[argov1.Rollout](s.t, object).Status
+		}
+		if status.Serin == nil {
+			return errors.New("it says nothing")
+		}
+		for _, g := range status.Serin.Gates {
+			if g.Name == gate && strings.Contains(g.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its gates are %+v", status.Serin.Gates)
+	})
+}
+
+// TestIstioOfRolloutsInAnotherCluster has the workloads in one cluster and the route in another, which comes and goes.
+func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := empty(t, "mesh")
+	m, token := newMesh(s)
+	s.serve()
+	s.apply(meshServices + aRollout(t, "cart", 2, meshSteps))
+	s.phase("cart", argov1.RolloutPhaseDegraded, "VirtualService cart.mesh not found")
+	m.kubectlThere(strings.ReplaceAll(meshRoute, "NAMESPACE", s.namespace), "apply", "-f", "-")
+	s.phase("cart", argov1.RolloutPhaseHealthy, "")
+
+	s.release("cart", "v2")
+	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+	m.goes("cart-canary=100", "cart-stable=75 cart-canary=25")
+	m.edit(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
+	m.goes("cart-canary=100", "cart-stable=75 cart-canary=25")
+
+	// Away in the middle of a release: it waits and says for whom, and nobody else does.
+	if err := shared.Kill(meshServer); err != nil {
+		t.Fatal(err)
+	}
+	s.act("cart", `{"pauseConditions":null}`)
+	s.toldOf("Rollout", "cart", "ReconciliationError", "does not answer (connect: connection refused)")
+	s.apply(aRollout(t, "beside", 1, "{canary: {}}"))
+	s.phase("beside", argov1.RolloutPhaseHealthy, "")
+	s.says("cart", "router", "the cluster of Secret istio-remote-secret-mesh.mesh")
+	m.returns()
+	m.goes("cart-canary=100", "cart-stable=50 cart-canary=50")
+	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
+
+	// Away when Serin begins.
+	if err := shared.Kill(meshServer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shared.Restart(s.program()); err != nil {
+		t.Fatal(err)
+	}
+	s.release("beside", "v2")
+	s.pods("beside", "v2=1")
+	s.says("cart", "router", "does not answer")
+	m.returns()
+	m.edit(`[{"op":"replace","path":"/spec/http/1/route/1/weight","value":90},{"op":"replace","path":"/spec/http/1/route/0/weight","value":10}]`)
+	m.goes("cart-canary=100", "cart-stable=50 cart-canary=50")
+
+	s.delete(rollouts, "cart")
+	m.goes("cart-stable=50 cart-canary=50") // weights stay; the managed route is taken back
+	if _, err := shared.Dynamic.Resource(virtuals).Namespace(s.namespace).Get(t.Context(), "cart", metav1.GetOptions{}); err == nil {
+		t.Error("there is a VirtualService in the cluster of the workloads")
+	}
+	log := shared.Tail(s.program(), 100_000)
+	if !strings.Contains(log, "Routes by Istio for Rollouts in the cluster of a Secret") || strings.Contains(log, token) {
+		t.Error("the log does not say where Istio's objects are, or shows the token")
+	}
+}
+
+// edit changes the VirtualService there by a JSON patch.
+func (m mesh) edit(patch string) {
+	m.t.Helper()
+	_, err := m.other.Dynamic.Resource(virtuals).Namespace(m.namespace).Patch(m.t.Context(), "cart", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// returns starts the API server again.
+func (m mesh) returns() {
+	m.t.Helper()
+	if _, err := shared.Restart(meshServer); err != nil {
+		m.t.Fatal(err)
+	}
+	m.awaitIn(m.other.Dynamic, "the API server is back", virtuals, "cart", func(object *unstructured.Unstructured) error {
+		if object == nil {
+			return errors.New("nothing yet")
+		}
+		return nil
+	})
+}
