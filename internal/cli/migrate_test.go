@@ -175,6 +175,11 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
 		},
 		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends none for Rollouts"}},
 		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id. There are: blue."}},
+		{
+			name: "Istio's objects are in another cluster", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {istio: {virtualService: {name: web}}}\n      steps:"},
+			more:    "---\napiVersion: v1\nkind: Secret\nmetadata: {name: mesh, namespace: istio-system, labels: {istio.argoproj.io/primary-cluster: \"true\"}}\n",
+			outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told: A Secret with the label istio.argoproj.io/primary-cluster says"},
+		},
 		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio/primary"
 )
 
@@ -37,7 +38,7 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	if err != nil {
 		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
 		p.sentence("istio", err.Error())
-		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(err)}}, nil
+		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
 	}
 	watched := p.flags.cache()
 	watched.ByObject = nil // a kind that is named there is asked for at once, and the cluster may not answer yet

@@ -93,9 +93,9 @@ func (s *Session) rehearsed(ctx context.Context, seen []explain.Seen, flags flag
 func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (migrate.SeenRollout, error) {
 	played := object.DeepCopy()
 	played.ManagedFields = nil
-	pass, err := rolloutObserver(l, object, flags).Rehearse(ctx, played, s.Clock.Now())
+	pass, err := rolloutObserver(ctx, l, object, flags).Rehearse(ctx, played, s.Clock.Now())
 	switch {
-	case forbidden(err):
+	case forbidden(err), errors.Is(err, traffic.ErrUnreachable):
 		return migrate.SeenRollout{}, nil
 	case err != nil && !errors.Is(err, errDry):
 		return migrate.SeenRollout{}, explained("look at Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)

@@ -2,8 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -13,13 +18,14 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio/primary"
 )
 
 // rolloutObserver looks as the controller does that serves the object.
-func rolloutObserver(c client.Client, object *argov1.Rollout, flags flags) *controller.Observer {
+func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c}, InstanceID: instance, Beside: true,
+		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object)}, InstanceID: instance, Beside: true,
 		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			rival, err := operator.CanaryBeside(ctx, c, object)
@@ -31,6 +37,29 @@ func rolloutObserver(c client.Client, object *argov1.Rollout, flags flags) *cont
 	}
 }
 
+// elsewhere are the clients of objects of a Rollout that are not in this cluster: those of Istio, where a Secret leads to
+// theirs. A person's credentials are not those of the Secret, so nothing is asked there. Who may not list Secrets sees this
+// cluster alone.
+func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout) map[string]client.Client {
+	c := object.Spec.Strategy.Canary
+	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
+		return nil
+	}
+	read := l.read.listing("Secret " + primary.SecretLabel)
+	read.once.Do(func() {
+		found := &metav1.PartialObjectMetadataList{} // nobody needs what is in them
+		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		if read.err = l.dry.List(ctx, found, client.MatchingLabels{primary.SecretLabel: "true"}); read.err == nil {
+			read.items, read.err = meta.ExtractList(found)
+		}
+	})
+	if read.err != nil || len(read.items) == 0 {
+		return nil
+	}
+	return map[string]client.Client{primary.Group: primary.Refusing(traffic.ErrUnreachable,
+		"A Secret with the label "+primary.SecretLabel+" says that the Istio objects of Rollouts are in another cluster, which is not looked at from here.")}
+}
+
 // seeRollout looks at everything around one Rollout. Where the person may not read all of it, what is said comes from the
 // status.
 func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
@@ -39,7 +68,7 @@ func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollou
 		out.Routers = traffic.RouterNames(c.TrafficRouting)
 	}
 	now := s.Clock.Now()
-	observer := rolloutObserver(l, object, flags)
+	observer := rolloutObserver(ctx, l, object, flags)
 	asked := object.DeepCopy()
 	asked.ManagedFields = nil
 	snapshot, err := observer.Snapshot(ctx, asked, now)
@@ -50,6 +79,11 @@ func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollou
 	case forbidden(err):
 		out.Assumed = true
 		out.Unread = append(out.Unread, fmt.Sprintf("What is around Rollout %s%s may not be read (%v).", object.Name, inNamespace(object.Namespace), err))
+		out.Snapshot = rolloutFromStatus(object)
+		out.Snapshot.Now = now
+	case errors.Is(err, traffic.ErrUnreachable):
+		out.Assumed = true
+		out.Unread = append(out.Unread, err.Error())
 		out.Snapshot = rolloutFromStatus(object)
 		out.Snapshot.Now = now
 	case err != nil:

@@ -194,10 +194,10 @@ func (r guardedReader) Get(ctx context.Context, key client.ObjectKey, object cli
 	return r.guard.ask(ctx, func(ctx context.Context) error { return r.Reader.Get(ctx, key, object, options...) })
 }
 
-// Refusing is the client of a cluster to which a Secret does not lead, for the reason that sentence says. Its error is
-// traffic.ErrNotInstalled: nothing of anybody is there that could be given back.
-func Refusing(sentence error) client.Client {
-	return refusing{err: traffic.Refuse(traffic.ErrNotInstalled, "%v", sentence)}
+// Refusing is the client of a cluster that cannot be asked, for the reason that sentence says. Its error is of that kind:
+// traffic.ErrNotInstalled where the Secret leads nowhere, so that nothing of anybody is there that could be given back.
+func Refusing(kind error, sentence string) client.Client {
+	return refusing{err: traffic.Refuse(kind, "%s", sentence)}
 }
 
 type refusing struct {

@@ -176,7 +176,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 }
 
 func TestARefusingClientSaysWhy(t *testing.T) {
-	c := primary.Refusing(errors.New("Secret mesh is none"))
+	c := primary.Refusing(traffic.ErrNotInstalled, "Secret mesh is none")
 	for _, err := range []error{get(t.Context(), c), patch(t.Context(), c), c.List(t.Context(), &unstructured.UnstructuredList{})} {
 		if !errors.Is(err, traffic.ErrNotInstalled) || err.Error() != "Secret mesh is none" {
 			t.Errorf("it says %v", err)
