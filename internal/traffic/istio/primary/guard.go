@@ -32,13 +32,16 @@ type Guard struct {
 	// cause is why the last request was not answered; nil: it was.
 	cause error
 	next  time.Time
+	// shown are the kinds that the cluster has shown once. Of others one request is made at a time: to find out how a kind is
+	// asked for knows no deadline but that of its own requests, and those wait for each other.
 	shown sync.Map
+	first chan struct{}
 }
 
 // NewGuard of the cluster that the Secret with that name leads to. heard is told when it stops to answer, with a sentence, and
 // when it answers again, with an empty one.
 func NewGuard(name string, clk clock.PassiveClock, heard func(sentence string)) *Guard {
-	return &Guard{name: name, clock: clk, heard: heard}
+	return &Guard{name: name, clock: clk, heard: heard, first: make(chan struct{}, 1)}
 }
 
 // Client is a client of the cluster whose errors say where they come from: traffic.ErrUnreachable where it does not answer or
@@ -67,10 +70,18 @@ func (g *Guard) silent() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	if g.cause != nil && now.Before(g.next) {
-		return g.cause
+	if cause := g.known(now); cause != nil {
+		return cause
 	}
 	g.next = now.Add(2 * Patience) // while it is silent, the others leave it to this one to hear whether it answers
+	return nil
+}
+
+// known is why the cluster is silent, as long as it is not asked again.
+func (g *Guard) known(now time.Time) error {
+	if now.Before(g.next) {
+		return g.cause
+	}
 	return nil
 }
 
@@ -147,11 +158,37 @@ func (c *guarded) Get(ctx context.Context, key client.ObjectKey, object client.O
 	if c.guard.knows(kind) {
 		return c.Client.Get(ctx, key, object, options...)
 	}
-	err := c.guard.ask(ctx, func(ctx context.Context) error { return c.Client.Get(ctx, key, object, options...) })
+	end, err := c.guard.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = c.guard.ask(ctx, func(ctx context.Context) error { return c.Client.Get(ctx, key, object, options...) })
 	if err == nil || apierrors.IsNotFound(err) {
 		c.guard.shown.Store(kind, true)
 	}
 	return err
+}
+
+// begin waits until nobody else asks for a kind that was not shown yet, and not at all where the answer is known.
+func (g *Guard) begin(ctx context.Context) (end func(), err error) {
+	g.mu.Lock()
+	cause := g.known(g.clock.Now())
+	g.mu.Unlock()
+	if cause != nil {
+		return nil, g.unreachable(cause)
+	}
+	bounded, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	select {
+	case g.first <- struct{}{}:
+		return func() { <-g.first }, nil
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, g.unreachable(bounded.Err())
+	}
 }
 
 func (g *Guard) knows(kind schema.GroupVersionKind) bool {

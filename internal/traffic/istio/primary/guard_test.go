@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -143,6 +144,33 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 		}
 		if took := time.Since(began); took != primary.Patience {
 			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// TestManyWaitForOneFirstAnswer: nobody waits for longer than the guard allows, although the requests hear of no deadline.
+func TestManyWaitForOneFirstAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := &there{answer: func(context.Context) error { <-time.After(primary.Patience); return refused }}
+		c := primary.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
+		began := time.Now()
+		var passes sync.WaitGroup
+		for i := range 10 {
+			passes.Go(func() {
+				<-time.After(time.Duration(i) * time.Millisecond)
+				if err := get(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) {
+					t.Errorf("it says %v", err)
+				}
+			})
+		}
+		passes.Wait()
+		if took := time.Since(began); took > primary.Patience+10*time.Millisecond || cluster.asked != 1 {
+			t.Errorf("%d requests took %s", cluster.asked, took)
+		}
+		cluster.says(nil)
+		<-time.After(primary.Patience)
+		if err := get(t.Context(), c); err != nil {
+			t.Errorf("when it is back: %v", err)
 		}
 	})
 }
