@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -41,7 +42,10 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
 	}
 	watched := p.flags.cache()
-	watched.ByObject = nil // a kind that is named there is asked for at once, and the cluster may not answer yet
+	watched.ByObject = nil                                                                           // a kind that is named there is asked for at once, and the cluster may not answer yet
+	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { // the library's logs the address
+		p.logger.Info("Could not watch Istio's objects", "secret", primary.Name(secret), "why", primary.Why(err))
+	}
 	there, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newReadable, clients()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {

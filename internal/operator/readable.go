@@ -53,12 +53,16 @@ func viewOf(object client.Object) view {
 // firstLook is how often it is looked whether a first list has arrived, or was refused.
 const firstLook = 10 * time.Millisecond
 
-// newReadable makes such a cache; it implements cache.NewCacheFunc.
+// newReadable makes such a cache; it implements cache.NewCacheFunc. Who has a handler of watch errors tells of them himself.
 func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	r := &readable{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
+	tell := options.DefaultWatchErrorHandler
+	if tell == nil {
+		tell = toolscache.DefaultWatchErrorHandler
+	}
 	options.DefaultWatchErrorHandler = func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 		r.note(err)
-		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+		tell(ctx, reflector, err)
 	}
 	inner, err := cache.New(cfg, options)
 	if err != nil {

@@ -109,7 +109,7 @@ func (g *Guard) judge(err error) error {
 }
 
 func (g *Guard) unreachable(cause error) error {
-	return traffic.Refuse(traffic.ErrUnreachable, "the cluster of Secret %s, which has the Istio objects of Rollouts, does not answer (%s): nothing that needs it moves until it does", g.name, why(cause))
+	return traffic.Refuse(traffic.ErrUnreachable, "the cluster of Secret %s, which has the Istio objects of Rollouts, does not answer (%s): nothing that needs it moves until it does", g.name, Why(cause))
 }
 
 // note remembers whether there was an answer, and tells of a change.
@@ -126,8 +126,9 @@ func (g *Guard) note(cause error) {
 	}
 }
 
-// why is a cause without the address, which is of the Secret.
-func why(cause error) string {
+// Why is what kept a request from its answer, or what was answered, without the address, which is of the Secret.
+func Why(cause error) string {
+	var status apierrors.APIStatus
 	request, sent := errors.AsType[*url.Error](cause)
 	name, unknown := errors.AsType[*net.DNSError](cause)
 	operation, network := errors.AsType[*net.OpError](cause)
@@ -135,6 +136,8 @@ func why(cause error) string {
 	switch {
 	case errors.Is(cause, context.DeadlineExceeded), timed && slow.Timeout():
 		return "no answer within " + Patience.String()
+	case errors.As(cause, &status):
+		return status.Status().Message
 	case unknown:
 		return name.Err
 	case network:
