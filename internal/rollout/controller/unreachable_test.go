@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/istio/primary"
 )
 
 // distant is the client of another cluster, of which nothing can be read, or nothing be written, while it is away.
@@ -111,5 +113,31 @@ func TestObjectsOfAGroupAreWhereTheyAreSaidToBe(t *testing.T) {
 	here := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "networking.istio.io/v1alpha3", "kind": "VirtualServiceList"}}
 	if err := p.client.List(t.Context(), here); err == nil && len(here.Items) > 0 {
 		t.Error("a route was made in the cluster of the Rollout")
+	}
+}
+
+// TestASecretThatLeadsNowhereIsSaid where people look for it, and holds nothing but the Rollouts with that router.
+func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
+	p := newPocket(t, routedObjects...)
+	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout("")}
+	p.reconciler.Applier.Groups = map[string]client.Client{
+		"networking.istio.io": primary.Refusing(traffic.ErrNotInstalled, "Secret mesh.istio-system has the label x, and its value is no kubeconfig"),
+	}
+	p.edit(func(object *argov1.Rollout) { object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil })
+	p.settle()
+	want := "spec.strategy.canary.trafficRouting: Forbidden: Secret mesh.istio-system has the label x, and its value is no kubeconfig"
+	if said := p.condition(argov1.RolloutInvalidSpec).Message; !strings.Contains(said, want) {
+		t.Errorf("condition InvalidSpec says %q", said)
+	}
+	if p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("the objects of the own cluster were written")
+	}
+	was := p.rollout()
+	if err := p.client.Delete(t.Context(), was); err != nil {
+		t.Fatal(err)
+	}
+	p.reconciler.note(was, nil)
+	if _, err := p.pass(); err != nil {
+		t.Errorf("the deletion: %v", err)
 	}
 }
