@@ -248,7 +248,9 @@ type refusing struct {
 func (c refusing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return c.err
 }
+
 func (c refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return c.err }
+
 func (c refusing) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return c.err
 }
