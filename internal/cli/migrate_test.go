@@ -173,7 +173,7 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
     provider: {plugin: {acme/metric: {}}}
 ---`}, outcome: migrate.Continue, code: ExitCheck, says: []string{"AnalysisTemplate success.shop measures success-rate by a plugin"},
 		},
-		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends none for Rollouts"}},
+		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends them, but none to GitHub or Amazon SQS"}},
 		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id. There are: blue."}},
 		{
 			name: "Istio's objects are in another cluster", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {istio: {virtualService: {name: web}}}\n      steps:"},

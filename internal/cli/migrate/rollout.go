@@ -55,7 +55,7 @@ func ofRollout(seen SeenRollout, now time.Time) Rollout {
 		out.Sentences = append(out.Sentences, "Besides the status it would "+strings.Join(out.Writes, ", ")+".")
 	}
 	if told := subscribed(seen.Object); told != "" {
-		out.Sentences = append(out.Sentences, "It asks for notifications by the annotation "+told+", and Serin sends none for Rollouts.")
+		out.Sentences = append(out.Sentences, "It asks for notifications by the annotation "+told+": Serin sends them, but none to GitHub or Amazon SQS (docs/notifications.md).")
 	}
 	return out
 }

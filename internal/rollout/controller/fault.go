@@ -34,6 +34,9 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 		return client.IgnoreNotFound(err)
 	}
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
+	if err := r.lookForFormer(s); err != nil { // the status remembers them
+		return err
+	}
 	decision := rollout.Faulted(s.snapshot, shell.FaultSentence(argov1.RolloutKind, fault))
 	news := !slices.Equal(said(object.Status), gates(decision.Gates))
 	if _, err := r.writeStatus(ctx, s, &decision, news); err != nil {
