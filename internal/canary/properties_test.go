@@ -269,8 +269,8 @@ type history struct {
 	*rapid.T
 	world *world
 	wake  time.Time
-	// errors counts the error alerts of the run; advanced is when its last step was told, traffic when the canary was last
-	// seen with users.
+	// errors counts the error alerts of the run; advanced is when its last step was told, traffic when pods of the canary
+	// were last seen with users.
 	errors            int
 	advanced, traffic time.Time
 	weight            int // as of the pass before
@@ -317,7 +317,9 @@ func (h *history) see(p pass) {
 	if route := w.route(); route != nil && plan.Routed {
 		down := slices.ContainsFunc(p.news, isDown)
 		if route.Canary > 0 {
-			h.traffic = w.now
+			if w.target.available > 0 { // a weight that somebody left with a target at rest gives pods no requests
+				h.traffic = w.now
+			}
 			if down {
 				h.fail("pods were taken away that have traffic")
 			}
