@@ -1,0 +1,249 @@
+package fairshare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+)
+
+// fill pushes work of a tenant and starts as much as may start; it returns how much of it started.
+func fill(q *Queue[string], tenant string, work int) int {
+	for i := range work {
+		q.Push(tenant, fmt.Sprint(i))
+	}
+	started := 0
+	for {
+		if _, _, ok := q.Pop(); !ok {
+			return started
+		}
+		started++
+	}
+}
+
+func TestNewcomerFindsAFreeSlot(t *testing.T) {
+	for slots, alone := range map[int]int{1: 1, 2: 1, 4: 3, 8: 6, 16: 12, 256: 192} {
+		q := NewQueue[string](slots)
+		if got := fill(q, "hostile", 10*slots); got != alone {
+			t.Errorf("%d slots: a single tenant started %d, want %d", slots, got, alone)
+		}
+		if slots == 1 {
+			continue // there is nothing to divide
+		}
+		if got := fill(q, "newcomer", 1); got != 1 {
+			t.Errorf("%d slots: a newcomer did not start", slots)
+		}
+	}
+}
+
+func TestSeveralBusyTenantsLeaveRoom(t *testing.T) {
+	q := NewQueue[string](256)
+	for i := range 4 {
+		fill(q, fmt.Sprintf("hostile-%d", i), 1000)
+	}
+	if fill(q, "newcomer", 1) != 1 {
+		t.Errorf("with %d of 256 slots taken by four busy tenants a newcomer did not start", q.Taken())
+	}
+}
+
+func TestSharesBecomeEqual(t *testing.T) {
+	q := NewQueue[string](64)
+	fill(q, "early", 1000)
+	fill(q, "late", 1000)
+	held := func(name string) int { return q.tenants[name].held }
+	// Work ends in the order in which it began, so that the early tenant gives up its slots.
+	for range 500 {
+		name := "early"
+		if held("late") > held("early") {
+			name = "late"
+		}
+		q.Done(name)
+		for {
+			if _, _, ok := q.Pop(); !ok {
+				break
+			}
+		}
+	}
+	if e, l := held("early"), held("late"); max(e, l)-min(e, l) > 1 {
+		t.Errorf("after everything was replaced, one tenant holds %d slots and the other %d", e, l)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	q := NewQueue[string](100)
+	for _, work := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
+		q.Push(work[:1], work)
+	}
+	var got []string
+	for {
+		_, work, ok := q.Pop()
+		if !ok {
+			break
+		}
+		got = append(got, work)
+	}
+	if want := []string{"a1", "b1", "c1", "a2", "b2", "a3"}; !slices.Equal(got, want) {
+		t.Errorf("started in the order %v, want %v", got, want)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	q := NewQueue[string](10)
+	q.Push("a", "1")
+	q.Push("a", "2")
+	q.Remove("a", func(work string) bool { return work == "1" })
+	if _, work, ok := q.Pop(); !ok || work != "2" {
+		t.Errorf("got %q, want what remained", work)
+	}
+	q.Push("b", "1")
+	q.Remove("b", func(string) bool { return true })
+	if _, work, ok := q.Pop(); ok {
+		t.Errorf("started %q, which was removed", work)
+	}
+}
+
+func TestQueueForgetsTenants(t *testing.T) {
+	q := NewQueue[int](16)
+	for i := range 10_000 {
+		name := fmt.Sprint(i)
+		q.Push(name, i)
+		q.Push(name, -i)
+		q.Pop()
+		q.Remove(name, func(int) bool { return true })
+		q.Done(name)
+		q.Done(name) // once too often
+	}
+	if len(q.tenants) != 0 || len(q.turn) != 0 || q.Taken() != 0 {
+		t.Errorf("%d tenants, %d turns, %d slots remain", len(q.tenants), len(q.turn), q.Taken())
+	}
+}
+
+// TestQueueInvariants plays random operations: never more slots than there are, each piece of work starts once and in its
+// tenant's order, and work waits only while its tenant holds its share or all slots are taken.
+func TestQueueInvariants(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		slots := 1 + random.IntN(40)
+		q := NewQueue[int](slots)
+		next, started, held := map[string]int{}, map[string]int{}, map[string]int{}
+		for range 400 {
+			name := fmt.Sprint(random.IntN(6))
+			switch random.IntN(3) {
+			case 0:
+				q.Push(name, next[name])
+				next[name]++
+			case 1:
+				if held[name] > 0 {
+					held[name]--
+					q.Done(name)
+				}
+			default:
+				name, work, ok := q.Pop()
+				if !ok {
+					break
+				}
+				if work != started[name] {
+					t.Fatalf("seed %d: tenant %s started %d before %d", seed, name, work, started[name])
+				}
+				started[name]++
+				held[name]++
+			}
+			total := 0
+			for _, n := range held {
+				total += n
+			}
+			if total > slots || total != q.Taken() {
+				t.Fatalf("seed %d: %d of %d slots are taken, the queue says %d", seed, total, slots, q.Taken())
+			}
+		}
+		for {
+			if _, _, ok := q.Pop(); !ok {
+				break
+			}
+		}
+		for name, tenant := range q.tenants {
+			if len(tenant.waiting) > 0 && tenant.held == 0 && q.Taken() < slots {
+				t.Fatalf("seed %d: tenant %s holds nothing and waits beside %d free slots", seed, name, slots-q.Taken())
+			}
+		}
+	}
+}
+
+func TestSemaphoreServesOthersBesideHangingWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSemaphore(16)
+		ctx, cancel := context.WithCancel(t.Context())
+		var hanging sync.WaitGroup
+		for range 100 {
+			hanging.Go(func() {
+				release, err := s.Acquire(ctx, "hostile")
+				if err != nil {
+					return
+				}
+				<-ctx.Done()
+				release()
+			})
+		}
+		synctest.Wait()
+		release, err := s.Acquire(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		release() // without effect
+		cancel()
+		hanging.Wait()
+		if s.queue.Taken() != 0 || len(s.queue.tenants) != 0 {
+			t.Errorf("%d slots and %d tenants remain", s.queue.Taken(), len(s.queue.tenants))
+		}
+	})
+}
+
+func TestAcquireEndsWithItsContext(t *testing.T) {
+	s := NewSemaphore(1)
+	release, err := s.Acquire(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	cause := errors.New("no time left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := s.Acquire(ctx, "b"); !errors.Is(err, cause) {
+		t.Errorf("got %v, want the cause", err)
+	}
+}
+
+func TestSemaphoreConcurrently(t *testing.T) {
+	s := NewSemaphore(4)
+	var inside, most atomic.Int64
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			for n := range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if (i+n)%5 == 0 {
+					go cancel() // races with the grant
+				}
+				release, err := s.Acquire(ctx, fmt.Sprint(i%7))
+				if err == nil {
+					now := inside.Add(1)
+					for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
+					}
+					inside.Add(-1)
+					release()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() > 4 || s.queue.Taken() != 0 || len(s.queue.tenants) != 0 {
+		t.Errorf("%d were inside at once; %d slots and %d tenants remain", most.Load(), s.queue.Taken(), len(s.queue.tenants))
+	}
+}

@@ -1,0 +1,122 @@
+// Package fairshare divides a fixed number of slots among tenants, so that no tenant can keep the others out, however
+// much it asks for and however long its work takes.
+//
+// A tenant may take a free slot while it holds less than three times as many as would remain free. A tenant that is
+// alone thus uses three quarters of all slots, and a newcomer finds a free one at once; two busy tenants use three
+// sevenths each, and so on. Slots are never taken away: where tenants hold more than their share, they give it up as their
+// work ends, because the next free slot goes to the others.
+//
+// Queue is for callers that start work themselves, Semaphore for callers that wait. The package must not know what a
+// tenant is (a namespace, everywhere in Serin), what a slot is for, clients, or clocks.
+package fairshare
+
+// dominance is how many times the slots that remain free a tenant may hold. It trades what a single tenant can use
+// (dominance of dominance+1 parts) for the number of busy tenants beside which a newcomer still finds a slot at once.
+const dominance = 3
+
+// Queue orders work that waits for a slot: first in, first out within a tenant, and in turn among tenants. It is not
+// safe for concurrent use.
+type Queue[T any] struct {
+	slots   int
+	taken   int
+	tenants map[string]*tenant[T]
+	// turn lists the tenants that have work waiting, the one that has waited longest for its turn first.
+	turn []*tenant[T]
+}
+
+// tenant exists while it holds slots or has work waiting.
+type tenant[T any] struct {
+	name    string
+	held    int
+	waiting []T
+}
+
+// NewQueue returns a queue for a number of slots, at least one.
+func NewQueue[T any](slots int) *Queue[T] {
+	return &Queue[T]{slots: max(slots, 1), tenants: map[string]*tenant[T]{}}
+}
+
+// Push adds work of a tenant.
+func (q *Queue[T]) Push(name string, work T) {
+	t := q.tenants[name]
+	if t == nil {
+		t = &tenant[T]{name: name}
+		q.tenants[name] = t
+	}
+	if len(t.waiting) == 0 {
+		q.turn = append(q.turn, t)
+	}
+	t.waiting = append(t.waiting, work)
+}
+
+// Pop returns the next work that may start and takes a slot for its tenant. It returns false when no work is waiting or
+// none may start. Each slot must be returned with Done.
+func (q *Queue[T]) Pop() (name string, work T, ok bool) {
+	for i, t := range q.turn {
+		if !q.mayStart(t) {
+			continue
+		}
+		var none T
+		work, t.waiting[0] = t.waiting[0], none // the array outlives the slice
+		t.waiting = t.waiting[1:]
+		t.held++
+		q.taken++
+		q.turn = append(q.turn[:i], q.turn[i+1:]...)
+		if len(t.waiting) > 0 {
+			q.turn = append(q.turn, t)
+		}
+		return t.name, work, true
+	}
+	return "", work, false
+}
+
+// Done returns a slot that a tenant took.
+func (q *Queue[T]) Done(name string) {
+	t := q.tenants[name]
+	if t == nil || t.held == 0 {
+		return
+	}
+	t.held--
+	q.taken--
+	q.forgetIdle(t)
+}
+
+// Remove drops the waiting work of a tenant for which drop returns true.
+func (q *Queue[T]) Remove(name string, drop func(T) bool) {
+	t := q.tenants[name]
+	if t == nil || len(t.waiting) == 0 {
+		return
+	}
+	var kept []T
+	for _, work := range t.waiting {
+		if !drop(work) {
+			kept = append(kept, work)
+		}
+	}
+	t.waiting = kept
+	if len(kept) > 0 {
+		return
+	}
+	for i, other := range q.turn {
+		if other == t {
+			q.turn = append(q.turn[:i], q.turn[i+1:]...)
+			break
+		}
+	}
+	q.forgetIdle(t)
+}
+
+// Taken returns how many slots are taken.
+func (q *Queue[T]) Taken() int { return q.taken }
+
+// mayStart reports whether a tenant may take one more slot. The first one needs no share, only room.
+func (q *Queue[T]) mayStart(t *tenant[T]) bool {
+	free := q.slots - q.taken
+	return free > 0 && (t.held == 0 || t.held < dominance*(free-1))
+}
+
+func (q *Queue[T]) forgetIdle(t *tenant[T]) {
+	if t.held == 0 && len(t.waiting) == 0 {
+		delete(q.tenants, t.name)
+	}
+}
