@@ -1,6 +1,7 @@
 package analysis_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -90,7 +92,7 @@ func (p *play) until(end time.Time) {
 			case "R":
 				answer.Judged = argov1.AnalysisPhaseRunning
 			default:
-				answer.Judged, _ = analysis.Judge(answer.Text, question.Metric.SuccessCondition, question.Metric.FailureCondition)
+				answer.Judged, _ = condition.Judge(context.Background(), answer.Text, question.Metric.SuccessCondition, question.Metric.FailureCondition)
 			}
 			p.letters[question.Metric.Name] = letters[1:]
 			p.s.Answers[probe.ID] = answer

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/metric/datadog"
@@ -43,7 +43,7 @@ const (
 func (m *Measurer) service(ctx context.Context, run *argov1.AnalysisRun, of argov1.Metric, hidden *secrets) (service, error) {
 	switch p := of.Provider; {
 	case p.Prometheus != nil:
-		return m.prometheus(*p.Prometheus, hidden)
+		return m.prometheus(ctx, *p.Prometheus, hidden)
 	case p.Web != nil:
 		return m.web(*p.Web, hidden)
 	case p.Datadog != nil:
@@ -77,7 +77,7 @@ func span(text argov1.DurationString, otherwise time.Duration) (time.Duration, e
 	return time.ParseDuration(string(text))
 }
 
-func (m *Measurer) prometheus(p argov1.PrometheusMetric, hidden *secrets) (service, error) {
+func (m *Measurer) prometheus(ctx context.Context, p argov1.PrometheusMetric, hidden *secrets) (service, error) {
 	caller := m.Named
 	if p.Address == "" {
 		p.Address, caller = m.Environment(prometheusVariable), m.Trusted
@@ -102,7 +102,7 @@ func (m *Measurer) prometheus(p argov1.PrometheusMetric, hidden *secrets) (servi
 	hide(hidden, config.Credentials["password"], config.Credentials["oauth2_client_secret"])
 	query := metric.Query{Text: p.Query, Now: m.Clock.Now()}
 	if p.RangeQuery != nil {
-		if query.Range, err = rangeOf(*p.RangeQuery, query.Now); err != nil {
+		if query.Range, err = rangeOf(ctx, *p.RangeQuery, query.Now); err != nil {
 			return service{}, err
 		}
 	}
@@ -143,12 +143,12 @@ func header(list []argov1.WebMetricHeader) http.Header {
 }
 
 // rangeOf evaluates a range; its ends are expressions such as now() - duration("1h").
-func rangeOf(args argov1.PrometheusRangeQueryArgs, now time.Time) (*metric.Range, error) {
-	start, err := analysis.Moment(args.Start, now)
+func rangeOf(ctx context.Context, args argov1.PrometheusRangeQueryArgs, now time.Time) (*metric.Range, error) {
+	start, err := condition.Moment(ctx, args.Start, now)
 	if err != nil {
 		return nil, fmt.Errorf("rangeQuery.start: %w", err)
 	}
-	end, err := analysis.Moment(args.End, now)
+	end, err := condition.Moment(ctx, args.End, now)
 	if err != nil {
 		return nil, fmt.Errorf("rangeQuery.end: %w", err)
 	}

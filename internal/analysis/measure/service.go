@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
 	"github.com/serin-dev/serin/internal/metric"
 )
 
@@ -43,7 +44,7 @@ func (s service) ask(ctx context.Context, m argov1.Metric) (analysis.Answer, err
 		return analysis.Answer{}, err
 	}
 	answer := analysis.Answer{Text: s.text(found.Value), Metadata: found.Metadata}
-	answer.Judged, err = analysis.Judge(found.Value, m.SuccessCondition, m.FailureCondition)
+	answer.Judged, err = condition.Judge(ctx, found.Value, m.SuccessCondition, m.FailureCondition)
 	return answer, err
 }
 

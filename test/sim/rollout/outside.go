@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
@@ -132,7 +133,7 @@ func (o *outside) measure(asked prober.Asked, q analysis.Question) (time.Duratio
 	if read.failed != "" {
 		return read.after, analysis.Answer{Judged: argov1.AnalysisPhaseError, Message: read.failed}
 	}
-	judged, err := analysis.Judge(read.value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
+	judged, err := condition.Judge(context.Background(), read.value, q.Metric.SuccessCondition, q.Metric.FailureCondition)
 	answer := analysis.Answer{Judged: judged, Text: fmt.Sprint(read.value)}
 	if err != nil {
 		answer.Judged, answer.Message = argov1.AnalysisPhaseError, err.Error()

@@ -1,33 +1,33 @@
-package analysis
+// Package condition evaluates what users write in the metrics of AnalysisRuns: success and failure conditions, and the ends
+// of range queries.
+//
+// It knows the functions that conditions may call, and what two conditions together mean for a value. It must not know how
+// the value was measured, or what follows from the result. Package expression bounds each evaluation.
+package condition
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"strconv"
-	"strings"
-
-	"github.com/expr-lang/expr"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/expression"
 )
 
-// Bounds of one expression, which a user wrote about a value that a stranger sent: nodes when it is compiled, and values
-// that it may make when it runs. Nothing loops but over values, so that the second bounds its time as well.
-const maxNodes = 1000
-
-// errNoData is what a condition fails with that asks something of nothing.
+// errNoData is the error of a condition that needs a value where there is none.
 var errNoData = errors.New("metric result is nil or empty: no data returned from the metric provider")
 
 // Judge says what a measured value means by the two conditions of a metric, each of which may be empty. Value is what a
 // provider gave: a number, a text, a truth, a list or map of such, or nil. Errors: a condition that cannot be evaluated.
-func Judge(value any, success, failure string) (argov1.AnalysisPhase, error) {
-	succeeded, err := holds("successCondition", success, value)
+func Judge(ctx context.Context, value any, success, failure string) (argov1.AnalysisPhase, error) {
+	succeeded, err := holds(ctx, "successCondition", success, value)
 	if err != nil {
 		return "", err
 	}
-	failed, err := holds("failureCondition", failure, value)
+	failed, err := holds(ctx, "failureCondition", failure, value)
 	if err != nil {
 		return "", err
 	}
@@ -43,35 +43,26 @@ func Judge(value any, success, failure string) (argov1.AnalysisPhase, error) {
 	}
 }
 
-func holds(field, condition string, value any) (bool, error) {
+func holds(ctx context.Context, field, condition string, value any) (bool, error) {
 	if condition == "" {
 		return false, nil
 	}
-	held, err := Evaluate(condition, value)
+	held, err := Evaluate(ctx, condition, value)
 	if err != nil && nothing(value) {
 		err = errNoData
 	}
 	if err != nil {
-		return false, fmt.Errorf("could not evaluate %s %q: %s", field, condition, firstLine(err))
+		return false, fmt.Errorf("could not evaluate %s %q: %w", field, condition, err)
 	}
 	return held, nil
 }
 
-// firstLine leaves the drawing out that the language makes of a mistake.
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}
-
-// Evaluate is a condition about a value, which it calls result.
-func Evaluate(condition string, value any) (bool, error) {
+// Evaluate evaluates a condition about a value, which it calls result.
+func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	value = dereferenced(value)
-	options := append(functions(value), expr.Env(map[string]any{"result": value}), expr.MaxNodes(maxNodes))
-	program, err := expr.Compile(condition, options...)
-	if err != nil {
-		return false, err
-	}
-	out, err := expr.Run(program, map[string]any{"result": value})
+	variables := map[string]any{"result": value}
+	options := expression.Options{Variables: variables, Functions: functions(value)}
+	out, err := expression.Evaluate(ctx, condition, options, variables)
 	if err != nil {
 		return false, err
 	}
@@ -82,30 +73,30 @@ func Evaluate(condition string, value any) (bool, error) {
 	return held, nil
 }
 
-// functions are those that conditions have besides the language's own. Two of them are about the result, whatever they
-// are given: that is how conditions were written.
-func functions(result any) []expr.Option {
-	one := func(name string, of func(any) (any, error), returns any) expr.Option {
-		return expr.Function(name, func(args ...any) (any, error) { return of(args[0]) }, returns)
+// functions returns those that conditions have besides the language's own. isNil and default are about the result, whatever
+// their argument is: that is how conditions were written.
+func functions(result any) []expression.Function {
+	unary := func(name string, call func(any) (any, error), signature any) expression.Function {
+		return expression.Function{Name: name, Call: func(args ...any) (any, error) { return call(args[0]) }, Types: []any{signature}}
 	}
-	return []expr.Option{
-		one("asInt", asInt, new(func(any) int64)),
-		one("asFloat", func(v any) (any, error) { return asFloat(v) }, new(func(any) float64)),
-		one("isNaN", func(v any) (any, error) {
+	return []expression.Function{
+		unary("asInt", asInt, new(func(any) int64)),
+		unary("asFloat", func(v any) (any, error) { return asFloat(v) }, new(func(any) float64)),
+		unary("isNaN", func(v any) (any, error) {
 			f, err := asFloat(v)
 			return math.IsNaN(f), err
 		}, new(func(any) bool)),
-		one("isInf", func(v any) (any, error) {
+		unary("isInf", func(v any) (any, error) {
 			f, err := asFloat(v)
 			return math.IsInf(f, 0), err
 		}, new(func(any) bool)),
-		one("isNil", func(any) (any, error) { return null(result), nil }, new(func(any) bool)),
-		expr.Function("default", func(args ...any) (any, error) {
+		unary("isNil", func(any) (any, error) { return null(result), nil }, new(func(any) bool)),
+		{Name: "default", Types: []any{new(func(any, any) any)}, Call: func(args ...any) (any, error) {
 			if null(result) {
 				return args[1], nil
 			}
 			return result, nil
-		}, new(func(any, any) any)),
+		}},
 	}
 }
 

@@ -1,4 +1,4 @@
-package analysis_test
+package condition_test
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
 )
 
 func TestJudge(t *testing.T) {
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		{math.NaN(), "asInt(result) > 1", "", "", "no integer is near it"},
 		{1.0, "nobody > 1", "", "", "nobody"},
 	} {
-		got, err := analysis.Judge(c.value, c.success, c.failure)
+		got, err := condition.Judge(t.Context(), c.value, c.success, c.failure)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -63,31 +63,34 @@ func TestJudge(t *testing.T) {
 
 // What a user writes costs the user's own release an error, and never the process.
 func TestConditionsAreBounded(t *testing.T) {
-	for name, condition := range map[string]string{
-		"long":   strings.Repeat("result > 1 && ", 5000) + "true",
-		"large":  "len(1..100000000) > 1",
-		"nested": "all(1..3000, all(1..3000, all(1..3000, # > 0)))",
-		"text":   "len(repeat('x', 1000000000)) > 1",
+	for name, source := range map[string]string{
+		"long":         strings.Repeat("result > 1 && ", 5000) + "true",
+		"large":        "len(1..100000000) > 1",
+		"nested":       "all(1..3000, all(1..3000, all(1..3000, # > 0)))",
+		"text":         "len(repeat('x', 1000000000)) > 1",
+		"doubled text": `let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`,
+		"endless":      `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
+		"answer":       `let a = string(result); let b=a+a+a+a+a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c+c+c+c+c+c+c; let e=d+d+d+d+d+d+d+d+d+d; let f=e+e+e+e+e+e+e+e+e+e; let g=f+f+f+f+f+f+f+f+f+f; let h=g+g+g+g+g+g+g+g+g+g; len(h+h+h+h+h+h+h+h+h+h)>0`,
 	} {
-		if got, err := analysis.Judge(1.0, condition, ""); err == nil {
+		if got, err := condition.Judge(t.Context(), 1.0, source, ""); err == nil {
 			t.Errorf("a %s condition: got %v, want an error", name, got)
 		}
 	}
 }
 
 func FuzzCondition(f *testing.F) {
-	for _, condition := range []string{"result > 1", "len(result) == 0 || result[0] < 0.5", "asFloat(result) in 1..5", "default(result, [1])[0] == 1", "{"} {
-		f.Add(condition, "0.5", 0.5)
+	for _, source := range []string{"result > 1", "len(result) == 0 || result[0] < 0.5", "asFloat(result) in 1..5", "default(result, [1])[0] == 1", "{"} {
+		f.Add(source, "0.5", 0.5)
 	}
-	f.Fuzz(func(t *testing.T, condition, text string, number float64) {
-		if strings.Contains(condition, "now") {
+	f.Fuzz(func(t *testing.T, source, text string, number float64) {
+		if strings.Contains(source, "now") {
 			return // what asks the clock answers anew each time
 		}
 		for _, value := range []any{number, text, []float64{number}, map[string]any{"a": text}, nil} {
-			first, err := analysis.Judge(value, condition, "")
-			second, again := analysis.Judge(value, condition, "")
+			first, err := condition.Judge(t.Context(), value, source, "")
+			second, again := condition.Judge(t.Context(), value, source, "")
 			if first != second || (err == nil) != (again == nil) {
-				t.Fatalf("%q of %v: got %v, %v, then %v, %v", condition, value, first, err, second, again)
+				t.Fatalf("%q of %v: got %v, %v, then %v, %v", source, value, first, err, second, again)
 			}
 		}
 	})

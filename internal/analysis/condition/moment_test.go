@@ -1,11 +1,14 @@
-package analysis_test
+package condition_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
+	"github.com/serin-dev/serin/internal/expression"
 )
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func TestMoments(t *testing.T) {
 	for text, want := range map[string]time.Time{
@@ -15,15 +18,16 @@ func TestMoments(t *testing.T) {
 		`date("2025-12-31T00:00:00Z")`: time.Date(2025, 12, 31, 0, 0, 0, 0, time.UTC),
 		`now().Add(duration("90s"))`:   noon.Add(90 * time.Second),
 	} {
-		if got, err := analysis.Moment(text, noon); err != nil || !got.Equal(want) {
+		if got, err := condition.Moment(t.Context(), text, noon); err != nil || !got.Equal(want) {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"1 + 1":  "expected time.Time, but got int",
+		"1 + 1": "expected time.Time, but got int",
+		"all(1..100000, all(1..100000, true)) ? now() : now()": expression.ErrTooExpensive.Error(),
 		"later(": "unexpected token EOF (1:6)",
 	} {
-		if _, err := analysis.Moment(text, noon); err == nil || err.Error() != want {
+		if _, err := condition.Moment(t.Context(), text, noon); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}

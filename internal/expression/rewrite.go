@@ -1,0 +1,132 @@
+package expression
+
+import (
+	"regexp/syntax"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+)
+
+// The functions that a rewritten program calls. No user can write these names.
+const (
+	chargeValue   = "charge value"   // returns its argument
+	chargeText    = "charge text"    // the same; of lists and maps only the reference is charged
+	chargeNumber  = "charge number"  // the same; refuses texts
+	chargeNumbers = "charge numbers" // the same; refuses lists with texts
+	chargePattern = "charge pattern" // returns its second argument, a text that is searched; the first is the pattern's size
+	matchDynamic  = "match"          // searches a text with a pattern that the program computes
+	guarded       = "guarded "       // prefix of a function of the language that charges its arguments
+)
+
+// expensive are the operators whose cost depends on the size of both operands.
+var expensive = map[string]bool{
+	"==": true, "!=": true, "<": true, "<=": true, ">": true, ">=": true, "+": true,
+	"in": true, "contains": true, "startsWith": true, "endsWith": true,
+}
+
+// rewriter makes a program charge the budget, see the package comment. It visits each node after its children.
+type rewriter struct{ err error }
+
+// Visit implements ast.Visitor.
+func (r *rewriter) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.BinaryNode:
+		r.binary(node, n)
+	case *ast.PredicateNode: // also where it is a constant: each round costs something
+		ast.Patch(&n.Node, call(chargeValue, n.Node))
+	case *ast.ArrayNode:
+		for i := range n.Nodes {
+			charge(chargeValue, &n.Nodes[i])
+		}
+	case *ast.PairNode:
+		charge(chargeValue, &n.Key)
+		charge(chargeValue, &n.Value)
+	case *ast.CallNode:
+		for i := range n.Arguments {
+			charge(chargeText, &n.Arguments[i])
+		}
+	case *ast.BuiltinNode:
+		builtinCall(node, n)
+	}
+}
+
+func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
+	if expensive[n.Operator] {
+		charge(chargeValue, &n.Left)
+		charge(chargeValue, &n.Right)
+		return
+	}
+	if n.Operator != "matches" {
+		return
+	}
+	constant, ok := n.Right.(*ast.StringNode)
+	if !ok {
+		ast.Patch(node, call(matchDynamic, n.Left, n.Right))
+		return
+	}
+	size, err := patternSize(constant.Value)
+	if err != nil && r.err == nil {
+		r.err = err
+	}
+	ast.Patch(&n.Left, call(chargePattern, &ast.IntegerNode{Value: size}, n.Left))
+}
+
+// builtinCall rewrites the call of a function of the language. Those with a predicate are loops of the program, and
+// charge in each round.
+func builtinCall(node *ast.Node, n *ast.BuiltinNode) {
+	index, ok := builtin.Index[n.Name]
+	switch {
+	case !ok:
+	case !builtin.Builtins[index].Predicate:
+		ast.Patch(node, call(guarded+n.Name, n.Arguments...))
+	case n.Name == "sum" && len(n.Arguments) > 1:
+		if predicate, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+			charge(chargeNumber, &predicate.Node)
+		}
+	case n.Name == "sum":
+		charge(chargeNumbers, &n.Arguments[0])
+	case len(n.Arguments) == 1:
+		charge(chargeValue, &n.Arguments[0])
+	}
+}
+
+// charge wraps a node whose value is not a small constant.
+func charge(function string, node *ast.Node) {
+	switch (*node).(type) {
+	case *ast.NilNode, *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode:
+	default:
+		ast.Patch(node, call(function, *node))
+	}
+}
+
+func call(function string, arguments ...ast.Node) ast.Node {
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: function}, Arguments: arguments}
+}
+
+// patternSize is about the number of instructions of a regular expression. A pattern that is wrong has none: compiling it
+// reports that.
+func patternSize(pattern string) (int, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1, nil //nolint:nilerr // see above
+	}
+	size := instructions(parsed)
+	if size > maxPattern {
+		return maxPattern, errPattern
+	}
+	return size, nil
+}
+
+// instructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
+func instructions(r *syntax.Regexp) int {
+	n := 1 + len(r.Rune)
+	for _, sub := range r.Sub {
+		if n += instructions(sub); n > maxPattern {
+			return n
+		}
+	}
+	if r.Op == syntax.OpRepeat {
+		n *= max(r.Min, r.Max, 1)
+	}
+	return n
+}
