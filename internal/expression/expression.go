@@ -32,28 +32,26 @@ import (
 	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
+
+	"github.com/serin-dev/serin/internal/budget"
 )
 
 // The bounds of one expression.
 const (
-	maxSource   = 16 << 10       // bytes of source
-	maxNodes    = 1000           // nodes of the source when it is parsed
-	maxElements = 250_000        // elements of ranges and of lists that loops return, in all
-	maxTime     = time.Second    // for one evaluation
-	baseCost    = 8 << 20        // cost of one evaluation, see budget
-	maxCost     = 24 << 20       // the same, where the variables are large
-	inputFactor = 2              // how often an evaluation may consume all its variables beyond baseCost
-	maxPattern  = 10_000         // instructions of a regular expression
-	stepCost    = 16             // one round of a loop, one element, one call: also the bytes of a reference
-	zoneCost    = 256 * stepCost // looking up a time zone, which reads a file
+	maxSource   = 16 << 10              // bytes of source
+	maxNodes    = 1000                  // nodes of the source when it is parsed
+	maxElements = 250_000               // elements of ranges and of lists that loops return, in all
+	maxTime     = 5 * time.Second       // for one evaluation; what the budget allows takes a fraction of a second
+	baseCost    = 8 << 20               // cost of one evaluation, in the unit of package budget
+	maxCost     = 24 << 20              // the same, where the variables are large
+	inputFactor = 2                     // how often an evaluation may consume all its variables beyond baseCost
+	zoneCost    = 256 * budget.StepCost // looking up a time zone, which reads a file
 )
 
 // The errors of expressions that exceed their bounds.
 var (
-	ErrTooLong      = fmt.Errorf("the expression is longer than %d KiB: shorten it", maxSource>>10)
-	ErrTooExpensive = errors.New("the expression needs too much time or memory: use fewer loops, and smaller lists and texts")
-	ErrTooSlow      = fmt.Errorf("the expression took longer than %s: use fewer loops, and smaller lists and texts", maxTime)
-	errPattern      = errors.New("the regular expression is too large: use smaller repetitions")
+	ErrTooLong = fmt.Errorf("the expression is longer than %d KiB: shorten it", maxSource>>10)
+	ErrTooSlow = fmt.Errorf("the expression took longer than %s: use fewer loops, and smaller lists and texts", maxTime)
 )
 
 // Function is one that an expression may call besides those of the language.
@@ -74,8 +72,8 @@ type Options struct {
 
 // Program is a compiled expression. It is not safe for concurrent use.
 type Program struct {
-	program *vm.Program
-	budget  *budget
+	program   *vm.Program
+	functions *charging
 }
 
 // Compile compiles an expression. The errors quote the expression, but no values.
@@ -83,7 +81,7 @@ func Compile(source string, o Options) (*Program, error) {
 	if len(source) > maxSource {
 		return nil, ErrTooLong
 	}
-	b := &budget{}
+	b := &charging{}
 	config := configure(o, b)
 	tree, err := parser.ParseWithConfig(source, config)
 	if err != nil {
@@ -101,7 +99,7 @@ func Compile(source string, o Options) (*Program, error) {
 	if err != nil {
 		return nil, firstLine(err)
 	}
-	return &Program{program: program, budget: b}, nil
+	return &Program{program: program, functions: b}, nil
 }
 
 // Run evaluates the expression. It returns soon after ctx is done, and after a few seconds at the latest. Variables are not
@@ -109,17 +107,21 @@ func Compile(source string, o Options) (*Program, error) {
 func (p *Program) Run(ctx context.Context, variables map[string]any) (any, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, ErrTooSlow)
 	defer cancel()
-	if err := p.budget.open(ctx, variables); err != nil {
+	b := budget.New(ctx, maxCost)
+	input, _, err := b.Measure(variables)
+	if err != nil {
 		return nil, err
 	}
+	b = budget.New(ctx, min(baseCost+inputFactor*input, maxCost))
+	p.functions.Budget = b
 	machine := vm.VM{MemoryBudget: maxElements}
 	value, err := machine.Run(p.program, variables)
-	if p.budget.exceeded != nil { // the language may have wrapped or swallowed it
-		return nil, p.budget.exceeded
+	if b.Exceeded() != nil { // the language may have wrapped or swallowed it
+		return nil, b.Exceeded()
 	}
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), outOfElements):
-		return nil, ErrTooExpensive
+		return nil, budget.ErrExceeded
 	case err != nil:
 		return nil, firstLine(err)
 	default:
@@ -149,7 +151,7 @@ func firstLine(err error) error {
 }
 
 // configure gives the language its functions, those of the user and those that charge the budget.
-func configure(o Options, b *budget) *conf.Config {
+func configure(o Options, b *charging) *conf.Config {
 	config := conf.CreateNew()
 	config.MaxNodes = maxNodes
 	if o.Variables != nil {

@@ -1,10 +1,10 @@
 package expression
 
 import (
-	"regexp/syntax"
-
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
+
+	"github.com/serin-dev/serin/internal/budget"
 )
 
 // The functions that a rewritten program calls. No user can write these names.
@@ -64,7 +64,7 @@ func (r *rewriter) binary(node *ast.Node, n *ast.BinaryNode) {
 		ast.Patch(node, call(matchDynamic, n.Left, n.Right))
 		return
 	}
-	size, err := patternSize(constant.Value)
+	size, err := budget.PatternSize(constant.Value)
 	if err != nil && r.err == nil {
 		r.err = err
 	}
@@ -101,32 +101,4 @@ func charge(function string, node *ast.Node) {
 
 func call(function string, arguments ...ast.Node) ast.Node {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: function}, Arguments: arguments}
-}
-
-// patternSize is about the number of instructions of a regular expression. A pattern that is wrong has none: compiling it
-// reports that.
-func patternSize(pattern string) (int, error) {
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 1, nil //nolint:nilerr // see above
-	}
-	size := instructions(parsed)
-	if size > maxPattern {
-		return maxPattern, errPattern
-	}
-	return size, nil
-}
-
-// instructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
-func instructions(r *syntax.Regexp) int {
-	n := 1 + len(r.Rune)
-	for _, sub := range r.Sub {
-		if n += instructions(sub); n > maxPattern {
-			return n
-		}
-	}
-	if r.Op == syntax.OpRepeat {
-		n *= max(r.Min, r.Max, 1)
-	}
-	return n
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/serin-dev/serin/internal/analysis/condition"
-	"github.com/serin-dev/serin/internal/expression"
+	"github.com/serin-dev/serin/internal/budget"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -24,7 +24,7 @@ func TestMoments(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"1 + 1": "expected time.Time, but got int",
-		"all(1..100000, all(1..100000, true)) ? now() : now()": expression.ErrTooExpensive.Error(),
+		"all(1..100000, all(1..100000, true)) ? now() : now()": budget.ErrExceeded.Error(),
 		"later(": "unexpected token EOF (1:6)",
 	} {
 		if _, err := condition.Moment(t.Context(), text, noon); err == nil || err.Error() != want {

@@ -1,7 +1,6 @@
 package expression
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -10,110 +9,14 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/builtin"
-)
 
-// maxDepth is how deeply lists and maps may be nested in each other.
-const maxDepth = 1000
+	"github.com/serin-dev/serin/internal/budget"
+)
 
 var errText = errors.New("sum() takes numbers, not texts")
 
-// budget is what the evaluation that is running may still cost. The unit is about a byte: a text costs its length, and
-// each value, list, map and round of a loop stepCost.
-type budget struct {
-	ctx      context.Context //nolint:containedctx // it is that of the evaluation, and ends with it
-	left     int
-	exceeded error
-}
-
-// open begins an evaluation.
-func (b *budget) open(ctx context.Context, variables map[string]any) error {
-	*b = budget{ctx: ctx, left: maxCost}
-	input, _, err := b.measure(reflect.ValueOf(variables), 0)
-	if err != nil {
-		return err
-	}
-	b.left = min(baseCost+inputFactor*input, maxCost)
-	return nil
-}
-
-// spend charges a cost. Once it has failed it fails always.
-func (b *budget) spend(cost int) error {
-	if b.exceeded != nil {
-		return b.exceeded
-	}
-	if b.left -= cost; cost < 0 || b.left < 0 {
-		b.exceeded = ErrTooExpensive
-	} else if b.ctx.Err() != nil {
-		b.exceeded = context.Cause(b.ctx)
-	}
-	return b.exceeded
-}
-
-// deep charges a value with all that it contains, and returns its cost and depth.
-func (b *budget) deep(value any) (cost, depth int, err error) {
-	cost, depth, err = b.measure(reflect.ValueOf(value), 0)
-	if err == nil {
-		err = b.spend(cost)
-	}
-	return cost, depth, err
-}
-
-// measure returns what a value costs, and how deeply it is nested. It stops where that exceeds what is left.
-func (b *budget) measure(v reflect.Value, level int) (cost, depth int, err error) {
-	if level > maxDepth {
-		b.exceeded = ErrTooExpensive
-		return 0, 0, b.exceeded
-	}
-	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			return stepCost, level, nil
-		}
-		if v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
-			return stepCost, level, nil // a time zone: users' values have no other
-		}
-		v = v.Elem()
-	}
-	depth = level
-	add := func(element reflect.Value) error {
-		c, d, err := b.measure(element, level+1)
-		if cost += c; err == nil && cost > b.left {
-			b.exceeded = ErrTooExpensive
-			err = b.exceeded
-		}
-		depth = max(depth, d)
-		return err
-	}
-	switch cost = stepCost; v.Kind() {
-	case reflect.String:
-		cost += v.Len()
-	case reflect.Slice, reflect.Array:
-		if scalar(v.Type().Elem().Kind()) {
-			return cost + v.Len()*stepCost, level + 1, nil
-		}
-		for i := range v.Len() {
-			if err := add(v.Index(i)); err != nil {
-				return cost, depth, err
-			}
-		}
-	case reflect.Map:
-		for entries := v.MapRange(); entries.Next(); {
-			if err := errors.Join(add(entries.Key()), add(entries.Value())); err != nil {
-				return cost, depth, b.exceeded
-			}
-		}
-	}
-	return cost, depth, nil
-}
-
-func scalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
-
-// shallow is what a text costs, or a reference to anything else.
-func shallow(value any) int {
-	if text, ok := value.(string); ok {
-		return stepCost + len(text)
-	}
-	return stepCost
-}
+// charging has the functions that a rewritten program calls, with the budget of the evaluation that is running.
+type charging struct{ *budget.Budget }
 
 // registered is a function under the name by which programs call it.
 type registered struct {
@@ -122,10 +25,10 @@ type registered struct {
 }
 
 // functions are those that the rewriter lets programs call.
-func (b *budget) functions() []registered {
+func (b *charging) functions() []registered {
 	all := []registered{
-		identity(chargeValue, func(v any) error { _, _, err := b.deep(v); return err }),
-		identity(chargeText, func(v any) error { return b.spend(shallow(v)) }),
+		identity(chargeValue, func(v any) error { _, _, err := b.Deep(v); return err }),
+		identity(chargeText, func(v any) error { return b.Spend(budget.Shallow(v)) }),
 		identity(chargeNumber, func(v any) error {
 			if _, ok := v.(string); ok {
 				return errText
@@ -181,8 +84,8 @@ func typesOf(functions []any) []reflect.Type {
 }
 
 // numbers charges a list that is added up. Adding texts would copy the sum in each round.
-func (b *budget) numbers(list any) error {
-	if _, _, err := b.deep(list); err != nil {
+func (b *charging) numbers(list any) error {
+	if _, _, err := b.Deep(list); err != nil {
 		return err
 	}
 	v := reflect.ValueOf(list)
@@ -198,19 +101,19 @@ func (b *budget) numbers(list any) error {
 }
 
 // search charges looking for a pattern of a size.
-func (b *budget) search(size int, text any) error {
-	length := stepCost
+func (b *charging) search(size int, text any) error {
+	length := 0
 	switch t := text.(type) {
 	case string:
 		length += len(t)
 	case []byte:
 		length += len(t)
 	}
-	return b.spend((1 + size/8) * length)
+	return b.Spend(budget.SearchCost(size, length))
 }
 
 // match is the operator matches with a pattern that the program computes.
-func (b *budget) match(text, pattern any) (bool, error) {
+func (b *charging) match(text, pattern any) (bool, error) {
 	if text == nil || pattern == nil {
 		return false, nil
 	}
@@ -218,12 +121,12 @@ func (b *budget) match(text, pattern any) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("matches takes a text, not %T", pattern)
 	}
-	if err := b.spend(stepCost * len(source)); err != nil {
+	if err := b.Spend(budget.StepCost * len(source)); err != nil {
 		return false, err
 	}
-	size, err := patternSize(source)
+	size, err := budget.PatternSize(source)
 	if err == nil {
-		err = b.spend(stepCost * size) // it is compiled anew each time
+		err = b.Spend(budget.StepCost * size) // it is compiled anew each time
 	}
 	if err == nil {
 		err = b.search(size, text)
@@ -246,7 +149,7 @@ func (b *budget) match(text, pattern any) (bool, error) {
 }
 
 // guard makes a function of the language charge its arguments before it runs.
-func (b *budget) guard(f *builtin.Function) *builtin.Function {
+func (b *charging) guard(f *builtin.Function) *builtin.Function {
 	return &builtin.Function{
 		Name: f.Name, Types: f.Types, Validate: f.Validate, Deref: f.Deref,
 		Func: func(args ...any) (out any, err error) {
@@ -276,28 +179,28 @@ var light = map[string]bool{
 }
 
 // arguments charges those of a function of the language with what the call costs, its result included.
-func (b *budget) arguments(name string, args []any) error {
+func (b *charging) arguments(name string, args []any) error {
 	total, depth := 0, 0
 	for _, arg := range args {
-		cost := shallow(arg)
+		cost := budget.Shallow(arg)
 		if light[name] {
-			if err := b.spend(cost); err != nil {
+			if err := b.Spend(cost); err != nil {
 				return err
 			}
 			continue
 		}
-		cost, d, err := b.deep(arg)
+		cost, d, err := b.Deep(arg)
 		if err != nil {
 			return err
 		}
 		total, depth = total+cost, max(depth, d)
 	}
-	return b.spend(b.surplus(name, args, total, depth))
+	return b.Spend(b.surplus(name, args, total, depth))
 }
 
 // surplus is what a function costs beyond its arguments; total and depth are theirs. All factors are bounded by the
 // budget, so that none of this overflows.
-func (b *budget) surplus(name string, args []any, total, depth int) int {
+func (b *charging) surplus(name string, args []any, total, depth int) int {
 	switch name {
 	case "repeat":
 		n := number(at(args, 1))
@@ -311,7 +214,7 @@ func (b *budget) surplus(name string, args []any, total, depth int) int {
 	case "join":
 		return total + elements(at(args, 0))*len(text(at(args, 1)))
 	case "split", "splitAfter":
-		return total + stepCost*(1+strings.Count(text(at(args, 0)), text(at(args, 1))))
+		return total + budget.StepCost*(1+strings.Count(text(at(args, 0)), text(at(args, 1))))
 	case "toJSON":
 		return total * (6 + depth)
 	case "fromJSON":

@@ -1,0 +1,161 @@
+// Package budget bounds what text that users wrote may cost when it is evaluated: expressions, and templates of messages.
+//
+// Whoever evaluates charges each step, and each value with all that it contains, before it is used. A value that refers
+// to the same list many times thus costs what it would cost to print, and one that contains itself is too deep. The package
+// must not know what is evaluated, or what the result is for.
+package budget
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"regexp/syntax"
+)
+
+// StepCost is what a round of a loop, a call, a value, a list or a map costs. The unit is about a byte: it is the size of a
+// reference. Of a text, the length is added.
+const StepCost = 16
+
+// The bounds of single values.
+const (
+	maxDepth   = 1000   // lists and maps that are nested in each other
+	maxPattern = 10_000 // instructions of a regular expression
+)
+
+var (
+	// ErrExceeded is the error of an evaluation that costs too much.
+	ErrExceeded = errors.New("it needs too much time or memory: use fewer loops, and smaller lists and texts")
+	// ErrPattern is the error of a regular expression that costs too much, whatever it is applied to.
+	ErrPattern = errors.New("the regular expression is too large: use smaller repetitions")
+)
+
+// Budget is what one evaluation may still cost. It is not safe for concurrent use.
+type Budget struct {
+	ctx      context.Context //nolint:containedctx // it is that of the evaluation, and ends with it
+	left     int
+	exceeded error
+}
+
+// New returns the budget of an evaluation that ends with ctx.
+func New(ctx context.Context, limit int) *Budget { return &Budget{ctx: ctx, left: limit} }
+
+// Left returns what may still be spent.
+func (b *Budget) Left() int { return b.left }
+
+// Exceeded returns why the evaluation must end; nil: it may go on.
+func (b *Budget) Exceeded() error { return b.exceeded }
+
+// Spend charges a cost. Once it has failed it fails always.
+func (b *Budget) Spend(cost int) error {
+	if b.exceeded != nil {
+		return b.exceeded
+	}
+	if b.left -= cost; cost < 0 || b.left < 0 {
+		b.exceeded = ErrExceeded
+	} else if b.ctx.Err() != nil {
+		b.exceeded = context.Cause(b.ctx)
+	}
+	return b.exceeded
+}
+
+// Deep charges a value with all that it contains, and returns its cost and depth.
+func (b *Budget) Deep(value any) (cost, depth int, err error) {
+	cost, depth, err = b.Measure(value)
+	if err == nil {
+		err = b.Spend(cost)
+	}
+	return cost, depth, err
+}
+
+// Measure returns what a value costs with all that it contains, and how deeply it is nested, without charging it. A value
+// that costs more than what is left exceeds the budget.
+func (b *Budget) Measure(value any) (cost, depth int, err error) {
+	return b.measure(reflect.ValueOf(value), 0)
+}
+
+func (b *Budget) measure(v reflect.Value, level int) (cost, depth int, err error) {
+	if level > maxDepth {
+		b.exceeded = ErrExceeded
+		return 0, 0, b.exceeded
+	}
+	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
+		if v.IsNil() || v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+			return StepCost, level, nil // a struct is one of a library, such as a time zone or a version
+		}
+		v = v.Elem()
+	}
+	depth = level
+	add := func(element reflect.Value) error {
+		c, d, err := b.measure(element, level+1)
+		if cost += c; err == nil && cost > b.left {
+			b.exceeded = ErrExceeded
+			err = b.exceeded
+		}
+		depth = max(depth, d)
+		return err
+	}
+	switch cost = StepCost; v.Kind() {
+	case reflect.String:
+		cost += v.Len()
+	case reflect.Slice, reflect.Array:
+		if scalar(v.Type().Elem().Kind()) {
+			return cost + v.Len()*StepCost, level + 1, nil
+		}
+		for i := range v.Len() {
+			if err := add(v.Index(i)); err != nil {
+				return cost, depth, err
+			}
+		}
+	case reflect.Map:
+		for entries := v.MapRange(); entries.Next(); {
+			if err := add(entries.Key()); err != nil {
+				return cost, depth, err
+			}
+			if err := add(entries.Value()); err != nil {
+				return cost, depth, err
+			}
+		}
+	}
+	return cost, depth, nil
+}
+
+func scalar(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
+
+// Shallow returns what a text costs, or a reference to anything else.
+func Shallow(value any) int {
+	if text, ok := value.(string); ok {
+		return StepCost + len(text)
+	}
+	return StepCost
+}
+
+// PatternSize returns about how many instructions a regular expression has. A pattern with a mistake has one: compiling it
+// reports the mistake.
+func PatternSize(pattern string) (int, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1, nil //nolint:nilerr // see above
+	}
+	size := instructions(parsed)
+	if size > maxPattern {
+		return maxPattern, ErrPattern
+	}
+	return size, nil
+}
+
+// instructions counts those of a parsed pattern; beyond maxPattern it is any larger number.
+func instructions(r *syntax.Regexp) int {
+	n := 1 + len(r.Rune)
+	for _, sub := range r.Sub {
+		if n += instructions(sub); n > maxPattern {
+			return n
+		}
+	}
+	if r.Op == syntax.OpRepeat {
+		n *= max(r.Min, r.Max, 1)
+	}
+	return n
+}
+
+// SearchCost returns what looking for a pattern of a size in a text costs.
+func SearchCost(size, text int) int { return (1 + size/8) * (StepCost + text) }
