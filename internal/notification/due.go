@@ -1,6 +1,7 @@
 package notification
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -76,8 +77,8 @@ type Outcome struct {
 	Unasked []Problem
 }
 
-// Due says which messages are due.
-func (c *Config) Due(event release.Event, to map[string][]Destination, vars map[string]any, book Book) Outcome {
+// Due returns which messages are due. It evaluates what users wrote: call it where nothing waits for it.
+func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, book Book) Outcome {
 	out := Outcome{Book: maps.Clone(book)}
 	for _, name := range sortedKeys(to) {
 		if !fired(name, event) {
@@ -87,29 +88,29 @@ func (c *Config) Due(event release.Event, to map[string][]Destination, vars map[
 			out.Problems = append(out.Problems, Problem{Key: "trigger." + name, Text: text})
 		}
 		for _, condition := range c.triggers[name] {
-			c.ask(condition, Message{Trigger: name, Templates: condition.send}, event, to[name], vars, &out)
+			c.ask(ctx, condition, Message{Trigger: name, Templates: condition.send}, event, to[name], vars, &out)
 		}
 	}
 	return out
 }
 
 // ask asks one condition, for all who want to know.
-func (c *Config) ask(asked condition, m Message, event release.Event, to []Destination, vars map[string]any, out *Outcome) {
-	if asked.when == nil && event.Reason == "" {
+func (c *Config) ask(ctx context.Context, asked condition, m Message, event release.Event, to []Destination, vars map[string]any, out *Outcome) {
+	if asked.when == "" && event.Reason == "" {
 		return // nothing says when
 	}
-	is, err := asked.evaluate(vars)
+	is, err := asked.evaluate(ctx, vars)
 	if err != nil {
 		out.Unasked = append(out.Unasked, Problem{Key: "trigger." + m.Trigger, Text: c.hidden.out(err)})
 	}
 	for _, m.To = range to {
-		if event.Reason == "" || asked.once != nil {
+		if event.Reason == "" || asked.once != "" {
 			m.Key = key(c.prefix, asked.key, is.once, m)
 		}
 		switch {
 		case is.holds && !out.Book.Has(m.Key):
 			out.Due = append(out.Due, m)
-		case !is.holds && asked.once == nil:
+		case !is.holds && asked.once == "":
 			delete(out.Book, m.Key)
 		}
 	}

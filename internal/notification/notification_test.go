@@ -1,9 +1,12 @@
 package notification
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,12 +112,12 @@ func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
 		if fires := c.Fires(event, to); fires != tt.fires {
 			t.Errorf("event %q fires: %v", tt.event, fires)
 		}
-		out := c.Due(event, to, vars, nil)
+		out := c.Due(t.Context(), event, to, vars, nil)
 		if (len(out.Due) > 0) != tt.fires {
 			t.Errorf("event %q: due %v", tt.event, out.Due)
 		}
 	}
-	out := c.Due(release.Event{Reason: "RolloutCompleted"}, to, vars, Book{})
+	out := c.Due(t.Context(), release.Event{Reason: "RolloutCompleted"}, to, vars, Book{})
 	want := []Message{{To: Destination{"slack", "ops"}, Trigger: "on-rollout-completed", Templates: []string{"done"}}}
 	if diff := cmp.Diff(want, out.Due); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
@@ -126,7 +129,7 @@ func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
 	ask := func(phase string, book Book) Outcome {
-		return c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), book)
+		return c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), book)
 	}
 	if out := ask("Healthy", Book{}); len(out.Due) > 0 {
 		t.Errorf("healthy: due %v", out.Due)
@@ -150,7 +153,7 @@ func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	if out := ask("Degraded", ended.Book); len(out.Due) != 1 {
 		t.Errorf("degraded anew: due %v", out.Due)
 	}
-	if self := c.Own("shop").Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), book); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
+	if self := c.Own("shop").Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), book); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
 		t.Errorf("of a namespace that serves itself: %v", self.Due)
 	}
 }
@@ -163,7 +166,7 @@ func TestOncePerValueIsToldOnceForEach(t *testing.T) {
 		phase string
 		due   int
 	}{{"A", 1}, {"A", 0}, {"B", 1}, {"A", 0}} {
-		out := c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), book)
+		out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), book)
 		if len(out.Due) != tt.due {
 			t.Errorf("%s: due %v, want %d", tt.phase, out.Due, tt.due)
 		}
@@ -205,7 +208,7 @@ webhook:
 	}
 	vars := c.Vars(Situation{Rollout: rolloutIn(""), Runs: []any{map[string]any{"name": "run"}}, Event: release.Event{Message: "it is"}, Now: now})
 	vars["recipient"], vars["serviceType"] = "ops", "slack"
-	got, err := c.Render([]string{"a", "b"}, vars)
+	got, err := c.Render(t.Context(), []string{"a", "b"}, vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,11 +257,11 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 		t.Errorf("x: %+v, %v", s, err)
 	}
 	to := map[string][]Destination{"on-a": {{"slack", "ops"}}, "on-b": {{"slack", "ops"}}}
-	if out := c.Due(release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
+	if out := c.Due(t.Context(), release.Event{}, to, nil, nil); len(out.Problems) != 1 || out.Problems[0].Key != "trigger.on-b" {
 		t.Errorf("problems of what is asked: %v", out.Problems)
 	}
 	for _, template := range []string{"b", "none"} {
-		if _, err := c.Render([]string{"a", template}, nil); err == nil || !strings.Contains(err.Error(), "template."+template) {
+		if _, err := c.Render(t.Context(), []string{"a", template}, nil); err == nil || !strings.Contains(err.Error(), "template."+template) {
 			t.Errorf("template %s: %v", template, err)
 		}
 	}
@@ -273,7 +276,7 @@ func TestAMistakeSpoilsItselfAlone(t *testing.T) {
 func TestAConditionAboutNothingDoesNotHold(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: analysisRuns[0].status.phase == 'Failed'\n  send: [x]", "trigger.on-y": "- when: 1 + 1\n  send: [x]"}, nil)
 	to := map[string][]Destination{"on-x": {{"slack", "ops"}}, "on-y": {{"slack", "ops"}}}
-	out := c.Due(release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("")}), nil)
+	out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("")}), nil)
 	if len(out.Due) > 0 || len(out.Problems) > 0 || len(out.Unasked) != 2 {
 		t.Errorf("%+v", out)
 	}
@@ -285,32 +288,129 @@ func TestTemplatesAreBounded(t *testing.T) {
 		`{{range until 1000}}{{repeat 1000 "x"}}{{end}}`, `{{randAlphaNum 1000000000}}`, `{{indent 1000000000 "x"}}`, `{{repeat -1 "x"}}`,
 	} {
 		c := NewConfig(map[string]string{"template.x": "message: |\n  " + text}, nil)
-		if _, err := c.Render([]string{"x"}, nil); err == nil || !strings.Contains(err.Error(), errTooLong.Error()) {
+		if _, err := c.Render(t.Context(), []string{"x"}, nil); err == nil || !strings.Contains(err.Error(), errTooLong.Error()) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
 
-func TestTemplatesEnd(t *testing.T) {
-	loop := func(n int) string {
-		return strings.Repeat("{{range until 2}}", n) + "x" + strings.Repeat("{{end}}", n)
+// hostileTemplates each cost gigabytes, hours, or the process where nothing bounds them.
+var hostileTemplates = map[string]string{
+	"doubled text":             `{{$a := repeat 1000 "x"}}{{range until 30}}{{$a = print $a $a}}{{end}}{{len $a}}`,
+	"formatted":                `{{printf "%1000000000d" 1}}`,
+	"formatted by number":      `{{printf "%*d" 1000000000 1}}`,
+	"one argument often":       `{{$a := repeat 200000 "x"}}{{len (printf (repeat 20000 "%[1]s") $a)}}`,
+	"concatenated":             `{{$a := repeat 100000 "x"}}{{range until 1000}}{{$a = cat $a $a}}{{end}}{{len $a}}`,
+	"joined":                   `{{$a := repeat 200000 "x"}}{{len (join $a (until 1000))}}`,
+	"joined the same":          `{{$a := repeat 200000 "x"}}{{$l := list $a}}{{range until 30}}{{$l = concat $l $l}}{{end}}{{len (join "" $l)}}`,
+	"replaced":                 `{{$a := repeat 200000 "x"}}{{len (replace "" $a $a)}}`,
+	"wrapped":                  `{{$a := repeat 200000 "x "}}{{len (wrapWith 1 $a $a)}}`,
+	"random bytes":             `{{len (randBytes 1000000000)}}`,
+	"doubled list":             `{{$a := list 1 1}}{{range until 60}}{{$a = list $a $a}}{{end}}{{len (toJson $a)}}`,
+	"doubled, printed":         `{{$a := list 1 1}}{{range until 60}}{{$a = list $a $a}}{{end}}{{$a}}`,
+	"doubled map":              `{{$a := dict}}{{range until 60}}{{$a = dict "a" $a "b" $a}}{{end}}{{len (toPrettyJson $a)}}`,
+	"map in itself":            `{{$a := dict}}{{$_ := set $a "a" $a}}{{$a}}`,
+	"map in itself later":      `{{$a := dict}}{{$b := dict "a" $a}}{{$_ := set $a "b" $b}}{{$a}}`,
+	"map in itself by merging": `{{$a := dict "x" (dict)}}{{$_ := set $a.x "y" $a}}{{deepCopy $a}}`,
+	"loops":                    `{{range until 1000}}{{range until 1000}}{{range until 1000}}{{end}}{{end}}{{end}}`,
+	"loop over a number":       `{{range 1000000000}}{{end}}`,
+	"loops in templates":       `{{define "a"}}{{range until 1000}}{{template "b"}}{{end}}{{end}}{{define "b"}}{{range until 1000}}{{end}}{{end}}{{range until 1000}}{{template "a"}}{{end}}`,
+	"template in itself":       `{{define "a"}}{{template "a"}}{{template "a"}}{{end}}{{template "a"}}`,
+	"pattern":                  `{{$a := repeat 200000 "x"}}{{range until 1000}}{{regexMatch "x{500}x{500}x{500}x{500}y" $a}}{{end}}`,
+	"large pattern":            `{{regexMatch (repeat 2000 "x{1000}") "x"}}`,
+	"replaced by pattern":      `{{$a := repeat 200000 "x"}}{{len (regexReplaceAll "" $a $a)}}`,
+	"decoded":                  `{{$a := printf "[%s1]" (repeat 100000 "1,")}}{{range until 1000}}{{$_ := fromJson $a}}{{end}}`,
+	"unique":                   `{{$a := until 1000}}{{range until 1000}}{{$_ := uniq $a}}{{end}}`,
+	"escaped":                  `{{$a := repeat 200000 "<"}}{{range until 1000}}{{$_ := html $a | js | urlquery}}{{end}}`,
+	"indented":                 `{{$a := repeat 200000 "\n"}}{{len (indent 1000 $a)}}`,
+	"time zones":               `{{range until 1000}}{{range until 20}}{{$_ := dateInZone "2006" now "Europe/Zurich"}}{{end}}{{end}}`,
+}
+
+// TestHostileTemplatesEnd: each fails with a reason, within a memory that several messages at once may need.
+func TestHostileTemplatesEnd(t *testing.T) {
+	const most = 256 << 20 // in all, of which the collector keeps a part
+	for name, content := range hostileTemplates {
+		t.Run(name, func(t *testing.T) {
+			c := NewConfig(map[string]string{"template.x": "message: |\n  " + content}, nil)
+			if problems := c.Problems(); len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := c.Render(t.Context(), []string{"x"}, c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now}))
+			runtime.ReadMemStats(&after)
+			if err == nil {
+				t.Errorf("got %.100s, want an error", got.Message)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > most {
+				t.Errorf("allocated %d MiB, want at most %d: %v", used>>20, most>>20, err)
+			}
+		})
 	}
-	for text, want := range map[string]error{
-		loop(3): nil, loop(4): errLoops, `{{define "a"}}x{{end}}{{template "a"}}`: nil, "{{if true}}" + loop(3) + "{{else}}" + loop(4) + "{{end}}": errLoops,
-		`{{define "a"}}{{template "a"}}{{template "a"}}{{end}}{{template "a"}}`: errCalls, `{{define "a"}}x{{end}}{{range until 2}}{{template "a"}}{{end}}`: errCalls,
-		`{{with .x}}{{template "x"}}{{end}}`: nil,
+}
+
+// TestLoopsAndTemplatesWork: what a message may need has room, however deeply it is nested.
+func TestLoopsAndTemplatesWork(t *testing.T) {
+	for content, want := range map[string]string{
+		strings.Repeat("{{range until 2}}", 5) + "x" + strings.Repeat("{{end}}", 5):                           strings.Repeat("x", 32),
+		`{{define "a"}}x{{end}}{{range until 3}}{{template "a"}}{{end}}`:                                      "xxx",
+		`{{define "a"}}{{if .}}{{len .}}{{template "a" (rest .)}}{{end}}{{end}}{{template "a" (list 1 2)}}`:   "21",
+		`{{printf "%-5s|%05.1f" "a" 1.25}}`:                                                                   "a    |001.2",
+		`{{$d := dict "a" 1}}{{$_ := set $d "b" 2}}{{toJson $d}}`:                                             `{"a":1,"b":2}`,
+		`{{range $i, $e := list "a" "b"}}{{if $i}}, {{end}}{{$e | upper | quote}}{{end}}`:                     `"A", "B"`,
+		`{{default "x" ""}}{{ternary "y" "n" true}}{{coalesce "" "z"}}{{regexReplaceAll "a(b)" "ab" "${1}"}}`: "xyzb",
+		`{{max 1 2}} {{add 1 2 3}} {{mustToJson (list 1)}} {{len "abc"}} {{index (list 1 2) 1}}`:              "2 6 [1] 3 2",
 	} {
-		_, err := readTemplate("x", "message: |\n  "+text)
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", text, err, want)
+		c := NewConfig(map[string]string{"template.x": "message: |-\n  " + content}, nil)
+		got, err := c.Render(t.Context(), []string{"x"}, nil)
+		if err != nil || got.Message != want {
+			t.Errorf("%s: got %q, %v, want %q", content, got.Message, err, want)
 		}
+	}
+}
+
+// TestTemplatesChangeOnlyTheirOwnVariables: several are executed at once.
+func TestTemplatesChangeOnlyTheirOwnVariables(t *testing.T) {
+	c := NewConfig(map[string]string{"template.x": `message: '{{$_ := set .rollout "x" "y"}}{{$_ := unset .rollout.metadata "name"}}'`}, nil)
+	vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
+	before := fmt.Sprint(vars["rollout"])
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if _, err := c.Render(t.Context(), []string{"x"}, vars); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if after := fmt.Sprint(vars["rollout"]); after != before {
+		t.Errorf("changed to %s", after)
+	}
+}
+
+// TestTemplatesEndWithTheirContext: also those that are within their budget.
+func TestTemplatesEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("the controller stops")
+	c := NewConfig(map[string]string{"template.x": "message: '{{range until 900}}{{call $.tick}}{{end}}'"}, nil)
+	rounds := 0
+	_, err := c.Render(ctx, []string{"x"}, map[string]any{"tick": func() string {
+		if rounds++; rounds == 10 {
+			cancel(cause)
+		}
+		return ""
+	}})
+	if !errors.Is(err, cause) || rounds != 10 {
+		t.Errorf("got %v after %d rounds, want %v after 10", err, rounds, cause)
 	}
 }
 
 func TestErrorsShowNoSecret(t *testing.T) {
 	c := NewConfig(map[string]string{"template.x": "message: '{{atoi .secrets.word}}{{fail .secrets.word}}{{fail .secrets.lines}}'"},
 		map[string][]byte{"word": []byte(`pa"ss word`), "lines": []byte("first line\nsecond line\n")})
-	_, err := c.Render([]string{"x"}, c.Vars(Situation{}))
+	_, err := c.Render(t.Context(), []string{"x"}, c.Vars(Situation{}))
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -327,6 +427,9 @@ func FuzzConfig(f *testing.F) {
 	f.Add("service.slack", "token: $word", "subscriptions", "- recipients: [slack:x]\n  selector: a in (b)", "")
 	f.Add("service.webhook.x", "url: $word\nheaders: [{name: a, value: $word}]", "defaultTriggers", "[on-x]", ";")
 	f.Add("template.x", "message: '{{range $i, $e := until 100}}{{repeat $i \"x\"}}{{end}}'", "trigger.on-x", "- when: len(rollout) > 0\n  send: [x]", "a;b")
+	for _, content := range hostileTemplates {
+		f.Add("template.x", "message: |\n  "+content, "trigger.on-x", "- when: all(1..1000, all(1..1000, all(1..1000, true)))\n  send: [x]", "a")
+	}
 	f.Fuzz(func(t *testing.T, key, text, other, more, annotation string) {
 		const word = "Very-Secret-Word"
 		c := NewConfig(map[string]string{key: text, other: more}, map[string][]byte{"word": []byte(word)})
@@ -340,9 +443,9 @@ func FuzzConfig(f *testing.F) {
 		to := c.Destinations(s)
 		vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
 		for _, event := range []release.Event{{}, {Reason: "RolloutCompleted"}} {
-			out := c.Due(event, to, vars, ReadBook(annotation))
+			out := c.Due(t.Context(), event, to, vars, ReadBook(annotation))
 			for _, m := range out.Due {
-				content, err := c.Render(m.Templates, vars)
+				content, err := c.Render(t.Context(), m.Templates, vars)
 				if err != nil && strings.Contains(c.Hide(err), word) {
 					t.Errorf("shows the secret: %s", c.Hide(err))
 				}
@@ -352,7 +455,7 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 		for name := range c.templates {
-			_, _ = c.Render([]string{name}, vars)
+			_, _ = c.Render(t.Context(), []string{name}, vars)
 		}
 	})
 }

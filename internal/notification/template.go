@@ -1,28 +1,21 @@
 package notification
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	text "text/template"
 
-	"github.com/Masterminds/sprig/v3"
+	"github.com/serin-dev/serin/internal/budget"
 )
-
-// maxText bounds what one text of a template comes to, and how long a list or a text its functions make.
-const (
-	maxText = 256 << 10
-	maxList = 1000
-)
-
-var errTooLong = errors.New("it becomes too long")
 
 // template is the texts of one key: the message, and those of each service, to be filled in.
-type template struct{ document map[string]any }
+type template struct {
+	name     string
+	document map[string]any
+}
 
 // Content is what a message says: the text for all services, and what is for one of them alone.
 type Content struct {
@@ -56,58 +49,41 @@ func readTemplate(name, content string) (template, error) {
 	if err := decode(content, &raw); err != nil {
 		return template{}, err
 	}
-	document, err := parsed(name, raw)
-	if err != nil {
-		return template{}, err
-	}
-	filled, _ := document.(map[string]any)
-	return template{document: filled}, nil
+	return template{name: name, document: raw}, checked(name, raw)
 }
 
-// parsed is a document with its texts as templates.
-func parsed(name string, document any) (any, error) {
+// checked returns why a text of a document cannot be parsed.
+func checked(name string, document any) error {
 	switch d := document.(type) {
 	case string:
-		t, err := text.New(name).Funcs(functions()).Parse(d)
-		if err != nil {
-			return nil, err
-		}
-		return t, endless(t)
+		_, err := parseText(name, d, known())
+		return err
 	case []any:
-		out := make([]any, len(d))
-		for i, each := range d {
-			var err error
-			if out[i], err = parsed(name, each); err != nil {
-				return nil, err
+		for _, each := range d {
+			if err := checked(name, each); err != nil {
+				return err
 			}
 		}
-		return out, nil
 	case map[string]any:
-		out := make(map[string]any, len(d))
-		for key, each := range d {
-			var err error
-			if out[key], err = parsed(name, each); err != nil {
-				return nil, err
+		for _, key := range sortedKeys(d) {
+			if err := checked(name, d[key]); err != nil {
+				return err
 			}
 		}
-		return out, nil
-	default:
-		return document, nil
 	}
+	return nil
 }
 
-// fill is a document with its templates filled in.
-func fill(document any, vars map[string]any) (any, error) {
+// fill returns a document with its texts filled in, all of them within one budget.
+func fill(name string, document any, vars map[string]any, g *guard) (any, error) {
 	switch d := document.(type) {
-	case *text.Template:
-		out := &bounded{}
-		err := d.Execute(out, vars)
-		return out.String(), err
+	case string:
+		return g.execute(name, d, vars)
 	case []any:
 		out := make([]any, len(d))
 		for i, each := range d {
 			var err error
-			if out[i], err = fill(each, vars); err != nil {
+			if out[i], err = fill(name, each, vars, g); err != nil {
 				return nil, err
 			}
 		}
@@ -116,7 +92,7 @@ func fill(document any, vars map[string]any) (any, error) {
 		out := make(map[string]any, len(d))
 		for _, key := range sortedKeys(d) {
 			var err error
-			if out[key], err = fill(d[key], vars); err != nil {
+			if out[key], err = fill(name, d[key], vars, g); err != nil {
 				return nil, err
 			}
 		}
@@ -126,19 +102,13 @@ func fill(document any, vars map[string]any) (any, error) {
 	}
 }
 
-// bounded takes no more than a message may have.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxText {
-		return 0, errTooLong
-	}
-	return b.Buffer.Write(p)
-}
-
-// Render is what templates say about the variables. Of what several say, the last that says something counts.
-func (c *Config) Render(names []string, vars map[string]any) (Content, error) {
-	all := map[string]any{}
+// Render fills in templates with the variables, which it does not modify. Of what several say, the last that says something
+// counts. It executes what users wrote: call it where nothing waits for it.
+func (c *Config) Render(ctx context.Context, names []string, vars map[string]any) (Content, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errTooSlow)
+	defer cancel()
+	all, g := map[string]any{}, &guard{Budget: budget.New(ctx, maxCost)}
+	vars, _ = copied(vars).(map[string]any)
 	for _, name := range names {
 		t, ok := c.templates[name]
 		switch {
@@ -148,7 +118,7 @@ func (c *Config) Render(names []string, vars map[string]any) (Content, error) {
 		default:
 			return Content{}, fmt.Errorf("no template %q is configured: add the key template.%s", name, name)
 		}
-		filled, err := fill(t.document, vars)
+		filled, err := fill(t.name, t.document, vars, g)
 		if err != nil {
 			return Content{}, err
 		}
@@ -175,58 +145,6 @@ func merge(all, more map[string]any) {
 			all[key] = value
 		}
 	}
-}
-
-// functions are those of templates: the usual library, but for what reads the process, asks the network or only burns
-// time, and what makes lists and texts of any length.
-func functions() text.FuncMap {
-	all := sprig.TxtFuncMap()
-	for _, name := range []string{
-		"env", "expandenv", "getHostByName", "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey",
-		"genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "buildCustomCert", "seq",
-	} {
-		delete(all, name)
-	}
-	until := all["until"].(func(int) []int)
-	all["until"] = func(n int) ([]int, error) {
-		if n > maxList || n < -maxList {
-			return nil, errTooLong
-		}
-		return until(n), nil
-	}
-	step := all["untilStep"].(func(int, int, int) []int)
-	all["untilStep"] = func(start, stop, by int) ([]int, error) {
-		if math.Abs(float64(start)-float64(stop)) > maxList {
-			return nil, errTooLong
-		}
-		return step(start, stop, by), nil
-	}
-	repeat := all["repeat"].(func(int, string) string)
-	all["repeat"] = func(n int, s string) (string, error) {
-		if n < 0 || n > maxText || n*len(s) > maxText {
-			return "", errTooLong
-		}
-		return repeat(n, s), nil
-	}
-	for _, name := range []string{"randAlpha", "randAlphaNum", "randAscii", "randNumeric"} {
-		random := all[name].(func(int) string)
-		all[name] = func(n int) (string, error) {
-			if n > maxList {
-				return "", errTooLong
-			}
-			return random(max(n, 0)), nil
-		}
-	}
-	for _, name := range []string{"indent", "nindent"} {
-		indent := all[name].(func(int, string) string)
-		all[name] = func(n int, s string) (string, error) {
-			if n < 0 || n > maxList || n*(len(s)+1) > 64*maxText {
-				return "", errTooLong
-			}
-			return indent(n, s), nil
-		}
-	}
-	return all
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

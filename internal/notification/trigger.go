@@ -1,6 +1,7 @@
 package notification
 
 import (
+	"context"
 	"crypto/sha1" //nolint:gosec // the name of a condition, in the form in which the annotation has it
 	"encoding/base64"
 	"errors"
@@ -9,21 +10,17 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/expr-lang/expr"
-	"github.com/expr-lang/expr/vm"
+	"github.com/serin-dev/serin/internal/expression"
 )
-
-// maxNodes bounds an expression when it is compiled. What it makes when it runs is bounded by the language.
-const maxNodes = 1000
 
 // trigger is a list of conditions.
 type trigger []condition
 
 type condition struct {
-	// when has to be true; nil: always.
-	when *vm.Program
-	// once is computed where it is not nil: a message is told once for each of its values.
-	once *vm.Program
+	// when must be true; empty: always.
+	when string
+	// once is evaluated where it is not empty: a message is sent once for each of its values.
+	once string
 	send []string
 	// key names the condition in the annotation.
 	key string
@@ -41,10 +38,10 @@ func readTrigger(text string) (trigger, error) {
 	for i, r := range raw {
 		c := condition{send: r.Send, key: fmt.Sprintf("[%d].%s", i, hash(r.When))}
 		var err error
-		if c.when, err = compile("when", r.When); err != nil {
+		if c.when, err = compiles("when", r.When); err != nil {
 			return nil, err
 		}
-		if c.once, err = compile("oncePer", r.OncePer); err != nil {
+		if c.once, err = compiles("oncePer", r.OncePer); err != nil {
 			return nil, err
 		}
 		all = append(all, c)
@@ -52,15 +49,15 @@ func readTrigger(text string) (trigger, error) {
 	return all, nil
 }
 
-func compile(field, text string) (*vm.Program, error) {
+// compiles returns an expression that compiles; blank: none.
+func compiles(field, text string) (string, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, nil
+		return "", nil
 	}
-	program, err := expr.Compile(text, expr.MaxNodes(maxNodes))
-	if err != nil {
-		return nil, fmt.Errorf("%s %q is no expression: %s", field, text, firstLine(err))
+	if _, err := expression.Compile(text, expression.Options{}); err != nil {
+		return "", fmt.Errorf("%s %q is no expression: %s", field, text, firstLine(err))
 	}
-	return program, nil
+	return text, nil
 }
 
 // firstLine leaves the drawing out that the language makes of a mistake.
@@ -80,30 +77,38 @@ type evaluated struct {
 	once  string
 }
 
-var errNoTruth = errors.New("it is neither true nor false")
+// maxOnce bounds the value of oncePer, in bytes: it is stored in an annotation.
+const maxOnce = 1 << 10
 
-// evaluate asks a condition about the variables. One that reaches for what is not there does not hold.
-func (c condition) evaluate(vars map[string]any) (evaluated, error) {
+var (
+	errNoTruth     = errors.New("it is neither true nor false")
+	errOnceTooLong = fmt.Errorf("its value is longer than %d bytes: use a revision or a time", maxOnce)
+)
+
+// evaluate evaluates a condition. One that refers to what does not exist does not hold.
+func (c condition) evaluate(ctx context.Context, vars map[string]any) (evaluated, error) {
 	out := evaluated{holds: true}
-	if c.when != nil {
-		value, err := expr.Run(c.when, vars)
+	if c.when != "" {
+		value, err := expression.Evaluate(ctx, c.when, expression.Options{}, vars)
 		if err != nil {
-			return evaluated{}, fmt.Errorf("when %q: %s", c.when.Source(), firstLine(err))
+			return evaluated{}, fmt.Errorf("when %q: %w", c.when, err)
 		}
 		holds, ok := value.(bool)
 		if !ok {
-			return evaluated{}, fmt.Errorf("when %q: %w", c.when.Source(), errNoTruth)
+			return evaluated{}, fmt.Errorf("when %q: %w", c.when, errNoTruth)
 		}
 		out.holds = holds
 	}
-	if !out.holds || c.once == nil {
+	if !out.holds || c.once == "" {
 		return out, nil
 	}
-	value, err := expr.Run(c.once, vars)
+	value, err := expression.Evaluate(ctx, c.once, expression.Options{}, vars)
 	if err != nil {
-		return evaluated{}, fmt.Errorf("oncePer %q: %s", c.once.Source(), firstLine(err))
+		return evaluated{}, fmt.Errorf("oncePer %q: %w", c.once, err)
 	}
-	out.once = fmt.Sprint(value)
+	if out.once = fmt.Sprint(value); len(out.once) > maxOnce {
+		return evaluated{}, fmt.Errorf("oncePer %q: %w", c.once, errOnceTooLong)
+	}
 	return out, nil
 }
 

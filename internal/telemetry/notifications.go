@@ -38,6 +38,11 @@ func (m *Metrics) Notifying(key types.NamespacedName, took time.Duration) {
 	m.notifications.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 }
 
+// ForgetNotifications ends the series about the notifications of a Rollout that is gone.
+func (m *Metrics) ForgetNotifications(key types.NamespacedName) {
+	m.notifications.forget(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
+}
+
 func (n *notifications) forget(of prometheus.Labels) {
 	n.sent.DeletePartialMatch(of)
 	n.failed.DeletePartialMatch(of)

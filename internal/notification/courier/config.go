@@ -42,8 +42,17 @@ func (c *configured) sender(by *Courier, name string) (service.Sender, error) {
 	return sender, nil
 }
 
-// config is the configuration of a namespace; nil: it has none.
-func (c *Courier) config(ctx context.Context, namespace string) (*configured, error) {
+// source is the text of the configuration of a namespace.
+type source struct {
+	namespace, version string
+	texts              map[string]string
+	secret             map[string][]byte
+	// known is what was read of this very version; nil: it has to be read first.
+	known *configured
+}
+
+// source returns the configuration of a namespace; nil: it has none. Reading it is left to config, since it may take long.
+func (c *Courier) source(ctx context.Context, namespace string) (*source, error) {
 	var texts corev1.ConfigMap
 	var secret corev1.Secret
 	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.ConfigMapName}, &texts, client.UnsafeDisableDeepCopy); {
@@ -57,24 +66,40 @@ func (c *Courier) config(ctx context.Context, namespace string) (*configured, er
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("get Secret %s in %s: %w", notification.SecretName, namespace, err)
 	}
-	version := string(texts.UID) + "/" + texts.ResourceVersion + "/" + string(secret.UID) + "/" + secret.ResourceVersion
-	c.mu.Lock()
-	known := c.configs[namespace]
-	c.mu.Unlock()
-	if known != nil && known.version == version {
-		return known, nil
+	from := &source{
+		namespace: namespace, texts: texts.Data, secret: secret.Data,
+		version: string(texts.UID) + "/" + texts.ResourceVersion + "/" + string(secret.UID) + "/" + secret.ResourceVersion,
 	}
-	config := notification.NewConfig(texts.Data, secret.Data)
-	if namespace == c.Namespace {
-		c.health(config.Problems())
-	} else {
-		config = config.Own(namespace)
-	}
-	read := &configured{Config: config, namespace: namespace, version: version, senders: map[string]service.Sender{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.configs[namespace] = read
-	return read, nil
+	if known := c.configs[namespace]; known != nil && known.version == from.version {
+		from.known = known
+	}
+	return from, nil
+}
+
+// config reads a configuration, unless that very version was read before.
+func (c *Courier) config(from source) *configured {
+	c.mu.Lock()
+	known := c.configs[from.namespace]
+	c.mu.Unlock()
+	if known != nil && known.version == from.version {
+		return known
+	}
+	if from.known != nil {
+		return from.known
+	}
+	config := notification.NewConfig(from.texts, from.secret)
+	if from.namespace == c.Namespace {
+		c.health(config.Problems())
+	} else {
+		config = config.Own(from.namespace)
+	}
+	read := &configured{Config: config, namespace: from.namespace, version: from.version, senders: map[string]service.Sender{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configs[from.namespace] = read
+	return read
 }
 
 // drop forgets a configuration that is gone.

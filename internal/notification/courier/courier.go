@@ -1,7 +1,8 @@
 // Package courier has notifications about Rollouts sent: it is the shell of package notification.
 //
-// It reads the configuration, keeps the book of what was told, and sends beside the work: a pass over a Rollout waits for
-// nothing of it and never fails because of it. It must not know which messages are due, or what services look like.
+// It reads the configuration, keeps the book of what was sent, and works beside the reconcile workers: they only record the
+// state of a Rollout. Configurations are read, triggers evaluated and templates executed while messages leave, under no lock,
+// few at a time, and in turn among namespaces. It must not know which messages are due, or what services look like.
 package courier
 
 import (
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/notification/service"
 	"github.com/serin-dev/serin/internal/notify"
@@ -28,6 +30,9 @@ import (
 
 // ReasonFailed is that of the event which says that a message cannot be sent.
 const ReasonFailed = "NotificationFailed"
+
+// maxEvaluations is how many evaluations run at once. Each may need some ten MiB.
+const maxEvaluations = 4
 
 // Parts are what a courier works with.
 type Parts struct {
@@ -53,6 +58,9 @@ type Parts struct {
 type Courier struct {
 	Parts
 
+	// evaluations bounds how many configurations, triggers and templates are processed at once, and so their memory.
+	evaluations *fairshare.Semaphore
+
 	mu      sync.Mutex
 	configs map[string]*configured // by namespace
 	ledgers map[types.NamespacedName]*ledger
@@ -60,7 +68,7 @@ type Courier struct {
 
 // New makes a courier that has not told anything yet.
 func New(parts Parts) *Courier {
-	return &Courier{Parts: parts, configs: map[string]*configured{}, ledgers: map[types.NamespacedName]*ledger{}}
+	return &Courier{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*configured{}, ledgers: map[types.NamespacedName]*ledger{}}
 }
 
 // About is the Rollout that there is something to tell of.
@@ -90,55 +98,79 @@ func (c *Courier) Changed(ctx context.Context, about About) { c.look(ctx, about,
 func (c *Courier) Forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	l := c.ledgers[key]
+	if l != nil && l.pending > 0 {
+		l.gone = true
+		return
+	}
 	delete(c.ledgers, key)
 }
 
-// look has what is due sent.
+// look queues the question what is due. It runs in a reconcile worker, so that it evaluates nothing that users wrote.
 func (c *Courier) look(ctx context.Context, about About, event release.Event) {
 	subject := notification.Subject{Labels: about.Object.Labels, Annotations: about.Object.Annotations}
-	namespaces := []string{c.Namespace}
-	if c.SelfService && about.Object.Namespace != c.Namespace {
-		namespaces = append(namespaces, about.Object.Namespace)
-	}
-	for _, namespace := range namespaces {
-		config, err := c.config(ctx, namespace)
-		if err != nil {
+	var asked []source
+	for _, namespace := range c.namespaces(about.Object.Namespace) {
+		from, err := c.source(ctx, namespace)
+		switch {
+		case err != nil:
 			log.FromContext(ctx).V(1).Info("Could not read the configuration of notifications", "namespace", namespace, "why", err.Error())
-			continue
+		case from == nil:
+		case from.known == nil || notification.Unreadable(subject) != "" || from.known.Fires(event, from.known.Destinations(subject)):
+			asked = append(asked, *from)
 		}
-		if config == nil {
-			continue
-		}
-		to := config.Destinations(subject)
-		if text := notification.Unreadable(subject); text != "" {
-			c.complain(ctx, about, config, text)
-		}
-		if !config.Fires(event, to) {
-			continue
-		}
-		if err := c.dispatch(ctx, about, event, config, to); err != nil {
-			log.FromContext(ctx).Info("Could not look for notifications", "why", err.Error())
-		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	s, err := situation(ctx, about, event, c.Clock.Now())
+	if err != nil {
+		log.FromContext(ctx).Info("Could not look for notifications", "why", err.Error())
+		return
+	}
+	about = About{Object: about.Object.DeepCopy()} // the worker goes on with the other
+	for _, from := range asked {
+		c.enqueue(about, "look", "notifications that are due", func(ctx context.Context) error {
+			return c.evaluate(ctx, about, event, subject, s, from)
+		}, nil)
 	}
 }
 
-// dispatch asks the triggers and queues what is due.
-func (c *Courier) dispatch(ctx context.Context, about About, event release.Event, config *configured, to map[string][]notification.Destination) error {
-	situation, err := situation(ctx, about, event, c.Clock.Now())
-	if err != nil {
-		return err
+// namespaces are those whose configuration counts for Rollouts of a namespace.
+func (c *Courier) namespaces(of string) []string {
+	if c.SelfService && of != c.Namespace {
+		return []string{c.Namespace, of}
 	}
-	vars := config.Vars(situation)
+	return []string{c.Namespace}
+}
+
+// evaluate finds what is due by a configuration, and queues it.
+func (c *Courier) evaluate(ctx context.Context, about About, event release.Event, subject notification.Subject, s notification.Situation, from source) error {
+	release, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
+	if err != nil {
+		return telemetry.Transient(fmt.Errorf("wait to evaluate triggers: %w", err))
+	}
+	defer release()
+	config := c.config(from)
+	to := config.Destinations(subject)
+	if text := notification.Unreadable(subject); text != "" {
+		c.complain(ctx, about, config, text)
+	}
+	if !config.Fires(event, to) {
+		return nil
+	}
+	vars := config.Vars(s)
 	annotated := notification.ReadBook(about.Object.Annotations[notification.NotifiedAnnotation])
-	outcome, changed := c.due(about, event, config, to, vars, annotated)
+	known := c.known(about, annotated)
+	outcome := config.Due(ctx, event, to, vars, known)
 	for _, problem := range outcome.Problems {
 		c.complain(ctx, about, config, fmt.Sprintf("ConfigMap %s in %s, %s", notification.ConfigMapName, config.namespace, problem))
 	}
 	for _, problem := range outcome.Unasked {
 		log.FromContext(ctx).V(1).Info("A condition of a notification could not be asked", "namespace", config.namespace, "condition", problem.String())
 	}
-	if changed {
-		c.keepBook(about.key(), about.Object.UID)
+	if c.begin(about, known, outcome) {
+		c.keepBook(about)
 	}
 	for _, message := range outcome.Due {
 		c.post(ctx, about, event, config, vars, message)
@@ -146,59 +178,110 @@ func (c *Courier) dispatch(ctx context.Context, about About, event release.Event
 	return nil
 }
 
-// due asks what is due, and notes it as under way. changed: something that was told does not hold any more.
-func (c *Courier) due(about About, event release.Event, config *configured, to map[string][]notification.Destination, vars map[string]any, annotated notification.Book) (outcome notification.Outcome, changed bool) {
+// known returns what need not be sent. What one Rollout needs is evaluated in one line of the outbox, so that nothing else
+// changes this between known and begin but messages that were sent.
+func (c *Courier) known(about About, annotated notification.Book) notification.Book {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ledger := c.ledger(about.key(), about.Object.UID)
-	ledger.see(annotated)
-	known := ledger.known()
-	outcome = config.Due(event, to, vars, known)
+	l := c.ledger(about.key(), about.Object.UID)
+	l.see(annotated)
+	return l.known()
+}
+
+// begin records what follows from an evaluation, and returns whether the annotation has to change: a condition that was
+// reported does not hold any more.
+func (c *Courier) begin(about About, known notification.Book, outcome notification.Outcome) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.ledger(about.key(), about.Object.UID)
 	for key := range known {
 		if !outcome.Book.Has(key) {
-			changed = ledger.end(key) || changed
+			changed = l.end(key) || changed
 		}
 	}
 	for _, message := range outcome.Due {
-		ledger.begin(message.Key)
+		l.begin(message.Key)
 	}
-	return outcome, changed
+	return changed
+}
+
+// enqueue posts work about a Rollout to a line of the outbox. What is known of the Rollout is kept until all of it is done.
+func (c *Courier) enqueue(about About, line, name string, do func(context.Context) error, then func(error)) {
+	key, uid := about.key(), about.Object.UID
+	c.mu.Lock()
+	c.ledger(key, uid).pending++
+	c.mu.Unlock()
+	c.Outbox.PostThen(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + line}, name, do, func(err error) {
+		if then != nil {
+			then(err)
+		}
+		c.settle(key, uid)
+	})
+}
+
+// settle records that work about a Rollout is done. With the last of a Rollout that is gone, what is known of it ends.
+func (c *Courier) settle(key types.NamespacedName, uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.ledgers[key]
+	if l == nil || l.uid != uid {
+		return
+	}
+	if l.pending--; l.pending > 0 || !l.gone {
+		return
+	}
+	delete(c.ledgers, key)
+	c.Metrics.ForgetNotifications(key)
+}
+
+// gone reports whether a Rollout was forgotten: nothing about it may be recorded that nobody forgets again.
+func (c *Courier) gone(about About) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.ledgers[about.key()]
+	return l == nil || l.uid != about.Object.UID || l.gone
 }
 
 // post queues one message. Those for one service about one Rollout leave in their order; a service that does not answer
-// holds up no other.
+// delays no other.
 func (c *Courier) post(ctx context.Context, about About, event release.Event, config *configured, vars map[string]any, message notification.Message) {
-	key, uid := about.key(), about.Object.UID
+	key := about.key()
 	kind, reason := string(event.Type), event.Reason
 	if reason == "" {
 		kind, reason = string(release.Normal), message.Trigger
 	}
-	line := types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/" + message.To.Service}
-	name := fmt.Sprintf("notification %s to %s", message.Trigger, message.To)
 	send := func(ctx context.Context) error {
 		began := c.Clock.Now()
 		defer func() { c.Metrics.Notifying(key, c.Clock.Since(began)) }()
-		if err := c.send(ctx, config, vars, message); err != nil {
+		if err := c.send(ctx, about, config, vars, message); err != nil {
 			return err
 		}
-		if message.Key != "" && c.told(key, uid, message.Key) {
-			c.keepBook(key, uid)
+		if message.Key != "" && c.told(key, about.Object.UID, message.Key) {
+			c.keepBook(about)
 		}
 		return nil
 	}
 	detached := context.WithoutCancel(ctx)
-	c.Outbox.PostThen(line, name, send, func(err error) {
+	c.enqueue(about, message.To.Service, fmt.Sprintf("notification %s to %s", message.Trigger, message.To), send, func(err error) {
 		c.Metrics.Notified(key, kind, reason, err)
 		if err != nil {
-			c.Tell(detached, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: fmt.Sprintf(
-				"The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err)})
+			c.tell(detached, about, fmt.Sprintf("The message of trigger %s to %s was not sent: %s", message.Trigger, message.To, err))
 		}
 	})
 }
 
+// tell records a failure as an event of the Rollout, as long as it exists.
+func (c *Courier) tell(ctx context.Context, about About, text string) {
+	if c.gone(about) {
+		log.FromContext(ctx).Info("A notification failed about a Rollout that was deleted", "namespace", about.Object.Namespace, "name", about.Object.Name, "why", text)
+		return
+	}
+	c.Tell(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: text})
+}
+
 // send makes one attempt. Its errors show no secret.
-func (c *Courier) send(ctx context.Context, config *configured, vars map[string]any, message notification.Message) error {
-	err := c.attempt(ctx, config, vars, message)
+func (c *Courier) send(ctx context.Context, about About, config *configured, vars map[string]any, message notification.Message) error {
+	err := c.attempt(ctx, about, config, vars, message)
 	if err == nil {
 		return nil
 	}
@@ -209,18 +292,28 @@ func (c *Courier) send(ctx context.Context, config *configured, vars map[string]
 	return shown
 }
 
-func (c *Courier) attempt(ctx context.Context, config *configured, vars map[string]any, message notification.Message) error {
+func (c *Courier) attempt(ctx context.Context, about About, config *configured, vars map[string]any, message notification.Message) error {
 	sender, err := config.sender(c, message.To.Service)
 	if err != nil {
 		return err
 	}
 	vars = maps.Clone(vars)
 	vars["recipient"], vars["serviceType"] = message.To.Recipient, message.To.Service
-	content, err := config.Render(message.Templates, vars)
+	content, err := c.render(ctx, about, config, message, vars)
 	if err != nil {
 		return err
 	}
 	return sender.Send(ctx, service.Message{Content: content, Service: message.To.Service, Recipient: message.To.Recipient, Now: c.Clock.Now()})
+}
+
+// render executes the templates of a message, in turn with those of other namespaces.
+func (c *Courier) render(ctx context.Context, about About, config *configured, message notification.Message, vars map[string]any) (notification.Content, error) {
+	release, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
+	if err != nil {
+		return notification.Content{}, telemetry.Transient(fmt.Errorf("wait to execute templates: %w", err))
+	}
+	defer release()
+	return config.Render(ctx, message.Templates, vars)
 }
 
 // complain tells people once what they have to mend in a configuration, until it changes.
@@ -229,7 +322,7 @@ func (c *Courier) complain(ctx context.Context, about About, config *configured,
 	news := c.ledger(about.key(), about.Object.UID).news(config.namespace+config.version, text)
 	c.mu.Unlock()
 	if news {
-		c.Tell(ctx, about.Object, release.Event{Type: release.Warning, Reason: ReasonFailed, Message: "Notifications: " + text})
+		c.tell(ctx, about, "Notifications: "+text)
 	}
 }
 

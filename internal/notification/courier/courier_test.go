@@ -355,3 +355,86 @@ func TestWithoutConfigurationNothingHappens(t *testing.T) {
 		t.Errorf("told %q", o.told)
 	}
 }
+
+// TestWorkersEvaluateNothing: what users wrote is evaluated while messages leave, so that a reconciliation returns while no
+// evaluation can begin.
+func TestWorkersEvaluateNothing(t *testing.T) {
+	o := open(t, true, usual)
+	o.configure("shop", map[string]string{"trigger.on-degraded": "- when: all(1..1000, all(1..1000, all(1..1000, true)))\n  send: [bad]"})
+	if err := o.courier.Occupy(t.Context(), "hostile"); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		o.courier.Changed(t.Context(), o.about("Degraded"))
+	}
+	o.want()
+	o.send()
+	o.want("bad") // beside the other namespace, whose evaluations do not end
+}
+
+// TestHostileConfigurationsDisturbNobody: neither triggers nor templates of a namespace keep the messages of all from
+// leaving, and nothing is sent by them.
+func TestHostileConfigurationsDisturbNobody(t *testing.T) {
+	o := open(t, true, usual)
+	o.configure("shop", map[string]string{
+		"trigger.on-degraded":          "- when: let a = repeat('x', 900000); let b = a+a+a+a+a+a; let c = b+b+b+b+b+b+b+b; len(c+c+c+c) > 0\n  send: [bad]",
+		"trigger.on-rollout-completed": "- send: [bad]",
+		"template.bad":                 "message: '{{$a := repeat 1000 \"x\"}}{{range until 30}}{{$a = print $a $a}}{{end}}{{len $a}}'",
+	})
+	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.send()
+	o.want("bad")
+	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.send()
+	o.want("cart  cart:2 newer older")
+	if len(o.told) != 1 || !strings.Contains(o.told[0], "it becomes too long") && !strings.Contains(o.told[0], "too much time or memory") {
+		t.Errorf("told %q", o.told)
+	}
+}
+
+// TestNothingReturnsAfterADeletion: the message about the deletion leaves after the Rollout was forgotten, and neither its
+// series nor what was known of it stay, whether it arrives or not.
+func TestNothingReturnsAfterADeletion(t *testing.T) {
+	for name, status := range map[string]int{"arrives": http.StatusOK, "is refused": http.StatusBadRequest} {
+		t.Run(name, func(t *testing.T) {
+			o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
+			o.answer = func(w http.ResponseWriter) { w.WriteHeader(status) }
+			about := o.about("Degraded")
+			about.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
+			o.courier.Changed(t.Context(), about)
+			o.courier.Happened(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
+			o.courier.Forget(key)
+			o.send()
+			o.want("bad", "gone")
+			if o.courier.Known() != 0 || len(o.told) > 0 {
+				t.Errorf("%d Rollouts are known, told %q", o.courier.Known(), o.told)
+			}
+			families, err := o.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range families {
+				if strings.HasPrefix(family.GetName(), "notification_send") {
+					t.Errorf("%d series %s remain", len(family.GetMetric()), family.GetName())
+				}
+			}
+		})
+	}
+}
+
+// TestRolloutsComeAndGo: 10,000 of them leave nothing behind.
+func TestRolloutsComeAndGo(t *testing.T) {
+	o := open(t, false, usual)
+	about := o.about("Degraded")
+	for i := range 10_000 {
+		about.Object = about.Object.DeepCopy()
+		about.Object.Name, about.Object.UID = fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
+		about.Object.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
+		o.courier.Changed(t.Context(), about)
+		o.courier.Forget(client.ObjectKeyFromObject(about.Object))
+		o.send()
+	}
+	if o.courier.Known() != 0 || sent(t, o.registry, "notification_send_error") != 0 {
+		t.Errorf("%d Rollouts are known", o.courier.Known())
+	}
+}

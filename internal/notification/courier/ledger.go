@@ -28,6 +28,9 @@ type ledger struct {
 	begun map[string]bool
 	// complaints are what people were told about a version of the configuration.
 	complaints map[string]map[string]bool
+	// pending counts what is queued about the Rollout. gone: it was deleted, and only that is waited for.
+	pending int
+	gone    bool
 }
 
 // ledger is that of a Rollout; c.mu is held.
@@ -108,8 +111,9 @@ func (c *Courier) told(key types.NamespacedName, uid types.UID, message string) 
 
 // keepBook queues the write of the book of a Rollout. The writes of one Rollout leave in their order, each with what is
 // known by then.
-func (c *Courier) keepBook(key types.NamespacedName, uid types.UID) {
-	c.Outbox.Post(types.NamespacedName{Namespace: key.Namespace, Name: key.Name + "/book"}, "book of notifications", func(ctx context.Context) error {
+func (c *Courier) keepBook(about About) {
+	key, uid := about.key(), about.Object.UID
+	c.enqueue(about, "book", "book of notifications", func(ctx context.Context) error {
 		c.mu.Lock()
 		l := c.ledgers[key]
 		if l == nil || l.uid != uid {
@@ -119,7 +123,7 @@ func (c *Courier) keepBook(key types.NamespacedName, uid types.UID) {
 		book := l.book()
 		c.mu.Unlock()
 		return c.write(ctx, key, uid, book)
-	})
+	}, nil)
 }
 
 // write changes the annotation, of that very Rollout.

@@ -87,7 +87,7 @@ func content(t *testing.T, template string) notification.Content {
 	for _, problem := range config.Problems() {
 		t.Fatal(problem)
 	}
-	out, err := config.Render([]string{"app-done"}, nil)
+	out, err := config.Render(t.Context(), []string{"app-done"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,20 @@
+package courier
+
+import "context"
+
+// Occupy takes the slots that evaluations of a namespace can get beside others, as evaluations that never end would.
+func (c *Courier) Occupy(ctx context.Context, namespace string) error {
+	for range maxEvaluations - 1 {
+		if _, err := c.evaluations.Acquire(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Known returns how many Rollouts something is known about.
+func (c *Courier) Known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ledgers)
+}

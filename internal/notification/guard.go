@@ -1,0 +1,323 @@
+package notification
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	text "text/template"
+	"text/template/parse"
+	"time"
+
+	"github.com/Masterminds/sprig/v3"
+
+	"github.com/serin-dev/serin/internal/budget"
+)
+
+// The bounds of the templates of one message. They run in the controller, which serves all namespaces, also where a
+// namespace has templates of its own.
+const (
+	maxText  = 256 << 10             // bytes of one text
+	maxList  = 1000                  // elements, bytes or columns that a function derives from a number
+	maxSteps = 20_000                // rounds of loops, and calls of templates
+	maxCost  = 16 << 20              // in the unit of package budget
+	zoneCost = 256 * budget.StepCost // looking up a time zone, which reads a file
+	maxTime  = 5 * time.Second       // for one message; what the budget allows takes a fraction of a second
+)
+
+var (
+	errTooLong = errors.New("it becomes too long")
+	errTooSlow = fmt.Errorf("it took longer than %s: use fewer loops", maxTime)
+	errSteps   = fmt.Errorf("it runs more than %d rounds of loops: use fewer loops, or shorter lists", maxSteps)
+	errWidth   = errors.New("it formats with a width that is not a small number, or with numbered arguments: remove them")
+)
+
+// guard executes templates within a budget. text/template cannot be interrupted, and bounds nothing; nor does its function
+// library. So the body of each loop, and each template that may be called, begins with a step, each function charges its
+// arguments and its result, and the output is bounded.
+type guard struct {
+	*budget.Budget
+	steps   int
+	library text.FuncMap
+}
+
+// known are the functions of all templates, to parse them only.
+var known = sync.OnceValue(func() text.FuncMap { return (&guard{}).functions() })
+
+// execute fills in one text.
+func (g *guard) execute(name, content string, vars map[string]any) (string, error) {
+	if g.library == nil {
+		g.library = g.functions()
+	}
+	t, err := parseText(name, content, g.library)
+	if err != nil {
+		return "", err
+	}
+	out := &boundedText{}
+	err = t.Execute(out, vars)
+	if g.Exceeded() != nil {
+		err = g.Exceeded()
+	}
+	return out.String(), err
+}
+
+// boundedText takes no more than a message may have.
+type boundedText struct{ strings.Builder }
+
+func (b *boundedText) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxText {
+		return 0, errTooLong
+	}
+	return b.Builder.Write(p)
+}
+
+// stepName is the function that begins each round of a loop.
+const stepName = "serinStep"
+
+// parseText parses one text so that it charges the guard of the functions when it is executed.
+func parseText(name, content string, functions text.FuncMap) (*text.Template, error) {
+	t, err := text.New(name).Funcs(functions).Parse(content)
+	if err != nil {
+		return nil, err
+	}
+	step, err := text.New("step").Funcs(functions).Parse("{{" + stepName + "}}")
+	if err != nil {
+		return nil, err
+	}
+	for _, defined := range t.Templates() {
+		if defined.Tree != nil {
+			insertSteps(defined.Root, step.Root.Nodes[0], true)
+		}
+	}
+	return t, nil
+}
+
+// insertSteps puts a step at the beginning of each list of nodes that may be executed repeatedly: the body of a loop, and
+// a template, which may call itself.
+func insertSteps(list *parse.ListNode, step parse.Node, repeats bool) {
+	if list == nil {
+		return
+	}
+	for _, node := range list.Nodes {
+		switch n := node.(type) {
+		case *parse.RangeNode:
+			insertSteps(n.List, step, true)
+			insertSteps(n.ElseList, step, false)
+		case *parse.IfNode:
+			insertSteps(n.List, step, false)
+			insertSteps(n.ElseList, step, false)
+		case *parse.WithNode:
+			insertSteps(n.List, step, false)
+			insertSteps(n.ElseList, step, false)
+		}
+	}
+	if repeats {
+		list.Nodes = append([]parse.Node{step.Copy()}, list.Nodes...)
+	}
+}
+
+func (g *guard) step() (string, error) {
+	if g.steps++; g.steps > maxSteps {
+		return "", errSteps
+	}
+	return "", g.Spend(budget.StepCost)
+}
+
+// withheld are the functions of the library that read the process, ask the network, or only use time.
+var withheld = []string{
+	"env", "expandenv", "getHostByName", "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey",
+	"genSignedCert", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd", "buildCustomCert", "seq",
+}
+
+// functions returns those of the library and those of the language that make texts, each bounded.
+func (g *guard) functions() text.FuncMap {
+	all := sprig.TxtFuncMap()
+	for _, name := range withheld {
+		delete(all, name)
+	}
+	all["print"], all["println"], all["printf"] = fmt.Sprint, fmt.Sprintln, fmt.Sprintf
+	all["html"], all["js"], all["urlquery"] = text.HTMLEscaper, text.JSEscaper, text.URLQueryEscaper
+	for name, function := range all {
+		all[name] = g.charged(name, reflect.ValueOf(function))
+	}
+	all[stepName] = g.step
+	return all
+}
+
+// charged returns a function of the same parameters that charges the budget, and returns an error where that fails.
+func (g *guard) charged(name string, function reflect.Value) any {
+	kind := function.Type()
+	in := make([]reflect.Type, kind.NumIn())
+	for i := range in {
+		in[i] = kind.In(i)
+	}
+	failure := reflect.TypeFor[error]()
+	return reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{kind.Out(0), failure}, kind.IsVariadic()), func(args []reflect.Value) []reflect.Value {
+		fail := func(err error) []reflect.Value {
+			return []reflect.Value{reflect.Zero(kind.Out(0)), reflect.ValueOf(&err).Elem()}
+		}
+		if err := g.arguments(name, args); err != nil {
+			return fail(err)
+		}
+		call := function.Call
+		if kind.IsVariadic() {
+			call = function.CallSlice
+		}
+		out := call(args)
+		if len(out) > 1 && !out[1].IsNil() {
+			err, _ := out[1].Interface().(error)
+			return fail(err)
+		}
+		if err := g.result(out[0]); err != nil {
+			return fail(err)
+		}
+		return []reflect.Value{out[0], reflect.Zero(failure)}
+	}).Interface()
+}
+
+// result charges what a function returned: it may be larger than its arguments, and a map that was changed may contain
+// itself.
+func (g *guard) result(v reflect.Value) error {
+	if v.Kind() == reflect.String && v.Len() > maxText {
+		return errTooLong
+	}
+	_, _, err := g.Deep(v.Interface())
+	return err
+}
+
+// arguments charges those of a call with what the call costs.
+func (g *guard) arguments(name string, args []reflect.Value) error {
+	total, depth := 0, 0
+	for _, arg := range args {
+		cost, d, err := g.Deep(arg.Interface())
+		if err != nil {
+			return err
+		}
+		total, depth = total+cost, max(depth, d)
+	}
+	surplus, err := surplusOf(name, values(args), total, depth)
+	if err != nil {
+		return err
+	}
+	return g.Spend(surplus)
+}
+
+// values are the arguments of a call, with those that are variable behind the others.
+type values []reflect.Value
+
+func (v values) text(i int) string {
+	if i < len(v) && v[i].Kind() == reflect.String {
+		return v[i].String()
+	}
+	return ""
+}
+
+func (v values) number(i int) int {
+	if i < len(v) && v[i].CanInt() {
+		return int(v[i].Int())
+	}
+	return 0
+}
+
+// elements are how many a list has; of what is no list, one.
+func (v values) elements(i int) int {
+	if i >= len(v) {
+		return 0
+	}
+	list := v[i]
+	for list.Kind() == reflect.Interface {
+		list = list.Elem()
+	}
+	if list.Kind() == reflect.Slice || list.Kind() == reflect.Array {
+		return list.Len()
+	}
+	return 1
+}
+
+// wide finds widths and precisions of a verb that are computed or have four digits and more, and arguments that are chosen by
+// their number: one may be printed any number of times.
+var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
+
+// surplusOf returns what a function costs beyond its arguments, of which total and depth are known, or that it may not be
+// called with these. All factors are bounded, so that nothing overflows.
+func surplusOf(name string, args values, total, depth int) (int, error) {
+	name = strings.TrimPrefix(name, "must")
+	switch name = strings.ToLower(name[:min(1, len(name))]) + name[min(1, len(name)):]; name {
+	case "until", "untilStep":
+		return bounded(args.number(0), args.number(1)-args.number(0), args.number(1))
+	case "randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randBytes":
+		return bounded(args.number(0))
+	case "repeat":
+		n, s := args.number(0), len(args.text(1))
+		if n < 0 || n > maxText || n*s > maxText {
+			return 0, errTooLong
+		}
+		return n * s, nil
+	case "indent", "nindent":
+		cost, err := bounded(args.number(0))
+		if args.number(0) < 0 {
+			err = errTooLong
+		}
+		return cost / budget.StepCost * (1 + strings.Count(args.text(1), "\n")), err
+	case "replace":
+		return total + len(args.text(1))*(1+strings.Count(args.text(2), args.text(0))), nil
+	case "join":
+		return total + len(args.text(0))*args.elements(1), nil
+	case "wrapWith":
+		return total + len(args.text(1))*len(args.text(2)), nil
+	case "printf":
+		if wide.MatchString(args.text(0)) {
+			return 0, errWidth
+		}
+		return 6 * total, nil
+	case "regexMatch", "regexFind", "regexFindAll", "regexSplit", "regexReplaceAll", "regexReplaceAllLiteral":
+		size, err := budget.PatternSize(args.text(0))
+		matches := 1 + len(args.text(1))
+		return budget.StepCost*(len(args.text(0))+size+matches) + budget.SearchCost(size, matches) + matches*len(args.text(2)), err
+	case "toPrettyJson":
+		return total * (6 + depth), nil
+	case "fromJson":
+		return total * 32, nil
+	case "uniq", "without", "has":
+		return total * (1 + (args.elements(0)+args.elements(1))/8), nil
+	case "sortAlpha":
+		return total * bits.Len(uint(total)), nil //nolint:gosec // it is not negative
+	case "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone", "toDate":
+		return zoneCost + 8*total, nil
+	default: // what it makes is in proportion to its arguments
+		return 6 * total, nil
+	}
+}
+
+// bounded is what a function costs that makes so much of numbers.
+func bounded(numbers ...int) (int, error) {
+	for _, n := range numbers {
+		if n > maxList || n < -maxList {
+			return 0, errTooLong
+		}
+	}
+	return maxList * budget.StepCost, nil
+}
+
+// copied returns a copy of decoded JSON. Templates can change maps, and several are executed at once.
+func copied(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, each := range v {
+			out[key] = copied(each)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, each := range v {
+			out[i] = copied(each)
+		}
+		return out
+	default:
+		return v
+	}
+}
