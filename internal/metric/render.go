@@ -47,7 +47,7 @@ const (
 var (
 	errTooLong   = fmt.Errorf("the template makes more than %d KiB of text: shorten it", maxQuery>>10)
 	errTooManyOf = fmt.Errorf("the template runs more than %d steps: remove its loop", maxSteps)
-	errTooWide   = errors.New("the template formats with a width that is not a small number: remove it")
+	errTooWide   = errors.New("the template formats with a width that is not a small number, or with numbered arguments: remove them")
 )
 
 // Render resolves the template of a query. It is a Go text/template with the functions name, namespace, target,
@@ -129,8 +129,9 @@ func (b *budget) functions(v Vars) template.FuncMap {
 	}
 }
 
-// wide finds widths and precisions of a verb that are computed, or have four digits and more.
-var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|[0-9]{4})`)
+// wide finds widths and precisions of a verb that are computed or have four digits and more, and arguments that are chosen by
+// their number: one may be printed any number of times.
+var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\*|\[|[0-9]{4})`)
 
 func (b *budget) make(args []any, text func(...any) string) (string, error) {
 	in := 0

@@ -52,6 +52,7 @@ func TestRenderRefuses(t *testing.T) {
 		"a precise verb":             `{{ printf "%.1000000f" 1.0 }}`,
 		"a computed width":           `{{ printf "%*d" 1000000 1 }}`,
 		"an indexed width":           `{{ printf "%[2]*[1]d" 1 1000000 }}`,
+		"one argument often":         `{{ printf (printf "%s%s" "%[1]s%[1]s" "%[1]s") "x" }}`,
 		"a long template":            strings.Repeat("x", 64<<10+1),
 	} {
 		got, err := metric.Render(in, cart("Deployment"))
