@@ -1,72 +1,92 @@
 package watching
 
 import (
+	"container/list"
 	"context"
-	"maps"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Left remembers which releases are left to a peer, and why. Its zero value knows of none.
+// Left remembers which releases are left to another controller, and why. Its zero value knows of none.
+//
+// When another controller appears or disappears, every release of the cluster is noted once, one after the other, so a
+// call must not depend on how many releases there are.
 type Left struct {
-	mu  sync.Mutex
-	why map[types.NamespacedName]string
+	mu       sync.Mutex
+	releases map[types.NamespacedName]*list.Element // of *reason
+	reasons  map[string]*list.Element               // of *reason, by text
+	order    list.List                              // of *reason, by the moment since which each applies
 }
 
-// Note says why a release is left; empty: it is not. Whoever runs Serin is told when it begins to leave releases to a peer,
-// and when it goes on; show, where not nil, gets a reason for which some are left after that, and an empty one for none.
+// reason is one reason for which releases are left, and how many are.
+type reason struct {
+	text     string
+	releases int
+}
+
+// Note records why a release is left; empty: it is not. It logs when Serin begins to leave releases for a reason, and when
+// that reason applies to none any more. Then show, where not nil, gets the oldest reason that still applies; empty: none
+// does. show must not call Left.
 func (l *Left) Note(ctx context.Context, key types.NamespacedName, why string, show func(sentence string)) {
-	began, ended, some := l.note(key, why)
+	began, ended := l.note(key, why, show)
 	logger := log.FromContext(ctx)
-	if began != "" {
-		logger.Info("Stood back from releases that another controller acts on", "why", began)
+	if began {
+		logger.Info("Stood back from releases that another controller acts on", "why", why)
 	}
 	if ended != "" {
 		logger.Info("Went on, because the other controller is gone", "was", ended)
 	}
-	if show != nil && (began != "" || ended != "") {
-		show(some)
-	}
 }
 
-// Forget is for a release that is gone.
-func (l *Left) Forget(key types.NamespacedName) { l.note(key, "") }
+// Forget is for a release that is gone; show is that of Note.
+func (l *Left) Forget(key types.NamespacedName, show func(sentence string)) { l.note(key, "", show) }
 
-// note gives the reason for which no release was left before, the one for which none is any more, and one that holds.
-func (l *Left) note(key types.NamespacedName, why string) (began, ended, some string) {
+// note returns whether no release was left for this reason before, and the reason for which none is left any more. show is
+// called under the lock, so that the last call has the present state.
+func (l *Left) note(key types.NamespacedName, why string, show func(sentence string)) (began bool, ended string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.why[key]
-	if old == why {
-		return "", "", ""
+	old := l.releases[key]
+	if old == nil && why == "" || old != nil && value(old).text == why {
+		return false, ""
 	}
-	if why != "" && !l.holds(why) {
-		began = why
+	if why != "" {
+		began = l.add(key, why)
+	} else {
+		delete(l.releases, key)
 	}
-	l.set(key, why)
-	if old != "" && !l.holds(old) {
-		ended = old
+	if old != nil {
+		if value(old).releases--; value(old).releases == 0 {
+			ended = value(old).text
+			l.order.Remove(old)
+			delete(l.reasons, ended)
+		}
 	}
-	if reasons := slices.Sorted(maps.Values(l.why)); len(reasons) > 0 {
-		some = reasons[0]
+	if show != nil && (began || ended != "") {
+		oldest := ""
+		if first := l.order.Front(); first != nil {
+			oldest = value(first).text
+		}
+		show(oldest)
 	}
-	return began, ended, some
+	return began, ended
 }
 
-func (l *Left) holds(why string) bool {
-	return slices.Contains(slices.Collect(maps.Values(l.why)), why)
+// add records a reason for a release, and returns whether no other release has it.
+func (l *Left) add(key types.NamespacedName, why string) (first bool) {
+	if l.releases == nil {
+		l.releases, l.reasons = map[types.NamespacedName]*list.Element{}, map[string]*list.Element{}
+	}
+	e, known := l.reasons[why]
+	if !known {
+		e = l.order.PushBack(&reason{text: why})
+		l.reasons[why] = e
+	}
+	value(e).releases++
+	l.releases[key] = e
+	return !known
 }
 
-func (l *Left) set(key types.NamespacedName, why string) {
-	if why == "" {
-		delete(l.why, key)
-		return
-	}
-	if l.why == nil {
-		l.why = map[types.NamespacedName]string{}
-	}
-	l.why[key] = why
-}
+func value(e *list.Element) *reason { return e.Value.(*reason) } //nolint:forcetypeassert // the list has nothing else

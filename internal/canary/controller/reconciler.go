@@ -276,7 +276,7 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.left.Forget(key)
+	r.left.Forget(key, r.showPeer)
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)

@@ -21,10 +21,13 @@ func (r *Reconciler) leftTo(ctx context.Context, key types.NamespacedName, now t
 	if sign.Text != "" {
 		reason = rollout.LeftTo(sign.Text, sign.Until).Message
 	}
-	r.left.Note(ctx, key, reason, func(sentence string) {
-		if r.Health != nil {
-			r.Health("peer of Rollouts", sentence)
-		}
-	})
+	r.left.Note(ctx, key, reason, r.showPeer)
 	return sign, nil
+}
+
+// showPeer shows in the health of the process for which other controller releases are left; empty: none is.
+func (r *Reconciler) showPeer(sentence string) {
+	if r.Health != nil {
+		r.Health("peer of Rollouts", sentence)
+	}
 }

@@ -346,7 +346,7 @@ func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.left.Forget(key)
+	r.left.Forget(key, r.showPeer)
 	if r.Outside != nil {
 		r.Outside.Forget(key)
 	}
