@@ -94,10 +94,10 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	return jobs, elsewhere.GetCache(), nil
 }
 
-// serveExperiments adds the controller of Experiments.
-func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, told func() *telemetry.Recorder) error {
+// serveExperiments adds the controller of Experiments. rollouts is the recorder of the controller of Rollouts.
+func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorder, rollouts *telemetry.Recorder) error {
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
-		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: told(), Rollouts: told(), Metrics: p.shown,
+		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.shown,
 		InstanceID: p.flags.Argo.InstanceID,
 	})
 	return reconciler.Add(p.mgr, experimentcontroller.Options{Workers: p.flags.Argo.ExperimentThreads, Cache: own.GetCache()})

@@ -34,7 +34,7 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 	return courier.New(courier.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
-		Tell: controller.Teller(recorder, p.shown), Health: p.sentence,
+		Tell: controller.LateTeller(recorder, p.shown), Health: p.sentence,
 	}), nil
 }
 

@@ -90,10 +90,10 @@ func (p process) serveRollouts(ctx context.Context) error {
 		return err
 	}
 	runs := &launch.Launcher{Client: seeing, Cluster: templates, Live: own.GetAPIReader(), InstanceID: f.Argo.InstanceID}
-	if err := p.serveExperiments(own, runs, told); err != nil {
+	recorder := told()
+	if err := p.serveExperiments(own, runs, told(), recorder); err != nil {
 		return err
 	}
-	recorder := told()
 	notifications, err := p.notifications(ctx, own, seeing, recorder)
 	if err != nil {
 		return err

@@ -94,3 +94,10 @@ func (n *Newest) version(of types.NamespacedName, uid types.UID) string {
 func (n *Newest) behind(of types.NamespacedName) error {
 	return fmt.Errorf("look at %s %s: %w", n.what, of, ErrBehind)
 }
+
+// Len is the number of releases of which a version is known.
+func (n *Newest) Len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.of)
+}

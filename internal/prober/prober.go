@@ -154,6 +154,13 @@ func (p *Prober) Forget(name types.NamespacedName) {
 	p.forget(name)
 }
 
+// Len is the number of releases of which something is known or asked.
+func (p *Prober) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.releases)
+}
+
 // Run asks until ctx is done. Then it cancels what is out, waits for it, and returns nil. It runs once.
 func (p *Prober) Run(ctx context.Context) error {
 	var calls sync.WaitGroup

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -95,6 +96,7 @@ func (f *Frame[O, S]) pass(ctx context.Context, key types.NamespacedName) (recon
 		f.left(key)
 		return reconcile.Result{}, nil
 	}
+	f.Metrics.Exists(f.Kind.Kind, key)
 	return f.Pass(ctx, object)
 }
 
@@ -148,6 +150,21 @@ func (f *Frame[O, S]) Report(ctx context.Context, object O, events []release.Eve
 		}, event)
 	}
 	return news
+}
+
+// Footprint is of how many objects each part remembers something; parts that remember nothing are not in it.
+func (f *Frame[O, S]) Footprint() Footprint {
+	return FootprintOf(map[string]int{"guard": f.guard.Len(), "recorder": f.Recorder.Len(), "standing": f.standing.Len()})
+}
+
+// Footprint is of how many objects each part of a process remembers something. Nothing may outlive its object, so that it
+// is empty when all objects are gone.
+type Footprint map[string]int
+
+// FootprintOf leaves out the parts that remember nothing.
+func FootprintOf(parts map[string]int) Footprint {
+	maps.DeleteFunc(parts, func(_ string, n int) bool { return n == 0 })
+	return parts
 }
 
 // race is the pause after somebody else was faster; mostly their event brings the object back before.

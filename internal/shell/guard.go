@@ -93,6 +93,13 @@ func (g *Guard) over(key types.NamespacedName) {
 	delete(g.rows, key)
 }
 
+// Len is the number of releases that have not recovered from a panic.
+func (g *Guard) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.rows)
+}
+
 // FaultSentence is what people read of a panic in a pass; of is what the pass was over.
 func FaultSentence(of string, fault error) string {
 	return fmt.Sprintf("Serin failed at this %s by a fault of its own (%v), and its log has the details: nothing of it changes until that is mended; it is tried again, at least every %s",

@@ -4,16 +4,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// passes are the series about the passes over one kind of the argoproj API.
+// passes are the series about the reconciliations of one kind of the argoproj API.
 type passes struct {
 	took   *prometheus.HistogramVec
 	failed *prometheus.CounterVec
+
+	mu *sync.Mutex
+	of map[types.NamespacedName]bool // the objects that exist
 }
 
 // passBuckets are those of the API's own series.
@@ -21,31 +25,52 @@ var passBuckets = []float64{0.01, 0.15, 0.25, 0.5, 1}
 
 func (d declaration) passes(prefix, of string) passes {
 	return passes{
+		mu: &sync.Mutex{}, of: map[types.NamespacedName]bool{},
 		took:   d.histogram(prefix+"_reconcile", "Time in seconds of the passes over "+of+".", passBuckets, "namespace", "name"),
 		failed: d.counter(prefix+"_reconcile_error", "Passes over "+of+" that ended in an error.", "namespace", "name"),
 	}
 }
 
-// Reconciled records a pass over an object of the argoproj API.
+// record calls f unless the object is gone.
+func (m *Metrics) record(kind string, key types.NamespacedName, f func(p passes)) {
+	p, ok := m.argoproj[kind]
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[key] {
+		f(p)
+	}
+}
+
+// Exists begins the series of an object of the argoproj API. Until then, and again after ForgetReconciled, nothing is
+// recorded of it: the reconciliation that finds it gone would begin series that never end.
+func (m *Metrics) Exists(kind string, key types.NamespacedName) {
+	if p, ok := m.argoproj[kind]; ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.of[key] = true
+	}
+}
+
+// Reconciled records a reconciliation of an object of the argoproj API.
 func (m *Metrics) Reconciled(kind string, key types.NamespacedName, took time.Duration) {
-	if p, ok := m.argoproj[kind]; ok {
-		p.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
-	}
+	m.record(kind, key, func(p passes) { p.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds()) })
 }
 
-// ReconcileFailed counts a pass over an object of the argoproj API that failed.
+// ReconcileFailed counts a reconciliation of an object of the argoproj API that failed.
 func (m *Metrics) ReconcileFailed(kind string, key types.NamespacedName) {
-	if p, ok := m.argoproj[kind]; ok {
-		p.failed.WithLabelValues(key.Namespace, key.Name).Inc()
-	}
+	m.record(kind, key, func(p passes) { p.failed.WithLabelValues(key.Namespace, key.Name).Inc() })
 }
 
-// ForgetReconciled ends the series of Reconciled of an object that is gone.
+// ForgetReconciled ends the series of an object that is gone.
 func (m *Metrics) ForgetReconciled(kind string, key types.NamespacedName) {
-	if p, ok := m.argoproj[kind]; ok {
+	m.record(kind, key, func(p passes) {
 		p.took.DeleteLabelValues(key.Namespace, key.Name)
 		p.failed.DeleteLabelValues(key.Namespace, key.Name)
-	}
+		delete(p.of, key)
+	})
 }
 
 // Analyses are what there is of the analysis kinds at one moment.

@@ -61,7 +61,13 @@ type Metrics struct {
 	canaries map[types.NamespacedName]Canary // as last shown
 	gates    map[gated]string                // the gate whose series stands
 	inSpaces map[string]int                  // Canaries by namespace
-	onTarget map[types.NamespacedName]int    // Canaries by target: a Deployment and a DaemonSet may share a name
+	targets  map[types.NamespacedName]*target
+}
+
+// target is what series there are that are named after a target. A Deployment and a DaemonSet may share a name.
+type target struct {
+	canaries            int
+	metrics, strategies map[string]bool
 }
 
 type gated struct{ kind, namespace, name string }
@@ -80,7 +86,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		canaries: map[types.NamespacedName]Canary{},
 		gates:    map[gated]string{},
 		inSpaces: map[string]int{},
-		onTarget: map[types.NamespacedName]int{},
+		targets:  map[types.NamespacedName]*target{},
 	}
 	d := declaration{registerer: registerer, families: &m.families}
 
@@ -208,6 +214,7 @@ func (m *Metrics) Canary(c Canary) {
 	m.canaries[key] = remembered
 
 	if c.Strategy != "" && before.Strategy != c.Strategy {
+		m.targets[types.NamespacedName{Namespace: c.Namespace, Name: c.Target}].strategies[c.Strategy] = true
 		m.successes.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisCompleted)
 		m.successes.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisSkipped)
 		m.failures.WithLabelValues(c.Target, c.Namespace, c.Strategy, AnalysisCompleted)
@@ -242,24 +249,43 @@ func analysisResult(phase string) (float64, bool) {
 	}
 }
 
-// Succeeded counts a success; status is AnalysisCompleted or AnalysisSkipped.
+// Succeeded counts a success of a Canary that is shown; status is AnalysisCompleted or AnalysisSkipped.
 func (m *Metrics) Succeeded(namespace, target, strategy, status string) {
-	m.successes.WithLabelValues(target, namespace, strategy, status).Inc()
+	m.ended(m.successes, namespace, target, strategy, status)
 }
 
-// Failed counts a failure.
+// Failed counts a failure of a Canary that is shown.
 func (m *Metrics) Failed(namespace, target, strategy string) {
-	m.failures.WithLabelValues(target, namespace, strategy, AnalysisCompleted).Inc()
+	m.ended(m.failures, namespace, target, strategy, AnalysisCompleted)
+}
+
+func (m *Metrics) ended(family *prometheus.CounterVec, namespace, target, strategy, status string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
+		of.strategies[strategy] = true
+		family.WithLabelValues(target, namespace, strategy, status).Inc()
+	}
 }
 
 // Analysed records how long a pass took that judged or moved a Canary.
 func (m *Metrics) Analysed(namespace, target string, took time.Duration) {
-	m.duration.WithLabelValues(target, namespace).Observe(took.Seconds())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.targets[types.NamespacedName{Namespace: namespace, Name: target}] != nil {
+		m.duration.WithLabelValues(target, namespace).Observe(took.Seconds())
+	}
 }
 
-// Measured shows the last value of a check: the success rate in percent, the duration in seconds, others as they came.
+// Measured shows the last value of a check: the success rate in percent, the duration in seconds, others as they came. A
+// measurement that ends after its Canary shows nothing: its series would never end.
 func (m *Metrics) Measured(namespace, target, metric string, value float64) {
-	m.analysis.WithLabelValues(target, namespace, metric).Set(value)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if of := m.targets[types.NamespacedName{Namespace: namespace, Name: target}]; of != nil {
+		of.metrics[metric] = true
+		m.analysis.WithLabelValues(target, namespace, metric).Set(value)
+	}
 }
 
 // Panicked counts a pass that a fault of Serin ended.
@@ -301,26 +327,26 @@ func (m *Metrics) Late(kind string, by time.Duration) {
 
 // Forget ends the series of a Canary that is gone. Those that are named after the target stay while another Canary of
 // the namespace has a target of that name.
-func (m *Metrics) Forget(namespace, name, target string) {
+func (m *Metrics) Forget(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]
-	if known {
+	if c, known := m.canaries[types.NamespacedName{Namespace: namespace, Name: name}]; known {
 		m.drop(c)
 	}
 	m.wait(gated{canaryKind, namespace, name}, "", time.Time{})
-	if m.onTarget[types.NamespacedName{Namespace: namespace, Name: target}] == 0 {
-		m.dropTarget(namespace, target)
-	}
 }
 
 func (m *Metrics) add(c Canary) {
-	m.onTarget[types.NamespacedName{Namespace: c.Namespace, Name: c.Target}]++
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
+	if m.targets[key] == nil {
+		m.targets[key] = &target{metrics: map[string]bool{}, strategies: map[string]bool{}}
+	}
+	m.targets[key].canaries++
 	m.inSpaces[c.Namespace]++
 	m.total.WithLabelValues(c.Namespace).Set(float64(m.inSpaces[c.Namespace]))
 }
 
-// drop ends what stands of a Canary that is known.
+// drop ends the series of a Canary that is known.
 func (m *Metrics) drop(c Canary) {
 	delete(m.canaries, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	m.phase.DeleteLabelValues(c.Namespace, c.Name, c.Phase)
@@ -333,21 +359,28 @@ func (m *Metrics) drop(c Canary) {
 		m.total.DeleteLabelValues(c.Namespace)
 	}
 
-	target := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
-	m.onTarget[target]--
-	if m.onTarget[target] <= 0 {
-		delete(m.onTarget, target)
-		m.dropTarget(c.Namespace, c.Target)
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Target}
+	of := m.targets[key]
+	if of.canaries--; of.canaries > 0 {
+		return
 	}
+	delete(m.targets, key)
+	m.dropTarget(c.Namespace, c.Target, of)
 }
 
-func (m *Metrics) dropTarget(namespace, target string) {
-	of := prometheus.Labels{"namespace": namespace, "name": target}
-	m.status.DeletePartialMatch(of)
-	m.duration.DeletePartialMatch(of)
-	m.analysis.DeletePartialMatch(of)
-	m.successes.DeletePartialMatch(of)
-	m.failures.DeletePartialMatch(of)
-	m.weight.DeleteLabelValues(target, namespace)
-	m.weight.DeleteLabelValues(target+"-primary", namespace)
+// dropTarget deletes each series by all of its labels: a partial match visits the series of all Canaries.
+func (m *Metrics) dropTarget(namespace, name string, of *target) {
+	m.status.DeleteLabelValues(name, namespace)
+	m.duration.DeleteLabelValues(name, namespace)
+	for metric := range of.metrics {
+		m.analysis.DeleteLabelValues(name, namespace, metric)
+	}
+	for strategy := range of.strategies {
+		for _, status := range []string{AnalysisCompleted, AnalysisSkipped} {
+			m.successes.DeleteLabelValues(name, namespace, strategy, status)
+			m.failures.DeleteLabelValues(name, namespace, strategy, status)
+		}
+	}
+	m.weight.DeleteLabelValues(name, namespace)
+	m.weight.DeleteLabelValues(name+"-primary", namespace)
 }

@@ -167,14 +167,17 @@ func TestSeriesEndWithTheCanary(t *testing.T) {
 		t.Errorf("no series %s in\n%s", want, got)
 	}
 
-	m.Forget("shop", "cart-canary", "cart")
+	m.Forget("shop", "cart-canary")
 	expect(t, "series when the one is gone", series(t, registry), alone)
-	m.Forget("shop", "till-canary", "till")
+	m.Forget("shop", "till-canary")
 	expect(t, "series when both are gone", series(t, registry), clean)
-	m.Forget("shop", "till-canary", "till")
-	expect(t, "series when it is forgotten twice", series(t, registry), clean)
-	if len(m.canaries)+len(m.gates)+len(m.inSpaces)+len(m.onTarget) != 0 {
-		t.Errorf("left behind: %v %v %v %v", m.canaries, m.gates, m.inSpaces, m.onTarget)
+	m.Forget("shop", "till-canary")
+	m.Measured("shop", "till", "latency", 1) // it was on its way
+	m.Analysed("shop", "till", time.Second)
+	m.Failed("shop", "till", "canary")
+	expect(t, "series when it is forgotten twice, and what is recorded late", series(t, registry), clean)
+	if len(m.canaries)+len(m.gates)+len(m.inSpaces)+len(m.targets) != 0 {
+		t.Errorf("left behind: %v %v %v %v", m.canaries, m.gates, m.inSpaces, m.targets)
 	}
 }
 
@@ -186,7 +189,7 @@ func TestATargetOfTheSameNameKeepsItsSeries(t *testing.T) {
 	m.Canary(daemon)
 	alone := series(t, registry)
 	m.Canary(shopCart)
-	m.Forget("shop", "cart-canary", "cart")
+	m.Forget("shop", "cart-canary")
 	expect(t, "series", series(t, registry), alone)
 }
 
@@ -264,6 +267,7 @@ func TestFlaggersFamiliesAreComplete(t *testing.T) {
 	}
 	expect(t, "families", m.Families()[:len(want)], want)
 
+	m.Canary(shopCart)
 	m.Analysed("shop", "cart", time.Second)
 	families, err := registry.Gather()
 	if err != nil {

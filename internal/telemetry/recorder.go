@@ -93,11 +93,26 @@ func (r *Recorder) Event(ctx context.Context, about corev1.ObjectReference, even
 		return
 	}
 	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
+	r.queue(about, event, false)
+}
+
+// LateEvent is Event for what ends after the reconciliation that began it: a notification that is given up, an analysis of
+// an Experiment of a Rollout. Its object may be gone by then, and nobody would call Forget for it again, so that nothing is
+// remembered of an object of which nothing was said before.
+func (r *Recorder) LateEvent(ctx context.Context, about corev1.ObjectReference, event release.Event) {
+	if event.Silent {
+		return
+	}
+	logEvent(ctx, r.clock.Now(), log.FromContext(ctx), about, event)
+	r.queue(about, event, true)
+}
+
+func (r *Recorder) queue(about corev1.ObjectReference, event release.Event, late bool) {
 	// What is held back counts: when its text is said again in calmer times, the event has the number of all times.
-	object, again, may, floods := r.object(about, event)
+	object, again, may, floods := r.object(about, event, late)
 	switch {
 	case floods:
-		object, again, _, _ = r.object(about, release.Event{Type: release.Warning, Message: floodText})
+		object, again, _, _ = r.object(about, release.Event{Type: release.Warning, Message: floodText}, late)
 	case !may:
 		return
 	}
@@ -120,10 +135,10 @@ func (r *Recorder) Forget(key types.NamespacedName) {
 
 // object is the event as it shall be written, and whether it was written before with a lower count. may and floods are
 // those of its pace.
-func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (object *corev1.Event, again, may, floods bool) {
+func (r *Recorder) object(about corev1.ObjectReference, event release.Event, late bool) (object *corev1.Event, again, may, floods bool) {
 	text := release.Clip(event.Message, textLimit)
 	event.Reason = cmp.Or(event.Reason, eventReason)
-	entry, may, floods := r.count(about, event, text)
+	entry, may, floods := r.count(about, event, text, late)
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: eventName(about.Name, entry.name)},
 		InvolvedObject:      about,
@@ -139,14 +154,16 @@ func (r *Recorder) object(about corev1.ObjectReference, event release.Event) (ob
 }
 
 // count records that a text is said, once more or for the first time.
-func (r *Recorder) count(about corev1.ObjectReference, event release.Event, text string) (entry said, may, floods bool) {
+func (r *Recorder) count(about corev1.ObjectReference, event release.Event, text string, late bool) (entry said, may, floods bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
 	known := r.known[key]
 	if known == nil || known.uid != about.UID {
 		known = &texts{uid: about.UID, said: map[[16]byte]said{}}
-		r.known[key] = known
+		if !late {
+			r.known[key] = known
+		}
 	}
 
 	sum := sha256.Sum256([]byte(string(event.Type) + "\x00" + event.Reason + "\x00" + text))
@@ -223,4 +240,11 @@ func eventName(object string, nanoseconds int64) string {
 		object = strings.TrimRight(object[:room], "-.")
 	}
 	return object + "." + moment
+}
+
+// Len is the number of objects that are remembered.
+func (r *Recorder) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.known)
 }

@@ -201,6 +201,21 @@ func TestAnObjectMadeAgainHasEventsOfItsOwn(t *testing.T) {
 	})
 }
 
+// What ends late must not make the recorder remember what it was told to forget: nobody tells it again.
+func TestALateEventIsWrittenAndNotRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, server, _ := recording(t)
+		r.Event(t.Context(), about("cart"), normal("begins"))
+		r.LateEvent(t.Context(), about("cart"), normal("not sent"))
+		r.LateEvent(t.Context(), about("cart"), normal("not sent"))
+		r.Forget(named("cart"))
+		r.LateEvent(t.Context(), about("cart"), normal("not sent, too"))
+		synctest.Wait()
+		expect(t, "events", server.told(), map[string]int32{"Normal begins": 1, "Normal not sent": 2, "Normal not sent, too": 1})
+		expect(t, "objects that are remembered", len(r.known), 0)
+	})
+}
+
 func TestAnEventThatExpiredIsCreatedWithItsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, server, _ := recording(t)

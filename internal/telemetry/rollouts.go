@@ -26,7 +26,12 @@ type rollouts struct {
 
 	mu    sync.Mutex
 	shown map[types.NamespacedName]Rollout
+	// told are the events that were counted of each Rollout that exists.
+	told map[types.NamespacedName]map[eventLabels]bool
 }
+
+// eventLabels are those of an event counter beside its object.
+type eventLabels struct{ kind, reason string }
 
 // rolloutPhases are the values of the label phase.
 var rolloutPhases = []string{"Completed", "Progressing", "Paused", "Timeout", "Error", "Abort", "InvalidSpec"}
@@ -52,6 +57,7 @@ func newRollouts(d declaration) *rollouts {
 			releaseBuckets, "status"),
 		held:  d.histogram("rollout_manual_pause_duration_seconds", "Time for which people held a release.", releaseBuckets, "status"),
 		shown: map[types.NamespacedName]Rollout{},
+		told:  map[types.NamespacedName]map[eventLabels]bool{},
 	}
 }
 
@@ -63,11 +69,36 @@ type Rollout struct {
 	Desired, Available, Updated int32
 }
 
-// Rollout shows the state of a Rollout. Showing the same state again changes nothing.
+// RolloutExists begins the series of a Rollout. Until then, and again after ForgetRollout, nothing is recorded of it: a
+// notification that is given up, or the reconciliation that finds the Rollout gone, ends after the Rollout does, and its
+// series would never end.
+func (m *Metrics) RolloutExists(namespace, name string) {
+	m.rollouts.mu.Lock()
+	defer m.rollouts.mu.Unlock()
+	m.rollouts.exists(types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+func (r *rollouts) exists(key types.NamespacedName) {
+	if r.told[key] == nil {
+		r.told[key] = map[eventLabels]bool{}
+	}
+}
+
+// record calls f unless the Rollout is gone. What f records, ForgetRollout deletes.
+func (r *rollouts) record(namespace, name string, f func(told map[eventLabels]bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if told := r.told[types.NamespacedName{Namespace: namespace, Name: name}]; told != nil {
+		f(told)
+	}
+}
+
+// Rollout shows the state of a Rollout, which exists. Showing the same state again changes nothing.
 func (m *Metrics) Rollout(r Rollout) {
 	m.rollouts.mu.Lock()
 	defer m.rollouts.mu.Unlock()
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+	m.rollouts.exists(key)
 	before, known := m.rollouts.shown[key]
 	if known && before == r {
 		return
@@ -77,7 +108,7 @@ func (m *Metrics) Rollout(r Rollout) {
 		m.rollouts.info.DeleteLabelValues(before.Namespace, before.Name, before.Strategy, before.Router, before.Phase)
 	}
 	if known && before.Strategy != r.Strategy {
-		m.rollouts.phase.DeletePartialMatch(prometheus.Labels{"namespace": r.Namespace, "name": r.Name})
+		m.rollouts.dropPhases(before)
 	}
 	m.rollouts.info.WithLabelValues(r.Namespace, r.Name, r.Strategy, r.Router, r.Phase).Set(1)
 	for _, phase := range rolloutPhases {
@@ -93,19 +124,24 @@ func (m *Metrics) Rollout(r Rollout) {
 	m.rollouts.updated.WithLabelValues(r.Namespace, r.Name).Set(float64(r.Updated))
 }
 
-// RolloutPassed records how long a pass over a Rollout took.
+// RolloutPassed records how long a reconciliation of a Rollout took.
 func (m *Metrics) RolloutPassed(namespace, name string, took time.Duration) {
-	m.rollouts.passes.WithLabelValues(namespace, name).Observe(took.Seconds())
+	m.rollouts.record(namespace, name, func(map[eventLabels]bool) {
+		m.rollouts.passes.WithLabelValues(namespace, name).Observe(took.Seconds())
+	})
 }
 
-// RolloutFailed counts a pass over a Rollout that failed.
+// RolloutFailed counts a reconciliation of a Rollout that failed.
 func (m *Metrics) RolloutFailed(namespace, name string) {
-	m.rollouts.failures.WithLabelValues(namespace, name).Inc()
+	m.rollouts.record(namespace, name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(namespace, name).Inc() })
 }
 
 // RolloutTold counts an event about a Rollout.
 func (m *Metrics) RolloutTold(namespace, name, kind, reason string) {
-	m.rollouts.events.WithLabelValues(namespace, name, kind, reason).Inc()
+	m.rollouts.record(namespace, name, func(told map[eventLabels]bool) {
+		told[eventLabels{kind, reason}] = true
+		m.rollouts.events.WithLabelValues(namespace, name, kind, reason).Inc()
+	})
 }
 
 // RolloutEnded records how long a release took in all, and for how long people held it; status says how it ended.
@@ -115,19 +151,32 @@ func (m *Metrics) RolloutEnded(status string, took, held time.Duration) {
 	m.rollouts.held.WithLabelValues(status).Observe(held.Seconds())
 }
 
-// ForgetRollout ends the series of a Rollout that is gone.
+// ForgetRollout ends the series of a Rollout that is gone. Each is deleted by all of its labels: a partial match visits the
+// series of all Rollouts.
 func (m *Metrics) ForgetRollout(namespace, name string) {
-	m.rollouts.mu.Lock()
-	defer m.rollouts.mu.Unlock()
-	delete(m.rollouts.shown, types.NamespacedName{Namespace: namespace, Name: name})
-	of := prometheus.Labels{"namespace": namespace, "name": name}
-	for _, family := range []*prometheus.GaugeVec{
-		m.rollouts.info, m.rollouts.phase, m.rollouts.desired, m.rollouts.available, m.rollouts.unavailable, m.rollouts.updated,
-	} {
-		family.DeletePartialMatch(of)
+	r := m.rollouts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	if shown, known := r.shown[key]; known {
+		r.info.DeleteLabelValues(namespace, name, shown.Strategy, shown.Router, shown.Phase)
+		r.dropPhases(shown)
 	}
-	m.rollouts.passes.DeletePartialMatch(of)
-	m.rollouts.failures.DeletePartialMatch(of)
-	m.rollouts.events.DeletePartialMatch(of)
-	m.notifications.forget(of)
+	for _, family := range []*prometheus.GaugeVec{r.desired, r.available, r.unavailable, r.updated} {
+		family.DeleteLabelValues(namespace, name)
+	}
+	r.passes.DeleteLabelValues(namespace, name)
+	r.failures.DeleteLabelValues(namespace, name)
+	for told := range r.told[key] {
+		r.events.DeleteLabelValues(namespace, name, told.kind, told.reason)
+	}
+	delete(r.shown, key)
+	delete(r.told, key)
+	m.notifications.forget(prometheus.Labels{"namespace": namespace, "name": name})
+}
+
+func (r *rollouts) dropPhases(of Rollout) {
+	for _, phase := range rolloutPhases {
+		r.phase.DeleteLabelValues(of.Namespace, of.Name, of.Strategy, phase)
+	}
 }

@@ -50,4 +50,14 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	m.ForgetRollout("shop", "cart")
 	left := slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
 	expect(t, "series of a Rollout that is gone", left, []string{})
+
+	// The reconciliation that finds it gone ends after that, and so do notifications.
+	m.RolloutPassed("shop", "cart", time.Second)
+	m.RolloutFailed("shop", "cart")
+	m.RolloutTold("shop", "cart", "Warning", "NotificationFailed")
+	left = slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
+	expect(t, "series that came back", left, []string{})
+	if len(m.rollouts.shown)+len(m.rollouts.told) != 0 {
+		t.Errorf("left behind: %v %v", m.rollouts.shown, m.rollouts.told)
+	}
 }

@@ -62,3 +62,10 @@ func (s *Standing) Forget(key types.NamespacedName) {
 	defer s.mu.Unlock()
 	delete(s.holds, key)
 }
+
+// Len is the number of releases that are remembered.
+func (s *Standing) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.holds)
+}

@@ -75,3 +75,10 @@ func (d *Dependents) Of(t Thing) []types.NamespacedName {
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	return keys
 }
+
+// Len is the number of releases that depend on something.
+func (d *Dependents) Len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.things)
+}

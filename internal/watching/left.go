@@ -89,4 +89,11 @@ func (l *Left) add(key types.NamespacedName, why string) (first bool) {
 	return !known
 }
 
+// Len is the number of releases that are left.
+func (l *Left) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.releases)
+}
+
 func value(e *list.Element) *reason { return e.Value.(*reason) } //nolint:forcetypeassert // the list has nothing else

@@ -152,3 +152,10 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 	name, namespace := job.Annotations[measure.RunNameAnnotation], job.Annotations[measure.RunNamespaceAnnotation]
 	return types.NamespacedName{Namespace: namespace, Name: name}, name != "" && namespace != ""
 }
+
+// Footprint is of how many AnalysisRuns each part of the process remembers something.
+func (r *Reconciler) Footprint() shell.Footprint {
+	parts := r.frame.Footprint()
+	parts["prober"] = r.Prober.Len()
+	return shell.FootprintOf(parts)
+}

@@ -100,6 +100,13 @@ func (l *line) forget(key types.NamespacedName) {
 	delete(l.unwritten, key)
 }
 
+// len is the number of releases of which something is known beyond their stored states.
+func (l *line) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.started) + len(l.unwritten)
+}
+
 // next are the releases that may start now.
 func (l *line) next(limits release.Limits, all []flaggerv1.Canary) []release.Place {
 	l.mu.Lock()

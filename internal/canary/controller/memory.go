@@ -36,7 +36,6 @@ type memory struct {
 }
 
 type remembered struct {
-	target string
 	// since is when each gate began to wait for what it waits for, or to pass.
 	since map[string]held
 	wake  time.Time
@@ -95,14 +94,10 @@ func (m *memory) entry(key types.NamespacedName) *remembered {
 	return m.of[key]
 }
 
-func (m *memory) forget(key types.NamespacedName) (target string) {
+func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.of[key]; e != nil {
-		target = e.target
-	}
 	delete(m.of, key)
-	return target
 }
 
 func (m *memory) pruned(types.NamespacedName) bool {
@@ -158,7 +153,6 @@ func (m *memory) gates(key types.NamespacedName, d canary.Decision, s canary.Sna
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entry(key)
-	e.target = s.Plan.Target
 	said, names := map[string]flaggerv1.GateStatus{}, map[string]int{}
 	if s.Status.Serin != nil {
 		for _, gate := range s.Status.Serin.Gates {
@@ -317,4 +311,11 @@ func (m *memory) stands(key types.NamespacedName, effect string, s stood) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.entry(key).stood[effect] = s
+}
+
+// len is the number of releases of which something is remembered.
+func (m *memory) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.of)
 }

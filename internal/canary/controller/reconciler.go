@@ -283,7 +283,15 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Reporter.Forget(key)
 	r.line.forget(key)
 	r.known.Forget(key)
-	if target := r.memory.forget(key); target != "" {
-		r.Metrics.Forget(key.Namespace, key.Name, target)
-	}
+	r.memory.forget(key)
+	r.Metrics.Forget(key.Namespace, key.Name)
+}
+
+// Footprint is of how many Canaries each part of the process remembers something.
+func (r *Reconciler) Footprint() shell.Footprint {
+	return shell.FootprintOf(map[string]int{
+		"guard": r.guard.Len(), "dependents": r.dependents.Len(), "left": r.left.Len(), "memory": r.memory.len(), "known": r.known.Len(),
+		"line": r.line.len(), "prober": r.Prober.Len(), "recorder": r.Reporter.Recorder.Len(), "standing": r.Reporter.Standing.Len(),
+		"workloads": r.Workloads.Len(),
+	})
 }

@@ -33,7 +33,8 @@ type Parts struct {
 	Clock  clock.PassiveClock
 	// Launcher makes the AnalysisRuns.
 	Launcher *launch.Launcher
-	// Recorder tells of Experiments, Rollouts of what their Experiments' analyses came to.
+	// Recorder tells of Experiments, Rollouts of what their Experiments' analyses came to: it is the one of the controller of
+	// Rollouts, which knows when they are gone.
 	Recorder, Rollouts *telemetry.Recorder
 	Metrics            *telemetry.Metrics
 	// InstanceID of the controller: Experiments of others are not its own. Empty: those without any are.
@@ -143,9 +144,12 @@ func (r *Reconciler) tellRollout(ctx context.Context, e *argov1.Experiment, news
 	}
 	for _, event := range news {
 		if strings.HasPrefix(event.Reason, argov1.AnalysisRunKind) {
-			r.Rollouts.Event(ctx, corev1.ObjectReference{
+			r.Rollouts.LateEvent(ctx, corev1.ObjectReference{
 				APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: e.Namespace, Name: owner.Name, UID: owner.UID,
 			}, event)
 		}
 	}
 }
+
+// Footprint is of how many Experiments each part of the process remembers something.
+func (r *Reconciler) Footprint() shell.Footprint { return r.frame.Footprint() }

@@ -236,3 +236,10 @@ func (m *memory) forget(key types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.of, key)
 }
+
+// len is the number of Rollouts of which something is remembered, those that were deleted included.
+func (m *memory) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.of) + len(m.ended)
+}

@@ -84,6 +84,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err := r.gone(ctx, key, object.UID); err != nil { // one of the same name before it
 		return reconcile.Result{}, err
 	}
+	r.Metrics.RolloutExists(key.Namespace, key.Name)
 	began := r.Clock.Now()
 	sign, err := r.leftTo(ctx, key, began)
 	if err != nil {
@@ -283,6 +284,9 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now typ
 	}
 	if was.UID == now || r.stillThere(ctx, was) {
 		r.memory.settled(key) // it has only left our sight
+		if now == "" {
+			r.forget(key) // another controller serves it
+		}
 		return nil
 	}
 	if now == "" {
@@ -360,4 +364,16 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	}
 	r.Standing.Forget(key)
 	r.Metrics.ForgetRollout(key.Namespace, key.Name)
+}
+
+// Footprint is of how many Rollouts each part of the process remembers something.
+func (r *Reconciler) Footprint() shell.Footprint {
+	parts := map[string]int{
+		"guard": r.guard.Len(), "dependents": r.dependents.Len(), "left": r.left.Len(), "memory": r.memory.len(), "known": r.known.Len(),
+		"lenders": r.lenders.Len(), "recorder": r.Recorder.Len(), "standing": r.Standing.Len(),
+	}
+	if r.Outside != nil {
+		parts["prober"] = r.Outside.Len()
+	}
+	return shell.FootprintOf(parts)
 }

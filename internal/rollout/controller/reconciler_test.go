@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/shell"
+	"github.com/serin-dev/serin/internal/telemetry"
 )
 
 const cart = `
@@ -289,6 +291,56 @@ func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
 		t.Errorf("annotations: %s", diff)
 	}
 	p.until("RolloutDeleted: Rollout cart/shop is deleted.")
+}
+
+// TestNothingOutlivesARollout: neither what the process remembers of it nor its series, however it went.
+func TestNothingOutlivesARollout(t *testing.T) {
+	for name, deleted := range map[string]bool{"deleted": true, "another controller serves it": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newPocket(t, cart, cartService)
+			registry := prometheus.NewRegistry()
+			p.reconciler.Metrics = telemetry.New(registry)
+			p.settle()
+			was, cache := p.rollout(), p.reconciler.Client
+			if deleted {
+				if err := p.client.Delete(t.Context(), was); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				p.reconciler.Client = withoutRollouts{cache}
+			}
+			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+			for range 2 {
+				if _, err := p.pass(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, family := range families {
+				for _, series := range family.GetMetric() {
+					if strings.Contains(series.String(), "cart") {
+						t.Errorf("a series of %s remains: %s", family.GetName(), series)
+					}
+				}
+			}
+			if held := p.reconciler.Footprint(); len(held) > 0 {
+				t.Errorf("the process still holds %v", held)
+			}
+		})
+	}
+}
+
+// withoutRollouts is a cache that does not see them.
+type withoutRollouts struct{ client.Client }
+
+func (w withoutRollouts) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, is := into.(*argov1.Rollout); is {
+		return apierrors.NewNotFound(argov1.Resource("rollouts"), key.Name)
+	}
+	return w.Client.Get(ctx, key, into, options...)
 }
 
 // TestPodsAreRelabelledAgainAfterACrash: what was put on the pods is noted when all of them have it.

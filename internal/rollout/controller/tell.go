@@ -17,10 +17,19 @@ import (
 // Component is the source of all events about Rollouts.
 const Component = "rollouts-controller"
 
-// Teller is how people are told of an event of a Rollout: as a Kubernetes event, and in the metrics.
+// Teller tells people of an event of a Rollout, which exists: as a Kubernetes event, and in the metrics.
 func Teller(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+	return teller(recorder.Event, metrics)
+}
+
+// LateTeller is Teller where the Rollout may be gone.
+func LateTeller(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+	return teller(recorder.LateEvent, metrics)
+}
+
+func teller(record func(context.Context, corev1.ObjectReference, release.Event), metrics *telemetry.Metrics) func(context.Context, *argov1.Rollout, release.Event) {
 	return func(ctx context.Context, object *argov1.Rollout, event release.Event) {
-		recorder.Event(ctx, corev1.ObjectReference{
+		record(ctx, corev1.ObjectReference{
 			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
 			Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 		}, event)
