@@ -46,7 +46,7 @@ type Rights struct {
 }
 
 // always are the API groups that every installation needs.
-var always = []string{"", "apps", "autoscaling", "coordination.k8s.io", "discovery.k8s.io", "flagger.app"}
+var always = []string{"", "apps", "authorization.k8s.io", "autoscaling", "coordination.k8s.io", "discovery.k8s.io", "flagger.app"}
 
 // names of the providers and services by their API group; a group that is not here has its own name.
 var names = map[string]string{

@@ -19,7 +19,7 @@ type Decision = release.Decision[flaggerv1.CanaryStatus]
 // Next decides what this Canary needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
 func Next(s Snapshot) Decision {
 	if s.Peer.Acts() {
-		return standBack(s)
+		return besideAnother(s)
 	}
 	return withUnanswered(s, decide(s))
 }

@@ -1,11 +1,64 @@
 package canary
 
-import "github.com/serin-dev/serin/internal/release"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
 
 // Message says why Serin does not act on this Canary, and what to do.
 func (p Peer) Message() string {
 	return "Flagger acts on this Canary (" + p.Sign + "), so Serin does not: stop Flagger to let Serin go on, " +
 		"or start Serin with -adopt-while-peer-runs where a person has split the Canaries between the two"
+}
+
+// besideAnother decides while another controller is said to act on this Canary. Nothing is begun, advanced or promoted.
+// A release that Serin began is still observed, and still rolls back: whatever the sign of the other controller is worth,
+// users must not stay on a broken revision because of it. A Flagger that really takes the release over writes a status
+// without Serin's part, and from then on the release is its alone.
+func besideAnother(s Snapshot) Decision {
+	if s.Deleting || s.Plan.Suspended || !OwnRelease(s.Status) {
+		return standBack(s)
+	}
+	alone := s
+	alone.Peer = Peer{}
+	d := withUnanswered(alone, decide(alone))
+	_, observes := alone.start()
+	switch {
+	case rollsBack(s, d):
+	case d.Status.FailedChecks > s.Status.FailedChecks, equality.Semantic.DeepEqual(d.Status, s.Status) && len(d.Stamp) == 0:
+		d.Effects = nil
+	case observes && !alone.Now.Before(alone.windowEnd()):
+		d = alone.edit().window().done(d.Gates) // the checks passed: the same weight is observed for another window
+	default:
+		return standBack(s)
+	}
+	other := standBack(s)
+	d.Gates = slices.Concat(other.Gates, d.Gates)
+	d.Events = slices.Concat(other.Events, d.Events)
+	return wakeBy(d, other.Wake)
+}
+
+// OwnRelease is true of the status of a release in progress that Serin began, or took over, and that no other controller
+// has written since.
+func OwnRelease(status flaggerv1.CanaryStatus) bool {
+	switch status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting:
+		return status.Serin != nil && status.Serin.Revision != ""
+	default:
+		return false
+	}
+}
+
+// rollsBack is true where a rollback begins, goes on or ends.
+func rollsBack(s Snapshot, d Decision) bool {
+	intends := func(status flaggerv1.CanaryStatus) bool {
+		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
+	}
+	return intends(s.Status) || intends(d.Status) || s.Status.FailedChecks >= s.Plan.Threshold || d.Status.Phase == flaggerv1.CanaryPhaseFailed
 }
 
 // standBack leaves everything to the other controller, the status included: whoever writes it would make the other

@@ -63,19 +63,57 @@ func TestNextIsNoDeadEnd(t *testing.T) {
 	})
 }
 
-func TestNextTouchesNothingWhileAPeerActs(t *testing.T) {
+func TestNextTouchesNothingWhileAnotherControllerActs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")
 		s.Peer = canary.Peer{Sign: "its Deployment has ready pods"}
 		d := canary.Next(s)
+		if first := d.Gates.First(); first == nil || first.Name != "peer" {
+			t.Fatalf("nothing says why: %v", d.Gates)
+		}
+		if canary.OwnRelease(s.Status) && !s.Deleting {
+			return // see the next test
+		}
 		if len(d.Effects) > 0 || len(d.Probes) > 0 || len(d.Stamp) > 0 {
 			t.Fatalf("two controllers at once: effects %v, probes %v", d.Effects, d.Probes)
 		}
 		if diff := cmp.Diff(s.Status, d.Status); diff != "" {
-			t.Fatalf("the status is the peer's (-before +after):\n%s", diff)
+			t.Fatalf("the status belongs to the other controller (-before +after):\n%s", diff)
 		}
-		if first := d.Gates.First(); first == nil || first.Name != "peer" {
-			t.Fatalf("nothing says why: %v", d.Gates)
+	})
+}
+
+func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Filter(func(s canary.Snapshot) bool { return canary.OwnRelease(s.Status) }).Draw(t, "snapshot")
+		alone := canary.Next(s)
+		s.Peer = canary.Peer{Sign: "its Deployment has ready pods"}
+		d := canary.Next(s)
+		live := s.Route.Canary
+		if !s.Plan.Routed || !s.Route.Found || s.Route.Problem != "" {
+			live = 0
+		}
+		back := alone.Status.Serin != nil && slices.Contains([]string{"rollback", "cancel"}, alone.Status.Serin.Intent) && !s.Deleting && !s.Plan.Suspended
+		if back && (!cmp.Equal(d.Status, alone.Status) || len(d.Effects) != len(alone.Effects)) {
+			t.Fatalf("alone Serin would roll back with %v, and does %v", alone.Effects, d.Effects)
+		}
+		for _, effect := range d.Effects {
+			if _, copies := effect.(canary.CopyTemplate); copies {
+				t.Fatalf("%s promotes", effect)
+			}
+			if weight, ok := weightOf(effect); ok && weight > live && !back {
+				t.Fatalf("%s raises the weight from %d", effect, live)
+			}
+		}
+		if d.Status.CanaryWeight > s.Status.CanaryWeight || d.Status.Iterations > s.Status.Iterations {
+			t.Fatalf("the release advanced: %+v", d.Status)
+		}
+		switch d.Status.Phase {
+		case s.Status.Phase, flaggerv1.CanaryPhaseFailed:
+		case flaggerv1.CanaryPhaseSucceeded: // the target is back at the promoted revision
+		case flaggerv1.CanaryPhaseProgressing: // a promotion that rolls back
+		default:
+			t.Fatalf("the release advanced to phase %s", d.Status.Phase)
 		}
 	})
 }

@@ -49,6 +49,8 @@ type Flags struct {
 	MaxMoving, MaxMovingPerNamespace int
 	// AdoptWhilePeerRuns makes Serin act although a Flagger or an Argo Rollouts lives that may act on the same objects.
 	AdoptWhilePeerRuns bool
+	// OtherControllerNamespaces are those in which a Flagger or an Argo Rollouts is looked for; empty: all.
+	OtherControllerNamespaces []string
 	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
 	AllowLoopbackHooks bool
 	// APIs are those that are served: canary, rollout.
@@ -98,6 +100,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.IntVar(&f.MaxMoving, "max-moving", 0, "releases that may move at once; the others wait for their turn; 0: no limit")
 	set.IntVar(&f.MaxMovingPerNamespace, "max-moving-per-namespace", 0, "releases of one namespace that may move at once; 0: no limit")
 	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
+	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "only namespaces in which a Flagger or an Argo Rollouts is looked for, by its Deployment or its Lease; empty: all, and a Deployment counts if its service account may write the releases in question")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
 	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve, of canary and rollout; one whose definitions are not installed is served as soon as they are")
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -70,7 +71,7 @@ const (
 // Scheme knows every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // two types of one name: a mistake in the program
 		}
@@ -105,6 +106,9 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	}
 	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence}
 	p.notifying, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
+	if p.may, err = permissions(mgr, logger); err != nil {
+		return err
+	}
 	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
 		return err
 	}
@@ -141,6 +145,8 @@ type process struct {
 	outbox, notifying *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
 	together *together
+	// may tells what service accounts of other controllers are permitted.
+	may watching.May
 }
 
 // apis are those that the flags ask for.
@@ -180,7 +186,7 @@ func (p process) serveCanaries(ctx context.Context) error {
 			return err
 		}
 	}
-	peers, err := f.peers(ctx, mgr, p.logger)
+	peers, err := f.peers(ctx, mgr, p.may, p.logger)
 	if err != nil {
 		return err
 	}
@@ -284,13 +290,29 @@ func endpointsUnread(ctx context.Context, reader client.Reader, namespace string
 	}
 }
 
+// permissions tells what service accounts may do. What is created there is an answer and no object: it has no cache.
+func permissions(mgr manager.Manager, logger logr.Logger) (watching.May, error) {
+	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("make the client that asks for permissions: %w", err)
+	}
+	unasked := func(message string) { logger.Info(message) }
+	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, Unasked: unasked}).May, nil
+}
+
+// otherControllers is where they are looked for.
+func (f *Flags) otherControllers() peer.Scope {
+	return peer.Scope{Namespaces: f.OtherControllerNamespaces}
+}
+
 // peers looks for a Flagger that lives, unless a person has split the Canaries between the two. Rights of an earlier
 // version did not have leases, and a cache that may not read a kind would keep the whole process from starting.
-func (f *Flags) peers(ctx context.Context, mgr manager.Manager, logger logr.Logger) (*watching.Peers, error) {
+func (f *Flags) peers(ctx context.Context, mgr manager.Manager, may watching.May, logger logr.Logger) (*watching.Peers, error) {
 	if f.AdoptWhilePeerRuns {
 		return nil, nil
 	}
 	peers := watching.Flagger(mgr.GetClient())
+	peers.Scope, peers.May = f.otherControllers(), may
 	if err := peers.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}

@@ -152,6 +152,7 @@ func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watchi
 		return nil, nil
 	}
 	peers := watching.ArgoRollouts(own.GetClient(), own.GetClient(), p.flags.Argo.InstanceID)
+	peers.Scope, peers.May = p.flags.otherControllers(), p.may
 	if err := peers.Index(ctx, own.GetFieldIndexer()); err != nil {
 		return nil, err
 	}

@@ -54,9 +54,9 @@ func (c Controller) namespaced() bool {
 	})
 }
 
-// ActingArgo is a sign that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id: a
-// Deployment with ready pods, or its leader lease, held.
-func ActingArgo(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) Sign {
+// ActingArgo are the signs that an Argo Rollouts lives that acts on objects of that namespace that carry that instance id.
+// They are those of Acting.
+func (s Scope) ActingArgo(namespace, instanceID string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
 	named := slices.DeleteFunc(slices.Clone(leases), func(l coordinationv1.Lease) bool { return l.Name != ArgoLease(instanceID) })
-	return acting(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })
+	return s.acting(deployments, named, now, func(c Controller) bool { return c.ServesInstance(namespace, instanceID) })
 }

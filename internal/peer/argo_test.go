@@ -51,6 +51,7 @@ func TestAnArgoRolloutsActsOnItsInstanceOnly(t *testing.T) {
 	argo := func(args ...string) []Controller {
 		return []Controller{{Namespace: "argo", Name: "rollouts", Args: args, Ready: 1}}
 	}
+	stopped := func() []Controller { return []Controller{{Namespace: "argo", Name: "rollouts"}} }
 	for _, tt := range []struct {
 		name        string
 		id          string
@@ -64,14 +65,16 @@ func TestAnArgoRolloutsActsOnItsInstanceOnly(t *testing.T) {
 		{"one with another id", "a", argo("--instance-id=b"), nil, false},
 		{"one of another namespace", "", argo("--namespaced"), nil, false},
 		{"one that says it is not", "", argo("--namespaced=false"), nil, true},
-		{"its lease alone", "", nil, []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, true},
-		{"the lease of another id", "", nil, []coordinationv1.Lease{lease("argo-rollouts-controller-lock-b", "x_1")}, false},
+		{"its lease alone", "", nil, []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
+		{"its lease, held by pods that are going", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, true},
+		{"its lease, held by nobody of it", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "x_1")}, false},
+		{"the lease of another id", "", stopped(), []coordinationv1.Lease{lease("argo-rollouts-controller-lock-b", "rollouts-7_1")}, false},
 		{"the lease of one of another namespace", "", argo("--namespaced"), []coordinationv1.Lease{lease("argo-rollouts-controller-lock", "rollouts-7_1")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			sign := ActingArgo("shop", tt.id, tt.deployments, tt.leases, now)
-			if (sign.Text != "") != tt.want {
-				t.Errorf("got %q", sign.Text)
+			signs := Scope{}.ActingArgo("shop", tt.id, tt.deployments, tt.leases, now)
+			if (len(signs) > 0) != tt.want {
+				t.Errorf("got %+v", signs)
 			}
 		})
 	}

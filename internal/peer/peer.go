@@ -5,6 +5,7 @@
 package peer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,9 +28,22 @@ const (
 // slack is by how much the clocks of two hosts of a cluster may differ.
 const slack = 5 * time.Second
 
+// A lease is not believed beyond these bounds. A live holder renews it every few seconds, whatever duration it names, and
+// with a moment near the present; anything else would let whoever may write one Lease claim to act until the year 3000.
+const (
+	maxLeaseDuration = 2 * time.Minute
+	maxAhead         = time.Minute
+)
+
+// perNamespace is how many service accounts of one namespace are considered: each costs a request to the API server, and
+// whoever may create Deployments may create thousands. No installation has more.
+const perNamespace = 4
+
 // Controller is a Deployment of a controller.
 type Controller struct {
 	Namespace, Name string
+	// ServiceAccount is the one that its pods run under.
+	ServiceAccount string
 	// Args are those that it was started with.
 	Args []string
 	// Ready is how many of its pods are.
@@ -48,7 +62,8 @@ func run(d *appsv1.Deployment, is func(c *corev1.Container, args []string) bool)
 		args := expand(slices.Concat(c.Command, c.Args), c.Env)
 		// The load tester is the same program, or has the same name, and is no controller.
 		if !slices.Contains(args, "loadtester") && is(c, args) {
-			return Controller{Namespace: d.Namespace, Name: d.Name, Args: args, Ready: d.Status.ReadyReplicas}, true
+			account := d.Spec.Template.Spec.ServiceAccountName
+			return Controller{Namespace: d.Namespace, Name: d.Name, ServiceAccount: cmp.Or(account, "default"), Args: args, Ready: d.Status.ReadyReplicas}, true
 		}
 	}
 	return Controller{}, false
@@ -142,42 +157,102 @@ type Sign struct {
 	Until time.Time
 }
 
-// Acting is a sign that a Flagger lives that acts on objects of that namespace: a Deployment with ready pods, or its
-// leader lease, held. A lease whose holder is a pod of one of the Deployments says nothing about other namespaces than
-// that Deployment does.
-func Acting(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) Sign {
-	return acting(deployments, leases, now, func(c Controller) bool { return c.Watches(namespace) })
+// Account is the service account of a controller.
+type Account struct{ Namespace, Name string }
+
+// Candidate is a sign of a controller that counts if the account may do what such a controller does.
+type Candidate struct {
+	Sign    Sign
+	Account Account
 }
 
-// acting is a sign of a controller that serves what is asked about.
-func acting(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) Sign {
-	for _, d := range deployments {
-		if d.Ready > 0 && serves(d) {
-			return Sign{Text: fmt.Sprintf("Deployment %s of namespace %s has ready pods", d.Name, d.Namespace)}
+// Scope is where other controllers are looked for.
+type Scope struct {
+	// Namespaces are those that the administrator named, whose Deployments and Leases are believed as they are. Empty: all
+	// namespaces, and nothing is believed of a Deployment but what its service account is permitted.
+	Namespaces []string
+}
+
+// Acting are the signs that a Flagger lives that acts on objects of that namespace. The first that counts is the one.
+//
+// A sign is a Deployment with ready pods, or one without whose pods still hold the leader lease of its namespace. A Lease
+// without a Deployment is a sign in namespaces that the administrator named only: a Flagger need not have one, and anyone
+// who may write Leases could make it up.
+func (s Scope) Acting(namespace string, deployments []Controller, leases []coordinationv1.Lease, now time.Time) []Candidate {
+	return s.acting(deployments, leases, now, func(c Controller) bool { return c.Watches(namespace) })
+}
+
+// named is true of a namespace that the administrator named.
+func (s Scope) named(namespace string) bool { return slices.Contains(s.Namespaces, namespace) }
+
+// Believes is true of candidates that count whatever their account is permitted.
+func (s Scope) Believes(c Candidate) bool { return s.named(c.Account.Namespace) }
+
+// acting are the signs of controllers that serve what is asked about.
+func (s Scope) acting(deployments []Controller, leases []coordinationv1.Lease, now time.Time, serves func(Controller) bool) []Candidate {
+	var out []Candidate
+	considered := map[string][]Account{}
+	inOrder := func(a, b Controller) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}
+	for _, d := range slices.SortedFunc(slices.Values(deployments), inOrder) {
+		account := Account{Namespace: d.Namespace, Name: d.ServiceAccount}
+		sign := living(d, leases, now)
+		switch {
+		case sign.Text == "" || !serves(d), len(s.Namespaces) > 0 && !s.named(d.Namespace), slices.Contains(considered[d.Namespace], account):
+			continue
+		case len(considered[d.Namespace]) == perNamespace:
+			continue
 		}
+		considered[d.Namespace] = append(considered[d.Namespace], account)
+		out = append(out, Candidate{Sign: sign, Account: account})
 	}
 	for i := range leases {
 		l := &leases[i]
-		until := HeldUntil(l)
-		if !now.Before(until.Add(slack)) {
+		until := HeldUntil(l, now)
+		if !s.named(l.Namespace) || !now.Before(until) {
 			continue
 		}
-		holder := *l.Spec.HolderIdentity
-		elsewhere := slices.ContainsFunc(deployments, func(d Controller) bool {
-			return d.Namespace == l.Namespace && strings.HasPrefix(holder, d.Name+"-") && !serves(d)
-		})
-		if !elsewhere {
-			return Sign{Text: fmt.Sprintf("Lease %s of namespace %s is held by %s", l.Name, l.Namespace, holder), Until: until.Add(slack)}
+		ofDeployment := slices.ContainsFunc(deployments, func(d Controller) bool { return holds(d, l) })
+		if !ofDeployment {
+			out = append(out, Candidate{Sign: heldSign(l, until), Account: Account{Namespace: l.Namespace}})
+		}
+	}
+	return out
+}
+
+// living is the sign that a Deployment's pods live; empty: there is none.
+func living(d Controller, leases []coordinationv1.Lease, now time.Time) Sign {
+	if d.Ready > 0 {
+		return Sign{Text: fmt.Sprintf("Deployment %s of namespace %s has ready pods", d.Name, d.Namespace)}
+	}
+	for i := range leases {
+		l := &leases[i]
+		if until := HeldUntil(l, now); holds(d, l) && now.Before(until) {
+			return heldSign(l, until)
 		}
 	}
 	return Sign{}
 }
 
-// HeldUntil is until when a lease is held if nobody renews it; zero for one that nobody holds.
-func HeldUntil(l *coordinationv1.Lease) time.Time {
+// holds is true of a lease in the namespace of a Deployment whose holder is called as a pod of it.
+func holds(d Controller, l *coordinationv1.Lease) bool {
+	return l.Namespace == d.Namespace && l.Spec.HolderIdentity != nil && strings.HasPrefix(*l.Spec.HolderIdentity, d.Name+"-")
+}
+
+func heldSign(l *coordinationv1.Lease, until time.Time) Sign {
+	return Sign{Text: fmt.Sprintf("Lease %s of namespace %s is held by %s", l.Name, l.Namespace, *l.Spec.HolderIdentity), Until: until}
+}
+
+// HeldUntil is until when a lease is held if nobody renews it; zero for one that nobody holds, or that claims what no live
+// holder writes.
+func HeldUntil(l *coordinationv1.Lease, now time.Time) time.Time {
 	spec := l.Spec
 	if spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" {
 		return time.Time{}
 	}
-	return spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)
+	if spec.RenewTime.After(now.Add(maxAhead)) || *spec.LeaseDurationSeconds <= 0 {
+		return time.Time{}
+	}
+	return spec.RenewTime.Add(min(time.Duration(*spec.LeaseDurationSeconds)*time.Second, maxLeaseDuration) + slack)
 }

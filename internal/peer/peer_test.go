@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,54 +81,83 @@ func TestAControllerOfOneNamespaceWatchesThatOneOnly(t *testing.T) {
 	}
 }
 
-func TestSignsOfALivingPeer(t *testing.T) {
+func TestSignsOfALivingController(t *testing.T) {
 	now := time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	controller := func(ready int32, args ...string) Controller {
-		return Controller{Namespace: "flagger-system", Name: "flagger", Args: args, Ready: ready}
+		return Controller{Namespace: "flagger-system", Name: "flagger", ServiceAccount: "flagger", Args: args, Ready: ready}
 	}
-	lease := func(holder string, ago time.Duration) coordinationv1.Lease {
+	const holder = "flagger-7d9f-x2_1"
+	lease := func(holder string, ago time.Duration, seconds int32) coordinationv1.Lease {
 		return coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "flagger-system", Name: Lease},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(60)), RenewTime: &metav1.MicroTime{Time: now.Add(-ago)},
+				HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: now.Add(-ago)},
 			},
 		}
 	}
-	ready := "Deployment flagger of namespace flagger-system has ready pods"
-	held := "Lease flagger-leader-election of namespace flagger-system is held by flagger-7d9f-x2_1"
+	leases := func(all ...coordinationv1.Lease) []coordinationv1.Lease { return all }
+	elsewhere := lease(holder, 0, 60)
+	elsewhere.Namespace = "web"
+	ready := Sign{Text: "Deployment flagger of namespace flagger-system has ready pods"}
+	held := func(left time.Duration) Sign {
+		return Sign{"Lease flagger-leader-election of namespace flagger-system is held by " + holder, now.Add(left)}
+	}
+	const year = 365 * 24 * time.Hour
 	for _, tt := range []struct {
 		name   string
+		scope  []string
 		seen   []Controller
 		leases []coordinationv1.Lease
 		want   Sign
 	}{
 		{name: "nothing"},
-		{"ready pods", []Controller{controller(1)}, nil, Sign{Text: ready}},
-		{"no ready pods", []Controller{controller(0)}, nil, Sign{}},
-		{"ready pods for another namespace", []Controller{controller(1, "-namespace=web")}, nil, Sign{}},
-		{"one of two", []Controller{controller(0), controller(1, "-namespace=shop")}, nil, Sign{Text: ready}},
-		{"a lease, just renewed", nil, []coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)}, Sign{held, now.Add(65 * time.Second)}},
-		{"a lease, nearly over", nil, []coordinationv1.Lease{lease("flagger-7d9f-x2_1", 64*time.Second)}, Sign{held, now.Add(time.Second)}},
-		{"a lease that is over", nil, []coordinationv1.Lease{lease("flagger-7d9f-x2_1", 65*time.Second)}, Sign{}},
-		{"a lease that was given back", nil, []coordinationv1.Lease{lease("", 0)}, Sign{}},
-		{"a lease of nobody", nil, []coordinationv1.Lease{{}}, Sign{}},
-		{
-			"a lease of a Deployment that is scaled to zero",
-			[]Controller{controller(0)},
-			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)},
-			Sign{held, now.Add(65 * time.Second)},
-		},
-		{
-			"a lease of a Deployment for another namespace",
-			[]Controller{controller(1, "-namespace=web")},
-			[]coordinationv1.Lease{lease("flagger-7d9f-x2_1", 0)},
-			Sign{},
-		},
+		{"ready pods, without a lease", nil, []Controller{controller(1)}, nil, ready},
+		{"no ready pods", nil, []Controller{controller(0)}, nil, Sign{}},
+		{"ready pods for another namespace", nil, []Controller{controller(1, "-namespace=web")}, nil, Sign{}},
+		{"one of two", nil, []Controller{controller(0), controller(1, "-namespace=shop")}, nil, ready},
+		{"a lease alone", nil, nil, leases(lease(holder, 0, 60)), Sign{}},
+		{"a lease of pods that are going, just renewed", nil, []Controller{controller(0)}, leases(lease(holder, 0, 60)), held(65 * time.Second)},
+		{"nearly over", nil, []Controller{controller(0)}, leases(lease(holder, 64*time.Second, 60)), held(time.Second)},
+		{"over", nil, []Controller{controller(0)}, leases(lease(holder, 65*time.Second, 60)), Sign{}},
+		{"given back", nil, []Controller{controller(0)}, leases(lease("", 0, 60)), Sign{}},
+		{"nobody's", nil, []Controller{controller(0)}, leases(coordinationv1.Lease{}), Sign{}},
+		{"held by somebody else", nil, []Controller{controller(0)}, leases(lease("mallory", 0, 60)), Sign{}},
+		{"in another namespace than its Deployment", nil, []Controller{controller(0)}, leases(elsewhere), Sign{}},
+		{"of a Deployment for another namespace", nil, []Controller{controller(0, "-namespace=web")}, leases(lease(holder, 0, 60)), Sign{}},
+		{"for seventy years", nil, []Controller{controller(0)}, leases(lease(holder, 0, 1<<31-1)), held(125 * time.Second)},
+		{"for seventy years, an hour ago", nil, []Controller{controller(0)}, leases(lease(holder, time.Hour, 1<<31-1)), Sign{}},
+		{"renewed two hundred years from now", nil, []Controller{controller(0)}, leases(lease(holder, -200*year, 60)), Sign{}},
+		{"renewed by a clock that is a little ahead", nil, []Controller{controller(0)}, leases(lease(holder, -30*time.Second, 60)), held(95 * time.Second)},
+		{"for less than no time", nil, []Controller{controller(0)}, leases(lease(holder, 0, -60)), Sign{}},
+		{"a named namespace", []string{"flagger-system"}, []Controller{controller(1)}, nil, ready},
+		{"not a named namespace", []string{"istio-system"}, []Controller{controller(1)}, leases(lease(holder, 0, 60)), Sign{}},
+		{"a lease alone in a named namespace", []string{"flagger-system"}, nil, leases(lease(holder, 0, 60)), held(65 * time.Second)},
+		{"a lease in a named namespace, of one for another", []string{"flagger-system"}, []Controller{controller(1, "-namespace=web")}, leases(lease(holder, 0, 60)), Sign{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Acting("shop", tt.seen, tt.leases, now); got != tt.want {
+			scope := Scope{Namespaces: tt.scope}
+			var got Sign
+			if all := scope.Acting("shop", tt.seen, tt.leases, now); len(all) > 0 {
+				got = all[0].Sign
+				if scope.Believes(all[0]) != (len(tt.scope) > 0) {
+					t.Errorf("believed without asking: %v", scope.Believes(all[0]))
+				}
+			}
+			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestOneNamespaceCannotHaveManyAccountsConsidered(t *testing.T) {
+	var seen []Controller
+	for i := range 1000 {
+		seen = append(seen, Controller{Namespace: "mallory", Name: fmt.Sprintf("flagger-%d", i), ServiceAccount: fmt.Sprintf("a-%d", i%500), Ready: 1})
+	}
+	seen = append(seen, Controller{Namespace: "zz-flagger", Name: "flagger", ServiceAccount: "flagger", Ready: 1})
+	all := Scope{}.Acting("shop", seen, nil, time.Now())
+	if len(all) != perNamespace+1 || all[perNamespace].Account != (Account{"zz-flagger", "flagger"}) {
+		t.Errorf("considered %+v", all)
 	}
 }

@@ -17,9 +17,14 @@ import (
 )
 
 // Peers looks for another controller that lives. It reads caches: its Deployments by an index, and the few leases of its
-// name.
+// name. What it finds counts only if it may act on the release in question, because anyone who may create a Deployment can
+// make one that looks like a Flagger.
 type Peers struct {
 	Client client.Reader
+	// Scope is where it looks.
+	Scope peer.Scope
+	// May tells what service accounts are permitted; nil: every sign is believed.
+	May May
 	// Leases has those of the peer; nil: Client has.
 	Leases client.Reader
 	// LeasesUnread is why leases cannot be looked at, as a sentence; empty: they can.
@@ -33,20 +38,34 @@ type peerKind struct {
 	name, index string
 	possible    func(containers []any) bool
 	of          func(*appsv1.Deployment) (peer.Controller, bool)
-	acting      func(namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) peer.Sign
+	// writes is what such a controller must be permitted to update.
+	writes Resource
+	acting func(scope peer.Scope, namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) []peer.Candidate
 }
+
+// Resource is one of the API server, with its subresource.
+type Resource struct{ Group, Name, Subresource string }
+
+// May is true where a service account is permitted to update a resource of a namespace.
+type May func(ctx context.Context, account peer.Account, resource Resource, namespace string) (bool, error)
+
+// What the controllers write while they act on a release.
+var (
+	CanaryStatus  = Resource{Group: "flagger.app", Name: "canaries", Subresource: "status"}
+	RolloutStatus = Resource{Group: "argoproj.io", Name: "rollouts", Subresource: "status"}
+)
 
 // Flagger looks for a Flagger.
 func Flagger(c client.Reader) *Peers {
-	return &Peers{Client: c, kind: peerKind{"Flagger", "runs-flagger", peer.Possible, peer.Flagger, peer.Acting}}
+	return &Peers{Client: c, kind: peerKind{"Flagger", "runs-flagger", peer.Possible, peer.Flagger, CanaryStatus, peer.Scope.Acting}}
 }
 
 // ArgoRollouts looks for an Argo Rollouts that serves an instance id. The leases are in a cache of their own.
 func ArgoRollouts(c, leases client.Reader, instanceID string) *Peers {
 	return &Peers{Client: c, Leases: leases, kind: peerKind{
-		"Argo Rollouts", "runs-argo-rollouts", peer.ArgoPossible, peer.ArgoRollouts,
-		func(namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) peer.Sign {
-			return peer.ActingArgo(namespace, instanceID, deployments, leases, now)
+		"Argo Rollouts", "runs-argo-rollouts", peer.ArgoPossible, peer.ArgoRollouts, RolloutStatus,
+		func(scope peer.Scope, namespace string, deployments []peer.Controller, leases []coordinationv1.Lease, now time.Time) []peer.Candidate {
+			return scope.ActingArgo(namespace, instanceID, deployments, leases, now)
 		},
 	}}
 }
@@ -117,7 +136,25 @@ func (p *Peers) Acting(ctx context.Context, namespace string, now time.Time) (pe
 			return peer.Sign{}, fmt.Errorf("list the leases of %s: %w", p.kind.name, err)
 		}
 	}
-	return p.kind.acting(namespace, deployments, leases.Items, now), nil
+	return Counting(ctx, p.Scope, p.kind.acting(p.Scope, namespace, deployments, leases.Items, now), p.May, p.kind.writes, namespace)
+}
+
+// Counting is the first sign that counts: of a namespace that the administrator named, or of a controller that may write
+// releases of that namespace.
+func Counting(ctx context.Context, scope peer.Scope, candidates []peer.Candidate, may May, resource Resource, namespace string) (peer.Sign, error) {
+	for _, c := range candidates {
+		if may == nil || scope.Believes(c) {
+			return c.Sign, nil
+		}
+		permitted, err := may(ctx, c.Account, resource, namespace)
+		if err != nil {
+			return peer.Sign{}, err
+		}
+		if permitted {
+			return c.Sign, nil
+		}
+	}
+	return peer.Sign{}, nil
 }
 
 // Told is true for changes by which the peer may have come or gone. A lease that is merely renewed is none: whoever waits
@@ -129,7 +166,7 @@ func (p *Peers) Told(kind schema.GroupKind, before, after client.Object) bool {
 	if kind == deploymentKind.GroupKind() {
 		old, was := p.at(before)
 		now, is := p.at(after)
-		return was != is || (old.Ready > 0) != (now.Ready > 0) || !slices.Equal(old.Args, now.Args)
+		return was != is || (old.Ready > 0) != (now.Ready > 0) || !slices.Equal(old.Args, now.Args) || old.ServiceAccount != now.ServiceAccount
 	}
 	return holder(before) != holder(after)
 }

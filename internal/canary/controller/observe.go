@@ -129,7 +129,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		Command: object.Annotations[canary.CommandAnnotation], Pruned: pruned, Peer: peer,
 	}
 	s.things = o.things(object)
-	if peer.Acts() {
+	if peer.Acts() && !canary.OwnRelease(object.Status) {
 		return s, nil // nothing else matters until it is gone
 	}
 	if err := o.rival(ctx, s); err != nil {

@@ -123,7 +123,7 @@ func TestAReleaseIsLeftToALivingFlaggerAndTakenUpWhenItIsGone(t *testing.T) {
 
 func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 	now := time.Now()
-	p := watching.Flagger(aCluster(t, flaggerLease("flagger-1_2", now)))
+	p := watching.Flagger(aCluster(t, flaggerDeployment(0), flaggerLease("flagger-1_2", now)))
 	seen, err := acting(t.Context(), p, "shop", now)
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +140,34 @@ func TestALeaseThatEndsIsWaitedForByTheClock(t *testing.T) {
 	}
 	if seen, err = acting(t.Context(), nil, "shop", now); err != nil || seen.Acts() {
 		t.Errorf("nobody looks: %+v, %v", seen, err)
+	}
+}
+
+// TestATenantCannotMakeUpAFlagger: whatever is created in one namespace, the releases of another go on, unless the service
+// account may write them.
+func TestATenantCannotMakeUpAFlagger(t *testing.T) {
+	now := time.Now()
+	forged := flaggerDeployment(1)
+	forged.Namespace = "mallory"
+	forged.Spec.Template.Spec.ServiceAccountName = "flagger"
+	lease := flaggerLease("flagger-1_2", now.Add(200*365*24*time.Hour))
+	lease.Namespace = "mallory"
+	p := watching.Flagger(aCluster(t, forged, lease))
+	p.May = func(_ context.Context, account peer.Account, of watching.Resource, namespace string) (bool, error) {
+		return of == watching.CanaryStatus && account == peer.Account{Namespace: "mallory", Name: "flagger"} && namespace == "mallory", nil
+	}
+	for namespace, want := range map[string]bool{"shop": false, "mallory": true} {
+		if seen, err := acting(t.Context(), p, namespace, now); err != nil || seen.Acts() != want {
+			t.Errorf("namespace %s: %+v, %v", namespace, seen, err)
+		}
+	}
+	p.Scope.Namespaces = []string{"flagger-system"}
+	if seen, err := acting(t.Context(), p, "mallory", now); err != nil || seen.Acts() {
+		t.Errorf("in a namespace that nobody named: %+v, %v", seen, err)
+	}
+	p.Scope.Namespaces = []string{"mallory"}
+	if seen, err := acting(t.Context(), p, "shop", now); err != nil || !seen.Acts() {
+		t.Errorf("in a namespace that the administrator named: %+v, %v", seen, err)
 	}
 }
 

@@ -87,7 +87,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	if !peer.Acts() {
+	if !peer.Acts() || canary.OwnRelease(object.Status) {
 		err = r.takeOver(ctx, object, canary.Moves(object.Status.Phase))
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,6 +76,18 @@ func NewWorld(t testing.TB, manifests string) *World {
 				return err
 			}
 			return c.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			review, is := obj.(*authorizationv1.LocalSubjectAccessReview)
+			if !is {
+				return c.Create(ctx, obj, opts...)
+			}
+			if err := w.refusal(scheme, obj, ""); err != nil {
+				return err
+			}
+			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:") ||
+				strings.HasPrefix(review.Spec.User, "system:serviceaccount:argo-rollouts:")
+			return nil
 		},
 		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 			if err := w.refusal(scheme, list, ""); err != nil {

@@ -14,6 +14,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/watching"
 )
 
 // serinLease is the name of Serin's own.
@@ -35,11 +36,16 @@ type controllers struct {
 	serins, flaggers, argos []peer.Controller
 	leases                  []coordinationv1.Lease
 	unread                  []string
+	// may tells what service accounts are permitted, as far as the user may ask; else every one counts as permitted.
+	may watching.May
 }
 
 // findControllers looks for who acts on these releases. It never fails: what cannot be read is said.
 func (s *Session) findControllers(ctx context.Context, objects []client.Object) controllers {
-	out := controllers{flags: parse(s.ControllerFlags), given: s.ControllerFlags != nil}
+	out := controllers{
+		flags: parse(s.ControllerFlags), given: s.ControllerFlags != nil,
+		may: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).May,
+	}
 	if err := s.deployed(ctx, &out); err != nil {
 		out.unread = append(out.unread, "Deployments")
 	}
@@ -138,28 +144,29 @@ func serves(c peer.Controller, object client.Object) bool {
 
 // peerOf is who acts on a release in Serin's stead: what Serin itself judges, by the same signs. Where no Serin is, nobody
 // stands back.
-func (c *controllers) peerOf(object client.Object, events []explain.Event, now time.Time) explain.Peer {
+func (c *controllers) peerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.Peer {
 	told := stoodBack(events)
 	if c.flags.AdoptWhilePeerRuns || !c.given && told == "" && !c.serinLives(object, now) {
 		return explain.Peer{}
 	}
-	peers, acting := c.flaggers, func(of []peer.Controller, leases []coordinationv1.Lease) peer.Sign {
-		return peer.Acting(object.GetNamespace(), of, leases, now)
+	scope := peer.Scope{Namespaces: c.flags.OtherControllerNamespaces}
+	others, resource, acting := c.flaggers, watching.CanaryStatus, func(of []peer.Controller) []peer.Candidate {
+		return scope.Acting(object.GetNamespace(), of, c.leasesNamed(peer.Lease), now)
 	}
-	leases := c.leasesNamed(peer.Lease)
 	if keyOf(object).Kind == explain.KindRollout {
-		peers, leases = c.argos, c.leases
-		acting = func(of []peer.Controller, leases []coordinationv1.Lease) peer.Sign {
-			return peer.ActingArgo(object.GetNamespace(), instanceOf(object), of, leases, now)
+		others, resource = c.argos, watching.RolloutStatus
+		acting = func(of []peer.Controller) []peer.Candidate {
+			return scope.ActingArgo(object.GetNamespace(), instanceOf(object), of, c.leases, now)
 		}
 	}
-	sign := acting(peers, leases)
-	if sign.Text == "" && len(c.unread) > 0 {
+	sign, err := watching.Counting(ctx, scope, acting(others), c.may, resource, object.GetNamespace())
+	if err != nil || sign.Text == "" && len(c.unread) > 0 {
 		sign.Text = told // what Serin saw, who may read the signs
 	}
 	out := explain.Peer{Sign: sign.Text, Until: sign.Until}
-	for _, one := range peers {
-		if out.Sign != "" && acting([]peer.Controller{one}, nil).Text == out.Sign {
+	for _, one := range others {
+		mine := acting([]peer.Controller{one})
+		if out.Sign != "" && slices.ContainsFunc(mine, func(c peer.Candidate) bool { return c.Sign == peer.Sign{Text: out.Sign} }) {
 			out.Stop = fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=0", one.Namespace, one.Name)
 		}
 	}
@@ -186,7 +193,7 @@ func (c *controllers) serinLives(object client.Object, now time.Time) bool {
 }
 
 func held(l *coordinationv1.Lease, now time.Time) bool {
-	return now.Before(peer.HeldUntil(l).Add(slack))
+	return now.Before(peer.HeldUntil(l, now).Add(slack))
 }
 
 // objectOf is what was seen, as an object.

@@ -415,7 +415,7 @@ func (f *follower) look(ctx context.Context) error {
 	for _, one := range seen {
 		key := one.Key()
 		around := one.Surroundings()
-		around.Peer = f.who.peerOf(objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		around.Peer = f.who.peerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
 		f.seen[key] = one.In(around)
 		delete(f.dirty, key)
 		if c, is := one.(*explain.Canary); is {

@@ -55,7 +55,7 @@ func (s *Session) Look(ctx context.Context, sel Selection) (View, error) {
 		around := one.Surroundings()
 		around.Events = told[one.Key()]
 		around.Unread = append(around.Unread, unread...)
-		around.Peer = who.peerOf(objectOf(one), around.Events, s.Clock.Now())
+		around.Peer = who.peerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
 		seen[i] = one.In(around)
 	}
 	return View{Releases: seen, Controller: who.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil

@@ -41,8 +41,9 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	}
 	now := s.Clock.Now()
 	out.Flaggers, out.Argos = who.flaggers, who.argos
-	out.Held = peer.Acting("", nil, who.leasesNamed(peer.Lease), now)
-	out.HeldByArgo = peer.ActingArgo("", "", nil, who.leases, now)
+	scope := peer.Scope{Namespaces: who.flags.OtherControllerNamespaces}
+	out.Held = heldBy(scope.Acting("", stopped(who.flaggers), who.leasesNamed(peer.Lease), now))
+	out.HeldByArgo = heldBy(scope.ActingArgo("", "", stopped(who.argos), who.leases, now))
 	out.Verifies = slices.ContainsFunc(who.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
 	for _, unread := range who.unread {
 		out.Unread = append(out.Unread, unread+" of all namespaces may not be read.")
@@ -59,6 +60,19 @@ func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, er
 	}
 	slices.Sort(out.Unread)
 	return out, nil
+}
+
+// stopped are the controllers without ready pods, which may live a moment longer.
+func stopped(of []peer.Controller) []peer.Controller {
+	return slices.DeleteFunc(slices.Clone(of), func(c peer.Controller) bool { return c.Ready > 0 })
+}
+
+// heldBy is the first of these signs; empty: there is none.
+func heldBy(candidates []peer.Candidate) peer.Sign {
+	if len(candidates) == 0 {
+		return peer.Sign{}
+	}
+	return candidates[0].Sign
 }
 
 // rehearsed plays the first passes over what was seen.

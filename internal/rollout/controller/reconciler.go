@@ -92,7 +92,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	if sign.Text != "" {
 		r.tell(ctx, object, r.Standing.News(key, rollout.LeftTo(sign.Text, sign.Until).Events)...)
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, nil
+		if !rollout.OwnRelease(object.Status) {
+			return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, nil
+		}
 	}
 	if r.memory.meets(key, object.UID) {
 		r.tell(ctx, object, added(object))
@@ -120,6 +122,13 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	deciding := r.Clock.Now()
 	decision := rollout.Next(s.snapshot)
 	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
+	if sign.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
+		wake := sign.Until
+		if decision.Wake.After(s.snapshot.Now) { // such as a deadline
+			wake = shell.Earliest(wake, decision.Wake)
+		}
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, wake)}, nil
+	}
 	told, failed := r.apply(ctx, s, decision.Effects)
 	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is there
 	r.tellAbout(ctx, r.about(s), told...)

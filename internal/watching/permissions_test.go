@@ -1,0 +1,75 @@
+package watching
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/serin-dev/serin/internal/peer"
+)
+
+func TestPermissionsAreAskedOfTheAPIServerAndRemembered(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))
+	var asked []authorizationv1.LocalSubjectAccessReview
+	var failure error
+	var told []string
+	p := &Permissions{Clock: clock, Unasked: func(message string) { told = append(told, message) }}
+	p.Client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			review := object.(*authorizationv1.LocalSubjectAccessReview)
+			if failure != nil {
+				return failure
+			}
+			asked = append(asked, *review.DeepCopy())
+			review.Status.Allowed = strings.HasPrefix(review.Spec.User, "system:serviceaccount:flagger-system:")
+			return nil
+		},
+	})
+	flagger, mallory := peer.Account{Namespace: "flagger-system", Name: "flagger"}, peer.Account{Namespace: "mallory", Name: "flagger"}
+	expect := func(account peer.Account, want bool, questions int) {
+		t.Helper()
+		got, err := p.May(t.Context(), account, CanaryStatus, "shop")
+		if err != nil || got != want || len(asked) != questions {
+			t.Errorf("%v: permitted %v (%v) after %d questions, want %v after %d", account, got, err, len(asked), want, questions)
+		}
+	}
+	expect(flagger, true, 1)
+	expect(mallory, false, 2)
+	expect(flagger, true, 2)
+	expect(mallory, false, 2)
+	clock.Step(refusedFor)
+	expect(flagger, true, 2)
+	expect(mallory, false, 3)
+	clock.Step(permittedFor)
+	expect(flagger, true, 4)
+
+	review := asked[0]
+	want := authorizationv1.ResourceAttributes{Namespace: "shop", Verb: "update", Group: "flagger.app", Resource: "canaries", Subresource: "status"}
+	if review.Namespace != "shop" || *review.Spec.ResourceAttributes != want || len(review.Spec.Groups) != 3 {
+		t.Errorf("asked %+v", review)
+	}
+
+	failure = errors.New("connection refused")
+	if _, err := p.May(t.Context(), mallory, RolloutStatus, "shop"); !errors.Is(err, failure) {
+		t.Errorf("got %v", err)
+	}
+	failure = apierrors.NewForbidden(schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}, "", nil)
+	for range 2 { // two controllers at once do more harm than one that waits
+		if permitted, err := p.May(t.Context(), mallory, RolloutStatus, "shop"); err != nil || !permitted {
+			t.Errorf("not permitted to ask: %v, %v", permitted, err)
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "localsubjectaccessreviews") {
+		t.Errorf("told %q", told)
+	}
+}
