@@ -41,7 +41,7 @@ func FuzzAlertProvider(f *testing.F) {
 		}
 	}))
 	f.Cleanup(proxy.Close)
-	client := outbound.New(outbound.Policy{AllowLoopback: true})
+	client := outbound.New(outbound.Policy{AllowLoopback: true, ProxyResolves: true})
 	f.Cleanup(client.Close)
 	f.Fuzz(func(t *testing.T, object []byte, token, text, severity string, status int, body []byte) {
 		var spec flaggerv1.AlertProviderSpec

@@ -44,7 +44,7 @@ func newChat(t *testing.T) *chat {
 
 func client(t *testing.T) *outbound.Client {
 	t.Helper()
-	out := outbound.New(outbound.Policy{AllowLoopback: true})
+	out := outbound.New(outbound.Policy{AllowLoopback: true, ProxyResolves: true})
 	t.Cleanup(out.Close)
 	return out
 }

@@ -47,8 +47,8 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	queue := &shell.Queue{}
 	measurer := &measure.Measurer{
 		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk,
-		Named:     outbound.New(outbound.Policy{AllowLoopback: p.flags.AllowLoopbackHooks}),
-		Trusted:   outbound.New(outbound.Policy{AllowLoopback: true}),
+		Named:     outbound.New(p.flags.policy()),
+		Trusted:   outbound.New(trusted()),
 		Cluster:   server,
 		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: p.shown,
 	}

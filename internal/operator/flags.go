@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -53,6 +54,11 @@ type Flags struct {
 	OtherControllerNamespaces []string
 	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
 	AllowLoopbackHooks bool
+	// ProxyResolvesNames leaves it to the proxy of the environment which addresses the names may have that users name.
+	ProxyResolvesNames bool
+	// IstioPrimarySecretNamespace is where a Secret may lead to another cluster with the Istio objects of Rollouts; empty: the
+	// namespace of the process.
+	IstioPrimarySecretNamespace string
 	// APIs are those that are served: canary, rollout.
 	APIs []string
 	// Argo are the flags of Argo Rollouts.
@@ -102,6 +108,8 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.BoolVar(&f.AdoptWhilePeerRuns, "adopt-while-peer-runs", false, "act although a Flagger or an Argo Rollouts runs that may act on the same objects: only where a person has split them between the two")
 	set.StringSliceVar(&f.OtherControllerNamespaces, "other-controller-namespaces", nil, "only namespaces in which a Flagger or an Argo Rollouts is looked for, by its Deployment or its Lease; empty: all, and a Deployment counts if its service account may write the releases in question")
 	set.BoolVar(&f.AllowLoopbackHooks, "allow-loopback-hooks", false, "let Canaries and MetricTemplates name addresses on this host, for tests")
+	set.BoolVar(&f.ProxyResolvesNames, "proxy-resolves-names", false, "with a proxy in the environment: do not resolve names before it is asked for them, because it refuses internal addresses itself")
+	set.StringVar(&f.IstioPrimarySecretNamespace, "istio-primary-secret-namespace", "", "namespace of the Secret that leads to another cluster with the Istio objects of Rollouts; empty: the controller's own")
 	set.StringSliceVar(&f.APIs, "apis", []string{apiCanary, apiRollout}, "APIs to serve, of canary and rollout; one whose definitions are not installed is served as soon as they are")
 	set.StringVar(&f.ProfilingAddress, "profiling-address", "", "loopback address that serves profiles; empty: none")
 	f.registerArgo(set)
@@ -168,6 +176,15 @@ func Normalise(set *pflag.FlagSet, args []string) []string {
 	}
 	return out
 }
+
+// policy is where calls may go whose addresses users name.
+func (f *Flags) policy() outbound.Policy {
+	return outbound.Policy{AllowLoopback: f.AllowLoopbackHooks, ProxyResolves: f.ProxyResolvesNames}
+}
+
+// trusted is where calls may go whose addresses are on the command line or in the environment: whoever runs Serin may well run
+// a server beside it.
+func trusted() outbound.Policy { return outbound.Policy{AllowLoopback: true, ProxyResolves: true} }
 
 // Limits bound how many releases move at once.
 func (f *Flags) Limits() release.Limits {

@@ -30,7 +30,7 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 		p.logger.Info("Sends no notifications about Rollouts: " + unread)
 		return nil, nil
 	}
-	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
+	policy := f.policy()
 	return courier.New(courier.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,

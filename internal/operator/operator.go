@@ -352,10 +352,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	mgr, f, shown, logger := p.mgr, p.flags, p.shown, p.logger
 	clk := clock.RealClock{}
-	policy := outbound.Policy{AllowLoopback: f.AllowLoopbackHooks}
-	named := outbound.New(policy)
-	// What stands on the command line was chosen by whoever runs Serin, who may well run a server beside it.
-	trusted := outbound.New(outbound.Policy{AllowLoopback: true})
+	named, trusted := outbound.New(f.policy()), outbound.New(trusted())
 	settings := canary.Settings{
 		Provider: f.provider(logger), MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
 	}

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -35,7 +36,7 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	if err != nil || secret == nil {
 		return elsewhere{}, err
 	}
-	cfg, err := primary.Config(secret)
+	cfg, err := primary.Config(secret, p.flags.policy())
 	if err != nil {
 		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
 		p.sentence("istio", err.Error())
@@ -80,21 +81,36 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	}, nil
 }
 
-// primarySecret is the Secret that leads to the cluster with the Istio objects of Rollouts; nil: there is none.
+// primarySecret is the Secret that leads to the cluster with the Istio objects of Rollouts; nil: there is none. It is looked for
+// in one namespace, which the administrator chooses: whoever writes it decides where all Rollouts are routed.
 func (p process) primarySecret(ctx context.Context) (*corev1.Secret, error) {
-	var labelled corev1.SecretList
-	err := p.mgr.GetAPIReader().List(ctx, &labelled, client.InNamespace(p.flags.Namespace), client.MatchingLabels{primary.SecretLabel: "true"})
+	namespace := p.flags.PrimarySecretNamespace()
+	chosen, others, err := findPrimarySecret(ctx, p.mgr.GetAPIReader(), namespace)
 	switch {
 	case apierrors.IsForbidden(err):
-		p.logger.Info("Takes Istio's objects to be in this cluster, because Secrets may not be listed. Allow list on secrets, and restart")
+		p.logger.Info("Takes Istio's objects to be in this cluster, because Secrets may not be listed in the namespace in which one could say " +
+			"otherwise. Allow list on secrets of namespace " + namespace + ", and restart")
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("list the Secrets with label %s: %w", primary.SecretLabel, err)
+		return nil, err
 	}
-	chosen, others := primary.Choose(labelled.Items)
 	if len(others) > 0 {
 		p.logger.Info("Found several Secrets that say where Istio's objects are, and took the first: remove the label "+primary.SecretLabel+" from the others",
 			"secret", primary.Name(chosen), "others", strings.Join(others, ", "))
 	}
 	return chosen, nil
+}
+
+func findPrimarySecret(ctx context.Context, reader client.Reader, namespace string) (chosen *corev1.Secret, others []string, err error) {
+	var labelled corev1.SecretList
+	if err := reader.List(ctx, &labelled, client.InNamespace(namespace), client.MatchingLabels{primary.SecretLabel: "true"}); err != nil {
+		return nil, nil, fmt.Errorf("list the Secrets of namespace %s with label %s: %w", namespace, primary.SecretLabel, err)
+	}
+	chosen, others = primary.Choose(labelled.Items)
+	return chosen, others, nil
+}
+
+// PrimarySecretNamespace is where a Secret may lead to another cluster with the Istio objects of Rollouts.
+func (f *Flags) PrimarySecretNamespace() string {
+	return cmp.Or(f.IstioPrimarySecretNamespace, f.Argo.OwnNamespace)
 }

@@ -133,7 +133,7 @@ func (p process) outside(cluster client.Reader, queue *shell.Queue) (*prober.Pro
 		return nil, nil
 	}
 	// Another endpoint than AWS's own is named by the environment of the process, which may name what is beside it.
-	verifier, err := verification.New(cluster, outbound.New(outbound.Policy{AllowLoopback: true}), verification.Options{
+	verifier, err := verification.New(cluster, outbound.New(trusted()), verification.Options{
 		Tag: a.TargetGroupTag, BindingAPI: a.TargetGroupBindingAPI,
 	})
 	if err != nil {

@@ -88,7 +88,11 @@ type Client struct {
 
 // New is a client under the policy.
 func New(policy Policy) *Client {
-	return &Client{policy: policy, verifying: newHTTPClient(policy, false), trusting: newHTTPClient(policy, true)}
+	return newClient(newPath(policy))
+}
+
+func newClient(p *path) *Client {
+	return &Client{policy: p.policy, verifying: newHTTPClient(p, false), trusting: newHTTPClient(p, true)}
 }
 
 // Close gives idle connections back.
@@ -97,20 +101,13 @@ func (c *Client) Close() {
 	c.trusting.CloseIdleConnections()
 }
 
-// proxyKey carries the proxy of a request. The transport keeps connections apart by proxy, so one transport serves all.
-type proxyKey struct{}
-
-func newHTTPClient(policy Policy, skipVerify bool) *http.Client {
+// newHTTPClient makes a client for all requests: its transport keeps connections apart by proxy.
+func newHTTPClient(p *path, skipVerify bool) *http.Client {
 	return &http.Client{
 		CheckRedirect: checkRedirect,
 		Transport: &http.Transport{
-			DialContext: policy.Dialer().DialContext,
-			Proxy: func(r *http.Request) (*url.URL, error) {
-				if proxy, ok := r.Context().Value(proxyKey{}).(*url.URL); ok {
-					return proxy, nil
-				}
-				return http.ProxyFromEnvironment(r)
-			},
+			DialContext: p.dial,
+			Proxy:       p.proxy,
 			TLSClientConfig: &tls.Config{
 				MinVersion:         tls.VersionTLS12,
 				InsecureSkipVerify: skipVerify, //nolint:gosec // the API has a field for it
@@ -193,13 +190,13 @@ func (c *Client) prepare(ctx context.Context, r Request) (*http.Request, error) 
 	if err := c.policy.checkName(target.Hostname()); err != nil {
 		return nil, err
 	}
+	var proxy *url.URL
 	if r.Proxy != "" {
-		proxy, err := url.Parse(r.Proxy)
-		if err != nil || proxy.Host == "" {
+		if proxy, err = url.Parse(r.Proxy); err != nil || proxy.Host == "" {
 			return nil, errors.New("the proxy's address is not a URL such as http://proxy:3128: correct it")
 		}
-		ctx = context.WithValue(ctx, proxyKey{}, proxy)
 	}
+	ctx = onWay(ctx, proxy)
 	request, err := http.NewRequestWithContext(ctx, r.Method, target.String(), bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, RedactError(err)

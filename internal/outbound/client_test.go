@@ -78,7 +78,7 @@ func TestDoRefusesLoopbackUnlessAllowed(t *testing.T) {
 
 func TestTheDialerRefusesWhatANameResolvesTo(t *testing.T) {
 	// The name passes the check of names; only the address it resolves to tells where it leads.
-	client := newHTTPClient(Policy{}, false)
+	client := newHTTPClient(newPath(Policy{}), false)
 	transport, ok := client.Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("no transport")
@@ -222,11 +222,13 @@ func TestAProxyIsAskedAndCheckedItself(t *testing.T) {
 	proxy := serve(t, func(_ http.ResponseWriter, r *http.Request) { asked = r.RequestURI })
 	request := get("http://chat.example/hook")
 	request.Proxy = proxy
-	if got, err := open(t).Do(t.Context(), request); err != nil || got.Code != 200 || asked != "http://chat.example/hook" {
+	through := New(Policy{AllowLoopback: true, ProxyResolves: true})
+	t.Cleanup(through.Close)
+	if got, err := through.Do(t.Context(), request); err != nil || got.Code != 200 || asked != "http://chat.example/hook" {
 		t.Errorf("through the proxy: %+v, %v; it was asked for %q", got, err, asked)
 	}
 	var refused *RefusedError
-	if _, err := New(Policy{}).Do(t.Context(), request); !errors.As(err, &refused) {
+	if _, err := New(Policy{ProxyResolves: true}).Do(t.Context(), request); !errors.As(err, &refused) {
 		t.Errorf("a proxy on loopback gives %v", err)
 	}
 	request.URL = "http://169.254.169.254/latest"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,9 @@ type Policy struct {
 	Allowed []netip.Prefix
 	// Denied are further ranges that may not be reached.
 	Denied []netip.Prefix
+	// ProxyResolves leaves it to a proxy on the way which addresses a name may have. Without it a name that goes to a proxy
+	// must have addresses here too, all of which are open.
+	ProxyResolves bool
 }
 
 // RefusedError says that a destination is closed by the policy. Trying again does not help.
@@ -35,10 +39,12 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s is %s, which may not be called: use another address", e.Destination, e.Reason)
 }
 
-// Metadata services that do not live on link-local addresses: AWS over IPv6, Google over IPv6, Alibaba, Oracle, Azure.
+// Metadata services that do not live on link-local addresses: Google over IPv6, Oracle over IPv6, Scaleway over IPv6,
+// Alibaba, Oracle, Azure.
 var metadataAddresses = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"),
 	netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("fd00:c1::a9fe:a9fe"),
+	netip.MustParseAddr("fd00:42::42"),
 	netip.MustParseAddr("100.100.100.200"),
 	netip.MustParseAddr("192.0.0.192"),
 	netip.MustParseAddr("168.63.129.16"),
@@ -74,6 +80,9 @@ func (p Policy) checkName(host string) error {
 	return nil
 }
 
+// Check refuses a server by its name, or by an address in its place. What a name resolves to is checked when it is dialled.
+func (p Policy) Check(server *url.URL) error { return p.checkName(server.Hostname()) }
+
 // checkDial is the Control function of a net.Dialer: it sees the address after name resolution, right before the
 // connection is made, so that a name cannot change its address between check and use.
 func (p Policy) checkDial(network, address string, _ syscall.RawConn) error {
@@ -105,9 +114,11 @@ func (p Policy) refuses(addr netip.Addr) string {
 		return "a link-local address"
 	case addr.IsUnspecified() || thisNetwork.Contains(addr):
 		return "an unspecified address"
+	case localNAT64.Contains(addr):
+		return "an address of a local translator to IPv4"
 	case addr.IsMulticast() || addr == broadcast:
 		return "a multicast address"
-	case slices.Contains(metadataAddresses, addr):
+	case slices.Contains(metadataAddresses, addr) || awsServices.Contains(addr):
 		return "a metadata service"
 	case slices.ContainsFunc(p.Denied, covers):
 		return "an address in a denied range"
@@ -121,23 +132,48 @@ func (p Policy) refuses(addr netip.Addr) string {
 var (
 	broadcast   = netip.MustParseAddr("255.255.255.255")
 	thisNetwork = netip.MustParsePrefix("0.0.0.0/8") // Linux takes 0.0.0.0 for itself
-	nat64       = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour   = netip.MustParsePrefix("2002::/16")
+	// awsServices has the metadata service of instances (::254), the credentials of EKS pods (::23), and more.
+	awsServices = netip.MustParsePrefix("fd00:ec2::/32")
+	// localNAT64 is for translators of one network (RFC 8215). Where in such an address the IPv4 address is depends on their
+	// configuration, so that it cannot be looked through.
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96")
+	compatible = netip.MustParsePrefix("::/96")
+	sixToFour  = netip.MustParsePrefix("2002::/16")
+	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// meant are the addresses that an address stands for: itself, and the IPv4 address that translators would reach
-// through it. Without them a link-local address passes in disguise.
+// meant are the addresses that an address stands for: itself, and the IPv4 addresses that translators and tunnels would
+// reach through it. Without them a link-local address passes in disguise.
 func meant(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
+	if addr.Is4() {
+		return out
+	}
 	bytes := addr.As16()
+	embed := func(at int) { out = append(out, netip.AddrFrom4([4]byte(bytes[at:at+4]))) }
 	switch {
-	case nat64.Contains(addr):
-		out = append(out, netip.AddrFrom4([4]byte(bytes[12:16])))
+	case addr.IsUnspecified() || addr.IsLoopback():
+	case nat64.Contains(addr) || translated.Contains(addr) || compatible.Contains(addr) || isatap(bytes):
+		embed(12)
 	case sixToFour.Contains(addr):
-		out = append(out, netip.AddrFrom4([4]byte(bytes[2:6])))
+		embed(2)
+	case teredo.Contains(addr): // the server, and the client with all bits turned over
+		embed(4)
+		for i := range bytes[12:] {
+			bytes[12+i] ^= 0xff
+		}
+		embed(12)
 	}
 	return out
+}
+
+// isatap is true of the interface identifiers of RFC 5214, whatever the prefix: for a private and for a public IPv4 address.
+func isatap(bytes [16]byte) bool {
+	return bytes[8]&^0x02 == 0 && bytes[9] == 0 && bytes[10] == 0x5e && bytes[11] == 0xfe
 }
 
 // refused finds the RefusedError in what a client returned.

@@ -224,6 +224,20 @@ func (s *stage) checks(code int) migration {
 	return report
 }
 
+// flaggersRights let the service account "default" write the status of Canaries, as those of Flagger do.
+const flaggersRights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: flagger}
+rules: [{apiGroups: [flagger.app], resources: [canaries, canaries/status], verbs: [get, list, watch, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: flagger}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: flagger}
+subjects: [{kind: ServiceAccount, name: default}]
+`
+
 // TestSerinLeavesCanariesToALivingFlagger: two signs, each of which has to end before Serin acts.
 func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 	t.Parallel()
@@ -233,6 +247,7 @@ func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 	program := replaced(t, deployment(t, "canary-operator", 1), `"image":`, `"command":["-enable-config-tracking"],"image":`)
 	s.apply(program)
 	s.serves("canary-operator", 1)
+	s.apply(flaggersRights) // else it is a Deployment that only looks like a Flagger
 	before := s.standing()
 	version := s.get(canaries, "left").GetResourceVersion()
 

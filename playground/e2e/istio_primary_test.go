@@ -178,7 +178,7 @@ func TestIstioOfRolloutsInAnotherCluster(t *testing.T) {
 	t.Parallel()
 	s := empty(t, "mesh")
 	m, token := newMesh(s)
-	s.serve()
+	s.serve("-allow-loopback-hooks") // the other API server is on this host
 	s.apply(meshServices + aRollout(t, "cart", 2, meshSteps))
 	s.phase("cart", argov1.RolloutPhaseDegraded, "VirtualService cart.mesh not found")
 	m.kubectlThere(strings.ReplaceAll(meshRoute, "NAMESPACE", s.namespace), "apply", "-f", "-")

@@ -63,7 +63,9 @@ func (c *controllers) flagsFor(objects []client.Object) flags {
 	for _, all := range [][]peer.Controller{c.serins, c.flaggers} {
 		for _, one := range all {
 			if one.Ready > 0 && concerns(one, objects) {
-				return parse(one.Args)
+				found := parse(one.Args)
+				found.Argo.OwnNamespace = one.Namespace
+				return found
 			}
 		}
 	}

@@ -25,7 +25,7 @@ import (
 func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object)}, InstanceID: instance, Beside: true,
+		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object, flags)}, InstanceID: instance, Beside: true,
 		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
 			rival, err := operator.CanaryBeside(ctx, c, object)
@@ -39,8 +39,8 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 
 // elsewhere are the clients of objects of a Rollout that are not in this cluster: those of Istio, where a Secret leads to
 // theirs. A person's credentials are not those of the Secret, so nothing is asked there. Who may not list Secrets sees this
-// cluster alone.
-func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout) map[string]client.Client {
+// cluster alone. Where the namespace of Serin is not known, a Secret of any namespace may be the one.
+func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
 	c := object.Spec.Strategy.Canary
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
@@ -49,7 +49,7 @@ func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout) map[string
 	read.once.Do(func() {
 		found := &metav1.PartialObjectMetadataList{} // nobody needs what is in them
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		if read.err = l.dry.List(ctx, found, client.MatchingLabels{primary.SecretLabel: "true"}); read.err == nil {
+		if read.err = l.dry.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{primary.SecretLabel: "true"}); read.err == nil {
 			read.items, read.err = meta.ExtractList(found)
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/serin-dev/serin/internal/outbound"
 )
 
 // SecretLabel is "true" on the Secret whose one value is a kubeconfig of that cluster.
@@ -45,8 +47,11 @@ func Name(secret *corev1.Secret) string { return secret.Name + "." + secret.Name
 
 // Config is the way to the cluster that the Secret says. Errors are sentences for whoever runs Serin, without anything of
 // what is in the Secret.
-func Config(secret *corev1.Secret) (*rest.Config, error) {
-	cfg, err := config(secret.Data)
+//
+// Whoever may write the Secret chooses the address that Serin sends requests to, so that address, and that of a proxy, are
+// held to the policy like any that users name.
+func Config(secret *corev1.Secret, policy outbound.Policy) (*rest.Config, error) {
+	cfg, err := config(secret.Data, policy)
 	if err != nil {
 		return nil, fmt.Errorf("Secret %s has the label %s, and %w: correct it and restart Serin, or remove the label to keep Istio's objects in this cluster", //nolint:staticcheck // a sentence that begins with a kind
 			Name(secret), SecretLabel, err)
@@ -54,7 +59,7 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 	return cfg, nil
 }
 
-func config(data map[string][]byte) (*rest.Config, error) {
+func config(data map[string][]byte, policy outbound.Policy) (*rest.Config, error) {
 	if len(data) != 1 {
 		return nil, fmt.Errorf("has %d values instead of one, the kubeconfig", len(data))
 	}
@@ -71,12 +76,37 @@ func config(data map[string][]byte) (*rest.Config, error) {
 		if err != nil {
 			return nil, errors.New("no client can be made of its kubeconfig: certificate, key or credentials are not what they should be")
 		}
+		proxy, err := held(kubeconfig, policy)
+		if err != nil {
+			return nil, err
+		}
+		guard := policy.Guard(proxy)
+		cfg.Proxy, cfg.Dial = guard.Proxy, guard.Dial
+		cfg.Wrap(guard.Wrap)
 		if _, err := rest.HTTPClientFor(cfg); err != nil {
 			return nil, errors.New("no client can be made of its kubeconfig: certificate or key cannot be read")
 		}
 		return cfg, nil
 	}
 	return nil, nil
+}
+
+// held refuses a server or a proxy by its name or address, where that tells already that it is closed, so that the log says so
+// at the start. What names resolve to is seen when they are dialled. It returns the proxy that the kubeconfig names; nil: none.
+func held(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, error) {
+	cluster := kubeconfig.Clusters[kubeconfig.Contexts[kubeconfig.CurrentContext].Cluster]
+	server, err := url.Parse(cluster.Server)
+	if err != nil || policy.Check(server) != nil {
+		return nil, errors.New("the server of its kubeconfig may not be called: it is a loopback, link-local or metadata address, or another that Serin refuses")
+	}
+	if cluster.ProxyURL == "" {
+		return nil, nil
+	}
+	proxy, err := url.Parse(cluster.ProxyURL)
+	if err != nil || proxy.Host == "" || policy.Check(proxy) != nil {
+		return nil, errors.New("the proxy-url of its kubeconfig is no URL, or may not be called: it is a loopback, link-local or metadata address, or another that Serin refuses")
+	}
+	return proxy, nil
 }
 
 // self wants a kubeconfig to say everything itself. A program or a file that it names would be run or read in Serin's own

@@ -1,6 +1,8 @@
 package primary_test
 
 import (
+	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/traffic/istio/primary"
 )
 
@@ -32,7 +35,7 @@ func secret(values ...string) *corev1.Secret {
 }
 
 func TestASecretLeadsToACluster(t *testing.T) {
-	cfg, err := primary.Config(secret(kubeconfig))
+	cfg, err := primary.Config(secret(kubeconfig), outbound.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +55,10 @@ func TestASecretThatLeadsNowhere(t *testing.T) {
 		{"a context of nobody", "user: serin}", "user: h1dden}", "names a cluster or a user that is not there"},
 		{"no server", `server: "https://h1dden.example.com:6443"`, "", "is not an https URL"},
 		{"a server in the clear", "https://", "http://", "is not an https URL"},
+		{"a server on this host", "https://h1dden.example.com:6443", "https://127.0.0.1:6443", "the server of its kubeconfig may not be called"},
+		{"a metadata service", "https://h1dden.example.com:6443", "https://[fd00:c1::a9fe:a9fe]", "the server of its kubeconfig may not be called"},
+		{"a proxy on this host", `h1dden.example.com:6443"`, `h1dden.example.com:6443", proxy-url: "http://localhost:3128"`, "the proxy-url of its kubeconfig"},
+		{"a proxy that is a metadata service", `h1dden.example.com:6443"`, `h1dden.example.com:6443", proxy-url: "http://169.254.169.254"`, "the proxy-url of its kubeconfig"},
 		{"a user in the URL", "https://", "https://admin:h1dden@", "is not an https URL"},
 		{"a program", "token: h1dden", "exec: {apiVersion: client.authentication.k8s.io/v1, command: h1dden, interactiveMode: Never}", "(exec, auth-provider)"},
 		{"a provider of credentials", "token: h1dden", "auth-provider: {name: h1dden}", "(exec, auth-provider)"},
@@ -75,7 +82,7 @@ func TestASecretThatLeadsNowhere(t *testing.T) {
 
 func wants(t *testing.T, s *corev1.Secret, text string) {
 	t.Helper()
-	cfg, err := primary.Config(s)
+	cfg, err := primary.Config(s, outbound.Policy{})
 	if err == nil {
 		t.Fatalf("it leads to %s", cfg.Host)
 	}
@@ -98,3 +105,38 @@ func TestTheFirstOfSeveralSecretsCounts(t *testing.T) {
 		t.Errorf("of none it chooses %v", chosen)
 	}
 }
+
+// TestConnectionsOfASecretAreHeldToThePolicy by the address that is dialled, whatever the names in the kubeconfig are.
+func TestConnectionsOfASecretAreHeldToThePolicy(t *testing.T) {
+	cfg, err := primary.Config(secret(strings.Replace(kubeconfig, `6443"`, `6443", proxy-url: "http://proxy.example.com"`, 1)), outbound.Policy{ProxyResolves: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cfg.Dial(t.Context(), "tcp", "localhost:443"); !isRefused(err) {
+		t.Errorf("a name that is on this host: %v", err)
+	}
+	ways := 0
+	client := http.Client{Transport: cfg.WrapTransport(asked(func(r *http.Request) error {
+		ways++
+		proxy, err := cfg.Proxy(r)
+		if err != nil || proxy == nil || proxy.Host != "proxy.example.com" {
+			t.Errorf("the way to %s is by %v, %v", r.URL.Host, proxy, err)
+		}
+		if _, err := cfg.Dial(r.Context(), "tcp", "localhost:80"); !isRefused(err) {
+			t.Errorf("a proxy that is on this host: %v", err)
+		}
+		return errors.New("not sent")
+	}))}
+	if _, err := client.Get(cfg.Host); err == nil || ways != 1 {
+		t.Errorf("got %v after %d ways", err, ways)
+	}
+}
+
+func isRefused(err error) bool {
+	_, refused := errors.AsType[*outbound.RefusedError](err)
+	return refused
+}
+
+type asked func(*http.Request) error
+
+func (a asked) RoundTrip(r *http.Request) (*http.Response, error) { return nil, a(r) }
