@@ -182,7 +182,7 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.apply(aRollout(t, "cart", 1, `{canary: {}}`))
-	s.serve()
+	s.serve("-other-controller-namespaces=" + s.namespace) // elsewhere a Lease without a Deployment counts for nothing
 	s.events.until(t, "people are told who acts", 0, func(e state[corev1.Event]) error {
 		if e.object.Reason != "LeftToArgoRollouts" || !strings.Contains(e.object.Message, "is held by argo-rollouts-7_1") {
 			return fmt.Errorf("%s: %s", e.object.Reason, e.object.Message)
@@ -192,7 +192,7 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	if status := read[argov1.Rollout](t, s.get(rollouts, "cart")).Status; status.Phase != "" {
 		t.Errorf("the status belongs to the other, and was written: %s", toJSON(t, status))
 	}
-	sh, of := shell{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace}
+	sh, of := shell{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
 	why := sh.run(codePerson, append([]string{"why", "rollout/cart"}, of...)...)
 	sh.wants(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "A person opens it")
 	table := sh.run(codeDone, append([]string{"get"}, of...)...)

@@ -22,7 +22,8 @@ type Ambient struct {
 	mu     sync.Mutex
 	cache  *aws.CredentialsCache
 	region string
-	others map[role]*aws.CredentialsCache
+	// others are those of roles and profiles, those used last at the end.
+	others []assumed
 }
 
 // in are the credentials for calls in a region. They are the same in all regions; one of them has to give them out.

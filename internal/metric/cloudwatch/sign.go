@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,6 +21,30 @@ import (
 
 // role is under whose name requests are signed.
 type role struct{ region, profile, arn string }
+
+// managedPrometheus are the hosts of Amazon's managed Prometheus: of a region, of its FIPS and dual-stack endpoints, and of VPC
+// endpoints, in each partition of AWS. Other names below the same domains can belong to anyone, such as a bucket's.
+var managedPrometheus = regexp.MustCompile(`^(vpce-[a-z0-9-]+\.)?aps-workspaces(-fips)?\.[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}\.` +
+	`((vpce\.)?(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|c2s\.ic\.gov|sc2s\.sgov\.gov|cloud\.adc-e\.uk|csp\.hci\.ic\.gov)|api\.aws|api\.amazonwebservices\.com\.cn)$`)
+
+// IsManagedPrometheus is true of addresses to which signed requests may be sent. A signature, and the session token beside it, let
+// whoever receives them act as the process for some minutes, so that they go to Amazon only, and over TLS.
+func IsManagedPrometheus(address *url.URL) bool {
+	return address.Scheme == "https" && (address.Port() == "" || address.Port() == "443") && address.User == nil &&
+		managedPrometheus.MatchString(strings.ToLower(address.Hostname()))
+}
+
+// roles are what may be assumed: IAM decides whether the process may.
+var roles = regexp.MustCompile(`^arn:aws(-[a-z]+)*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,512}$`)
+
+// maxRoles bounds how many credentials of roles and profiles are kept: users choose what they are called.
+const maxRoles = 32
+
+// assumed are the credentials of a role or a profile.
+type assumed struct {
+	role
+	credentials *aws.CredentialsCache
+}
 
 // Region is that of the process, which its environment names.
 func (a *Ambient) Region() (string, error) {
@@ -34,6 +62,9 @@ func (a *Ambient) Region() (string, error) {
 	}
 	return a.region, nil
 }
+
+var errNotAmazon = errors.New("the address is not that of Amazon's managed Prometheus, such as https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1, " +
+	"so the request is not signed: correct it, or leave sigv4 out")
 
 var errNoRegion = errors.New("the region of Amazon's services is not known: set AWS_REGION in the environment of the controller")
 
@@ -54,6 +85,12 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 		if !regions.MatchString(region) {
 			return errors.New("sigv4.region is not the name of a region such as eu-west-1: correct it")
 		}
+		if arn != "" && !roles.MatchString(arn) {
+			return errors.New("sigv4.roleArn is not the name of a role such as arn:aws:iam::123456789012:role/metrics: correct it")
+		}
+		if !IsManagedPrometheus(r.URL) {
+			return errNotAmazon
+		}
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		cache, err := a.of(ctx, role{region, profile, arn})
@@ -68,15 +105,17 @@ func (a *Ambient) Signer(region, profile, arn string) func(ctx context.Context, 
 	}
 }
 
-// of are the credentials of a role, kept while they are good.
+// of are the credentials of a role, kept while they are good and among those that were used last.
 func (a *Ambient) of(ctx context.Context, who role) (*aws.CredentialsCache, error) {
 	if who.profile == "" && who.arn == "" {
 		return a.load(ctx, who.region)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.others[who]; known != nil {
-		return known, nil
+	if i := slices.IndexFunc(a.others, func(known assumed) bool { return known.role == who }); i >= 0 {
+		known := a.others[i]
+		a.others = append(slices.Delete(a.others, i, i+1), known) // the last to be forgotten
+		return known.credentials, nil
 	}
 	options := []func(*config.LoadOptions) error{config.WithRegion(who.region)}
 	if who.profile != "" {
@@ -90,9 +129,9 @@ func (a *Ambient) of(ctx context.Context, who role) (*aws.CredentialsCache, erro
 	if who.arn != "" {
 		cache = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(loaded), who.arn))
 	}
-	if a.others == nil {
-		a.others = map[role]*aws.CredentialsCache{}
+	if len(a.others) >= maxRoles {
+		a.others = slices.Delete(a.others, 0, 1)
 	}
-	a.others[who] = cache
+	a.others = append(a.others, assumed{who, cache})
 	return cache, nil
 }
