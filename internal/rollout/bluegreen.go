@@ -226,7 +226,7 @@ func (p *pass) activate() string {
 		p.selects(b.ActiveService, p.stable, false)
 		return p.stable.Hash
 	case p.Status.Abort && p.stable.exists():
-		if active == p.stable.Hash || p.stable.Available < min(p.replicas(), max(p.new.Available, 1)) {
+		if active == p.stable.Hash || !p.takesOver() {
 			break
 		}
 		p.selects(b.ActiveService, p.stable, false)

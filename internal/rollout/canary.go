@@ -89,7 +89,14 @@ func (p *pass) numbers() (want, next Split) {
 		pods.Others += rs.Spec
 	}
 	want = l.Want(p.progress().Weight(p.most()), p.most(), pods.Distinct)
-	return want, l.Toward(pods, want)
+	if _, departs := p.departing(); !departs {
+		return want, l.Toward(pods, want)
+	}
+	c := p.Spec.Strategy.Canary
+	l.Unavailable = max(l.Unavailable, l.Replicas-NewLimits(p.enough(), c.MaxSurge, c.MaxUnavailable).LeastAvailable())
+	next = l.Toward(pods, want)
+	next.Canary = min(next.Canary, p.keptPods())
+	return want, next
 }
 
 func (p *pass) routed() Routed {
@@ -97,7 +104,7 @@ func (p *pass) routed() Routed {
 	r := Routed{
 		Progress: p.progress(), Replicas: p.replicas(), Most: p.most(), MinPods: value(c.MinPodsPerReplicaSet, 0),
 		Dynamic: c.DynamicStableScale, AbortDelay: c.AbortScaleDownDelaySeconds,
-		NewAvailable: p.new.Available, StableAvailable: p.stable.Available,
+		NewAvailable: p.new.Available, StableAvailable: p.stable.Available, Enough: p.enough(),
 	}
 	if back, previous := p.goingBack(); back {
 		r.NewAvailable = p.set(previous).Available

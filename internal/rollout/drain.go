@@ -29,6 +29,8 @@ type Drain struct {
 	Delay time.Duration
 	// Most is how many may wait out the delay; nil: all.
 	Most *int32
+	// Short is true while stable pods are missing: pods that are not available must not compete with them for room.
+	Short bool
 	// NewAvailable and StableAvailable pods are there. Where both are one ReplicaSet, one of them is 0.
 	NewAvailable, StableAvailable int32
 }
@@ -99,6 +101,9 @@ func (d Drain) fate(rs Old, waiting *int32) Fate {
 	}
 	if rs.Deadline.IsZero() {
 		switch {
+		case rs.Referenced && d.Short:
+			stays.Pods = min(rs.Spec, max(rs.Available, 1))
+			return stays
 		case rs.Referenced:
 			return stays
 		case !d.Promoted || d.Delay <= 0:

@@ -226,7 +226,7 @@ func TestExampleOfDynamicStableScale(t *testing.T) {
 	pods(2, 6)
 	w.resume(t)
 	pods(6, 2)
-	for _, step := range []struct{ pods, weight int32 }{{2, 75}, {5, 75}, {6, 25}, {7, 13}} { // they come back one after the other
+	for _, step := range []struct{ pods, weight int32 }{{2, 75}, {5, 38}, {6, 25}, {7, 13}} { // they come back one after the other
 		w.ready["hash-v1"] = step.pods
 		w.abort(t)
 		if weight := w.route.Weights.Canary.Weight; weight != step.weight {

@@ -40,7 +40,8 @@ func (p *pass) route(e *edit) {
 		p.gate(release.WaitsFor("weight", release.ByCluster, w.lacks))
 	}
 	weights := p.weights(w)
-	if held := p.uncarried(w.weight); held != "" {
+	home := recorded != nil && recorded.Canary.Weight == 0 && w.weight == 0 && (p.Status.Abort || promoted(p.Status))
+	if held := p.uncarried(w.weight); held != "" && !home {
 		p.step.Unweighted = held
 		p.gate(release.WaitsFor("weight", release.ByCluster, held))
 		if recorded == nil || recorded.Canary.Weight > 0 && !p.set(recorded.Canary.PodTemplateHash).exists() {
@@ -123,10 +124,10 @@ func (p *pass) goingBack() (is bool, previous string) {
 
 // carried is the share that the available pods of the stable revision carry.
 func (p *pass) carried() int32 {
-	if p.replicas() <= 0 {
+	if p.enough() <= 0 {
 		return p.most()
 	}
-	return min(p.most(), clamp(float64(int64(p.most())*int64(p.stable.Available)/int64(p.replicas()))))
+	return min(p.most(), clamp(float64(int64(p.most())*int64(p.stable.Available)/int64(p.enough()))))
 }
 
 // uncarried says why the stable revision cannot have the rest of a weight; empty: it can, or nobody else could.
@@ -134,8 +135,8 @@ func (p *pass) uncarried(weight int32) string {
 	if p.most() <= 0 {
 		return ""
 	}
-	needed := int32(int64(p.most()-weight) * int64(p.replicas()) / int64(p.most())) //nolint:gosec // at most the replicas
-	if weight < p.most() && p.replicas() > 0 {
+	needed := int32(int64(p.most()-weight) * int64(p.enough()) / int64(p.most())) //nolint:gosec // at most the replicas
+	if weight < p.most() && p.enough() > 0 {
 		needed = max(needed, 1) // nobody's share is small enough for no pod
 	}
 	threshold := p.Spec.Strategy.Canary.ReplicaProgressThreshold

@@ -21,6 +21,8 @@ type Routed struct {
 	Recorded *Shares
 	// NewAvailable and StableAvailable pods are there.
 	NewAvailable, StableAvailable int32
+	// Enough pods carry all the traffic: Replicas, or fewer on the way back to a stable revision.
+	Enough int32
 }
 
 // Shares are the weights of both sides. They need not add up: experiments have shares of their own.
@@ -41,8 +43,8 @@ func (r Routed) Want() Split {
 		stable = r.Replicas // all traffic is still there
 	} else {
 		stable = max(stable, podsFor(r.Recorded.Stable, r.Replicas, r.Most))
-		if r.Aborted && !r.All {
-			canary = max(canary, podsFor(r.Recorded.Canary, r.Replicas, r.Most))
+		if r.Aborted && !r.All && pods == nil { // nothing but what it still serves
+			canary = podsFor(r.Recorded.Canary, r.Enough, r.Most)
 		}
 	}
 	return Split{Canary: r.least(canary), Stable: r.least(stable)}
@@ -101,22 +103,15 @@ func (r Routed) least(pods int32) int32 {
 	return max(pods, min(r.MinPods, r.Replicas))
 }
 
-// DynamicWeight is the weight of the new revision on the way back to a stable one that has to get its pods again: never
-// more to the stable revision than its available pods carry. It is 0 where the stable revision kept all its pods.
+// DynamicWeight is the weight of the new revision on the way back to a stable one that has to get its pods again: what the
+// available pods of the stable revision do not carry. It is 0 where the stable revision kept all its pods.
 func (r Routed) DynamicWeight() int32 {
-	if !r.Dynamic || r.Replicas <= 0 {
+	if !r.Dynamic || r.Enough <= 0 {
 		return 0
 	}
-	carried := clamp(float64(int64(r.Most) * int64(r.StableAvailable) / int64(r.Replicas)))
-	rest, wanted := max(0, r.Most-carried), r.abortShare()
-	switch {
-	case r.Recorded == nil:
-		return max(rest, wanted)
-	case wanted <= 0:
-		return min(rest, r.Recorded.Canary)
-	case carried < r.Most-wanted:
-		return r.Recorded.Canary
-	default:
-		return min(wanted, r.Recorded.Canary)
+	rest := max(0, r.Most-clamp(float64(int64(r.Most)*int64(r.StableAvailable)/int64(r.Enough))))
+	if r.Recorded == nil {
+		return rest
 	}
+	return min(rest, r.Recorded.Canary)
 }

@@ -79,15 +79,15 @@ func TestRoutedPods(t *testing.T) {
 // pods of the stable revision become available, and pods of the new one go after their traffic.
 func TestDynamicAbort(t *testing.T) {
 	r := at(4, 0, setWeight(25), setWeight(75))
-	r.Dynamic, r.Aborted, r.Recorded = true, true, &Shares{75, 25}
+	r.Dynamic, r.Aborted, r.Recorded, r.Enough = true, true, &Shares{75, 25}, 4
 	for _, step := range []struct {
 		new, stable int32 // available
 		want        Split
 		weight      int32
 	}{
 		{3, 1, Split{3, 3}, 75},
-		{3, 2, Split{3, 3}, 75},
-		{3, 3, Split{1, 3}, 25},
+		{3, 2, Split{2, 3}, 50},
+		{2, 3, Split{1, 3}, 25},
 		{1, 3, Split{1, 4}, 25},
 		{1, 4, Split{0, 4}, 0},
 	} {
@@ -114,14 +114,17 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
 		recorded := rapid.Int32Range(0, 100).Draw(t, "recorded")
-		r.Dynamic, r.Aborted, r.Recorded = true, true, &Shares{recorded, Total - recorded}
+		r.Dynamic, r.Aborted, r.Recorded, r.Enough = true, true, &Shares{recorded, Total - recorded}, rapid.Int32Range(1, r.Replicas).Draw(t, "enough")
 		r.StableAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "stable")
 		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")
 		weight := r.DynamicWeight()
 		if weight < 0 || weight > recorded {
 			t.Fatalf("weight %d, of %d so far", weight, recorded)
 		}
-		if carried := Total * r.StableAvailable / r.Replicas; weight < recorded && Total-weight > carried {
+		if weight > max(0, Total-Total*r.StableAvailable/r.Enough) {
+			t.Fatalf("weight %d, although %d stable pods of %d that are enough are available", weight, r.StableAvailable, r.Enough)
+		}
+		if carried := min(Total, Total*r.StableAvailable/r.Enough); weight < recorded && Total-weight > carried {
 			t.Fatalf("weight %d leaves %d to the stable side, which carries %d", weight, Total-weight, carried)
 		}
 	})
@@ -132,7 +135,7 @@ func TestDynamicWeightNeverOverloadsTheStableSide(t *testing.T) {
 func TestTheWayBackEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := at(rapid.Int32Range(1, 20).Draw(t, "n"), 0, setWeight(rapid.Int32Range(0, 100).Draw(t, "a")), setWeight(rapid.Int32Range(0, 100).Draw(t, "b")))
-		r.Dynamic, r.Aborted = true, true
+		r.Dynamic, r.Aborted, r.Enough = true, true, r.Replicas
 		r.MinPods = rapid.Int32Range(0, 5).Draw(t, "least")
 		r.AbortDelay = rapid.Ptr(rapid.Int32Range(0, 1), true).Draw(t, "delay")
 		r.NewAvailable = rapid.Int32Range(0, r.Replicas).Draw(t, "new")

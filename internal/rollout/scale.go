@@ -100,28 +100,23 @@ func (p *pass) abortDelay() (time.Duration, bool) {
 	return delay(c.AbortScaleDownDelaySeconds), true
 }
 
-// linger lets the pods of an aborted revision wait out their delay, which begins when the stable one has all its pods
-// again. False where they do not.
+// linger lets the pods of an aborted revision wait out their delay, which begins when nobody is sent to them any more. It does
+// not wait for missing stable pods, which may be waiting for the room of these. False where there is no delay.
 func (p *pass) linger() bool {
 	length, lingers := p.abortDelay()
 	rs := p.new
 	switch {
 	case !lingers:
 		return false
-	case rs.Spec == 0, length <= 0:
-		p.scale(rs, rs.Spec)
-	case p.misrouted():
-		p.scale(rs, rs.Spec)
+	case rs.Spec == 0, length <= 0, p.serving():
+		p.scale(rs, p.keptPods())
 	case rs.Delayed() && !p.Now.Before(rs.Deadline):
 		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})
 	case rs.Delayed() && !rs.Deadline.After(p.Now.Add(length)): // else a clock was set back since
-		p.scale(rs, rs.Spec)
+		p.scale(rs, p.keptPods())
 		p.delayed(rs, rs.Deadline)
-	case p.stable.Available < p.replicas():
-		p.scale(rs, rs.Spec)
-		p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d stable pods available", p.stable.Available, p.replicas())))
 	default:
-		p.scale(rs, rs.Spec)
+		p.scale(rs, p.keptPods())
 		until := p.Now.Add(length)
 		p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: until})
 		p.delayed(rs, until)
@@ -140,7 +135,7 @@ func (p *pass) drain() {
 	d := Drain{
 		Now: p.Now, Limits: p.limits(), Routed: p.routes(), Promoted: promoted(p.Status),
 		Delay: delay(c.ScaleDownDelaySeconds), Most: c.ScaleDownDelayRevisionLimit,
-		NewAvailable: p.new.Available,
+		NewAvailable: p.new.Available, Short: p.stable.exists() && p.stable.Available < p.replicas(),
 	}
 	if c.DynamicStableScale {
 		d.Delay = 0

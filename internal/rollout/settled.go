@@ -66,7 +66,12 @@ func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
 	for i := range status.PauseConditions {
 		status.PauseConditions[i].StartTime = metav1.NewTime(s.Now)
 	}
-	status.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(s.Now))}
+	own := argov1.SerinStatus{}
+	if status.Serin != nil {
+		own = *status.Serin
+	}
+	own.PausedAt = new(metav1.NewMicroTime(s.Now))
+	status.Serin = &own
 	return status
 }
 

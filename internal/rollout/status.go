@@ -315,6 +315,7 @@ func (e *edit) persist() {
 	if !e.v.routes() {
 		s.Canary.Weights = nil
 	}
+	e.recordCarriers()
 	e.deadline()
 	if s.Abort || s.PromoteFull || promoted(*s) || e.v.inWindow {
 		e.forget()

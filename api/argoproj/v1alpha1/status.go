@@ -392,6 +392,10 @@ type SerinStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	Routed []RoutedStatus `json:"routed,omitempty"`
+	// CarriedBy is the number of pods that were enough for the traffic when it began to return to the stable revision; nil
+	// while none returns. The stable revision gets its share back in proportion to it, whatever spec.replicas asks for since.
+	// +optional
+	CarriedBy *int32 `json:"carriedBy,omitempty"`
 }
 
 // RoutedStatus is whom a spec named to share the traffic.

@@ -243,6 +243,9 @@ func explained(status argov1.RolloutStatus, looked release.Gates, routed []argov
 	if status.Serin != nil && len(status.PauseConditions) > 0 {
 		own.PausedAt = status.Serin.PausedAt
 	}
+	if status.Serin != nil {
+		own.CarriedBy = status.Serin.CarriedBy
+	}
 	if status.CurrentPodHash != status.StableRS {
 		own.Release = status.CurrentPodHash
 	}
