@@ -47,48 +47,17 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 	return nil
 }
 
-// trouble is what makes a release wait longer with each failure in a row.
-type trouble string
-
-const (
-	afterRefusal trouble = "refused"       // an effect was refused; rights may be granted, a quota raised
-	notInstalled trouble = "not-installed" // the kind of a route has no definition
-	lostRace     trouble = "lost-race"     // an object was just changed, or the cache does not have our own last write yet
-)
-
-// Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
-const (
-	firstRace = 20 * time.Millisecond
-	maxRace   = 5 * time.Second
-)
-
-// pauses are the first and the longest pause of a row.
-func (of trouble) pauses() (first, most time.Duration) {
-	if of == lostRace {
-		return firstRace, maxRace
-	}
-	return shell.FirstPause, shell.MaxPause
-}
-
 // again counts a failure and is when to try next.
-func (m *memory) again(key types.NamespacedName, of trouble, now time.Time) time.Time {
+func (m *memory) again(key types.NamespacedName, of shell.Trouble, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(key)
-	if e.retries == nil {
-		e.retries = map[trouble]*shell.Row{}
-	}
-	if e.retries[of] == nil {
-		e.retries[of] = &shell.Row{}
-	}
-	first, most := of.pauses()
-	return e.retries[of].Again(now, first, most)
+	return m.entry(key).retries.Again(of, now)
 }
 
-func (m *memory) succeeded(key types.NamespacedName, of trouble) {
+func (m *memory) succeeded(key types.NamespacedName, of shell.Trouble) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.of[key]; e != nil {
-		delete(e.retries, of)
+		e.retries.Succeeded(of)
 	}
 }

@@ -243,15 +243,15 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 
 func TestEachTroubleHasItsOwnRow(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now = m.again(cart, notInstalled, now)
-	if got := m.again(cart, notInstalled, now).Sub(now); got != 2*shell.FirstPause {
+	now = m.again(cart, shell.NotInstalled, now)
+	if got := m.again(cart, shell.NotInstalled, now).Sub(now); got != 2*shell.FirstPause {
 		t.Errorf("the second time: %s", got)
 	}
-	if got := m.again(cart, afterRefusal, now).Sub(now); got != shell.FirstPause {
+	if got := m.again(cart, shell.Refused, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("another trouble waits %s", got)
 	}
-	m.succeeded(cart, notInstalled)
-	if got := m.again(cart, notInstalled, now).Sub(now); got != shell.FirstPause {
+	m.succeeded(cart, shell.NotInstalled)
+	if got := m.again(cart, shell.NotInstalled, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("after a success: %s", got)
 	}
 }

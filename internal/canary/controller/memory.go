@@ -41,7 +41,7 @@ type remembered struct {
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
 	// retries are the rows of failures that have not ended; nil while all is well.
-	retries map[trouble]*shell.Row
+	retries shell.Retries
 	stood   map[string]stood // by name of the state effect
 }
 

@@ -124,9 +124,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision = canary.Refused(s.snapshot, decision.Gates, effect, shell.Sentence(failed))
 	}
 	if byServer(failed) {
-		look = shell.Earliest(look, r.memory.again(key, afterRefusal, began))
+		look = shell.Earliest(look, r.memory.again(key, shell.Refused, began))
 	} else {
-		r.memory.succeeded(key, afterRefusal)
+		r.memory.succeeded(key, shell.Refused)
 	}
 	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
 	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
@@ -139,16 +139,16 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		started = s.object.ResourceVersion
 	}
 	r.line.settle(key, started, canary.WaitsForTurn(decision))
-	r.memory.succeeded(key, lostRace)
+	r.memory.succeeded(key, shell.LostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
 	r.Prober.Ask(asking, decision.Probes)
 
 	r.memory.wakes(key, decision.Wake)
 	if s.again {
-		look = shell.Earliest(look, r.memory.again(key, notInstalled, began))
+		look = shell.Earliest(look, r.memory.again(key, shell.NotInstalled, began))
 	} else {
-		r.memory.succeeded(key, notInstalled)
+		r.memory.succeeded(key, shell.NotInstalled)
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write brings the release back
@@ -161,7 +161,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), errors.Is(err, traffic.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, lostRace, began))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, shell.LostRace, began))}, nil
 	default:
 		return reconcile.Result{}, err
 	}

@@ -9,13 +9,8 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
-)
-
-// Bounds of the pause after lost races. Most are over at once; a watch that lags for long must not cost a pass each time.
-const (
-	firstRace = 20 * time.Millisecond
-	maxRace   = 5 * time.Second
 )
 
 // memory is what the shell remembers of releases between passes. All of it may be lost, and decides nothing.
@@ -33,7 +28,7 @@ type remembered struct {
 	// compared is true once its ReplicaSets were seen to be those of the API server; see takeOverSets.
 	compared bool
 	wake     time.Time
-	race     time.Duration
+	retries  shell.Retries
 	// unsaid is since when something else is waited for than the status says; zero: it says what is.
 	unsaid time.Time
 	// routed is what the status was to remember of routers last.
@@ -161,19 +156,17 @@ func waiting(all []argov1.GateStatus) []argov1.GateStatus {
 	return out
 }
 
-// again counts a lost race and is how long to wait.
-func (m *memory) again(key types.NamespacedName) time.Duration {
+// again counts a failure and is when to try next.
+func (m *memory) again(key types.NamespacedName, of shell.Trouble, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.entry(key)
-	e.race = min(max(2*e.race, firstRace), maxRace)
-	return e.race
+	return m.entry(key).retries.Again(of, now)
 }
 
-func (m *memory) succeeded(key types.NamespacedName) {
+func (m *memory) succeeded(key types.NamespacedName, of shell.Trouble) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entry(key).race = 0
+	m.entry(key).retries.Succeeded(of)
 }
 
 // ends remembers a Rollout that was deleted.

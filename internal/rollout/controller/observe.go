@@ -72,6 +72,8 @@ type seen struct {
 	things   []watching.Thing
 	// kinds of what was looked at that may have to be watched from now on.
 	kinds []schema.GroupVersionKind
+	// missing is true where something is missing of which no watch tells.
+	missing bool
 	// again is when to look again although nothing tells of a change; zero: never.
 	again time.Time
 }

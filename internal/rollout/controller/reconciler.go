@@ -145,13 +145,24 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 			failed, s.again = nil, shell.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch tells that it answers
 		}
 	}
+	switch {
+	case refused(failed):
+		failed, s.again = nil, shell.Earliest(s.again, r.memory.again(key, shell.Refused, began))
+	default:
+		r.memory.succeeded(key, shell.Refused)
+	}
+	if s.missing {
+		s.again = shell.Earliest(s.again, r.memory.again(key, shell.NotInstalled, began))
+	} else {
+		r.memory.succeeded(key, shell.NotInstalled)
+	}
 	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
 	written, err := r.writeStatus(ctx, s, &decision, s.released || !explain.IsZero() && !s.snapshot.Now.Before(explain))
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
 	r.memory.keepRouted(key, s.routed())
-	r.memory.succeeded(key)
+	r.memory.succeeded(key, shell.LostRace)
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
@@ -177,7 +188,7 @@ func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout
 	case errors.Is(cause, traffic.ErrUnreachable):
 		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
 		return rollout.Unreachable(s.snapshot, looked, shell.Sentence(cause)), nil
-	case isSentence(cause), apierrors.IsForbidden(cause), apierrors.IsInvalid(cause):
+	case refused(cause):
 		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
 		return rollout.Refused(s.snapshot, looked, shell.Sentence(cause)), nil
 	default:
@@ -185,12 +196,18 @@ func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout
 	}
 }
 
+// refused is true of what somebody has to put right before it can succeed. It is tried again less and less often: what
+// thousands of such releases ask for is one reconciliation each in five minutes.
+func refused(cause error) bool {
+	return isSentence(cause) || apierrors.IsForbidden(cause) || apierrors.IsInvalid(cause)
+}
+
 // later tells errors that go away by themselves, at once, from those that need patience.
 func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
 	switch {
 	case overtaken(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, began.Add(r.memory.again(key)))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, shell.LostRace, began))}, nil
 	default:
 		r.Metrics.RolloutFailed(key.Namespace, key.Name)
 		return reconcile.Result{}, err

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -170,11 +171,11 @@ func TestAReplicaSetThatMayNotBeMadeIsToldInTheStatus(t *testing.T) {
 		}
 		return nil
 	}
-	var err error
+	var result reconcile.Result
 	for range 3 {
-		_, err = p.pass()
+		result, _ = p.pass()
 	}
-	if err == nil {
+	if result.RequeueAfter == 0 {
 		t.Error("the pass is not tried again")
 	}
 	if c := p.condition(argov1.RolloutProgressing); c.Reason != "ReplicaSetCreateError" || !strings.Contains(c.Message, "exceeded quota") {
@@ -201,8 +202,8 @@ func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
 	for range 2 {
-		if _, err := p.pass(); err == nil {
-			t.Fatal("the pass is not tried again")
+		if result, err := p.pass(); err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("the pass is not tried again: %v, %v", result, err)
 		}
 		p.clock.Step(explainAfter)
 	}
@@ -215,6 +216,51 @@ func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
 	p.settle()
 	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
 		t.Errorf("allowed, the ReplicaSets are %v", got)
+	}
+}
+
+// TestARefusedRolloutIsTriedAgainLessAndLessOften: as a Canary is, and as docs/security.md says.
+func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
+	p := newPocket(t, cart, cartService)
+	p.settle()
+	p.refuse = func(_ string, object client.Object) error {
+		if _, is := object.(*appsv1.ReplicaSet); is {
+			return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "replicasets"}, object.GetName(), errors.New("serin cannot patch it"))
+		}
+		return nil
+	}
+	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(3)) })
+	for range 2 { // the status explains it
+		if _, err := p.pass(); err != nil {
+			t.Fatal(err)
+		}
+		p.clock.Step(explainAfter)
+	}
+	passes := 0
+	for end := p.clock.Now().Add(time.Hour); p.clock.Now().Before(end); passes++ {
+		result, err := p.pass()
+		if err != nil {
+			t.Fatalf("the workqueue decides when it is tried again, not the row of refusals: %v", err)
+		}
+		if result.RequeueAfter < time.Second || result.RequeueAfter > shell.MaxPause {
+			t.Fatalf("tried again in %s", result.RequeueAfter)
+		}
+		p.clock.Step(result.RequeueAfter)
+	}
+	if passes > 16 {
+		t.Errorf("%d attempts in an hour", passes)
+	}
+	p.refuse = nil
+	p.settle()
+	if got := p.sets(); !slices.Equal(got, []string{"cart:1=3"}) {
+		t.Errorf("allowed, the ReplicaSets are %v", got)
+	}
+	p.refuse = func(string, client.Object) error {
+		return apierrors.NewForbidden(schema.GroupResource{}, "cart", errors.New("again"))
+	}
+	p.edit(func(object *argov1.Rollout) { object.Spec.Replicas = new(int32(4)) })
+	if result, err := p.pass(); err != nil || result.RequeueAfter > shell.FirstPause {
+		t.Errorf("after a success a refusal is tried again in %s, %v", result.RequeueAfter, err)
 	}
 }
 

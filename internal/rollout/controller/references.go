@@ -26,7 +26,7 @@ func (r *Reconciler) lookForProblems(ctx context.Context, s *seen) error {
 			return err
 		}
 		if rival != "" {
-			s.again = s.snapshot.Now.Add(missingRetry) // no watch of this shell tells when the other goes
+			s.missing = true // no watch of this shell tells when the other goes
 			problems = append(problems, field.Invalid(field.NewPath("spec", "workloadRef", "name"), spec.WorkloadRef.Name, rival))
 		}
 	}

@@ -93,7 +93,7 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 		problems, err := r.Applier.ValidateRollout(ctx, router, s.target(router))
 		switch {
 		case errors.Is(err, traffic.ErrNotInstalled):
-			s.again = s.snapshot.Now.Add(missingRetry) // no watch tells of a definition
+			s.missing = true // no watch tells of a definition
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 		case isSentence(err):
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -25,12 +23,6 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
-)
-
-// Bounds of the pause before a pass that ended in an error is tried again.
-const (
-	firstRetry = time.Millisecond
-	maxRetry   = 10 * time.Second
 )
 
 // Options of the controller.
@@ -53,9 +45,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	if workers <= 0 {
 		workers = 10
 	}
-	options := shell.Options(r, workers)
-	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry)
-	c, err := controller.New("rollout", mgr, options)
+	c, err := controller.New("rollout", mgr, shell.Options(r, workers))
 	if err != nil {
 		return fmt.Errorf("make the controller of Rollouts: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,9 +53,6 @@ func Referring(ctx context.Context, reader client.Reader, namespace, kind, name 
 	return all.Items, nil
 }
 
-// missingRetry is when a workload that is not there, or cannot be one, is looked for again where no watch tells of it.
-const missingRetry = 20 * time.Second
-
 // workloadObject is the workload that a Rollout refers to.
 type workloadObject struct {
 	object  *unstructured.Unstructured
@@ -90,7 +86,7 @@ func (r *Reconciler) lookAtWorkload(ctx context.Context, s *seen) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		if kind == replicaSetKind {
-			s.again = s.snapshot.Now.Add(missingRetry)
+			s.missing = true
 		}
 		s.workload = &workloadObject{problem: fmt.Sprintf("%s %q not found", resourceOf[kind], key)}
 		return nil
