@@ -1,39 +1,180 @@
 package canary
 
 import (
-	"strings"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// deadline is by when the workload that was asked to change must be ready. It counts from when it was asked, or from
-// when it was last seen ready, which the start of a window and every question of the run prove.
-func (s *Snapshot) deadline() (time.Time, bool) {
-	var from time.Time
+// ReadinessTrack is what one process has seen of the readiness of a workload. It is lost with the process, so that it
+// may only ever make a deadline later: what has to outlive the process is in the status, see UnreadyWorkload there.
+type ReadinessTrack struct {
+	// Unready is since when the process has seen the workload not ready, or not reachable, without interruption. Zero: it
+	// is neither.
+	Unready time.Time
+	// Progressed is when the process last saw the workload lose its readiness or make progress; zero: it never did.
+	Progressed time.Time
+
+	// State, Updated, Ready and Available are what the process saw last.
+	State                     Readiness
+	Updated, Ready, Available int32
+}
+
+// Readiness of a workload as a deadline sees it.
+type Readiness string
+
+// The states that it can be in; empty: nobody has looked.
+const (
+	notSeen      Readiness = ""
+	isUnready    Readiness = "not ready"
+	notReached   Readiness = "not reached" // ready, but Kubernetes has published no endpoint
+	readyToServe Readiness = "ready"
+)
+
+func (c Copy) readiness() Readiness {
+	switch {
+	case !c.Found || !c.Ready || c.Replicas == 0:
+		return isUnready
+	case !c.Endpoints.some():
+		return notReached
+	default:
+		return readyToServe
+	}
+}
+
+// Observe returns the track after one more observation. Progress is what Kubernetes takes for progress of a Deployment:
+// more pods that are updated, ready or available than at the observation before.
+func (t ReadinessTrack) Observe(c Copy, now time.Time) ReadinessTrack {
+	earlier := func(at time.Time) time.Time { // the clock may have been set back
+		if at.After(now) {
+			return now
+		}
+		return at
+	}
+	next := ReadinessTrack{
+		Unready: earlier(t.Unready), Progressed: earlier(t.Progressed),
+		State: c.readiness(), Updated: c.Updated, Ready: c.ReadyPods, Available: c.Available,
+	}
+	rises := t.State != notSeen && (c.Updated > t.Updated || c.ReadyPods > t.Ready || c.Available > t.Available)
+	switch {
+	case next.State == readyToServe:
+		next.Unready = time.Time{}
+	case next.State != t.State:
+		next.Unready = now
+	}
+	if rises || t.State != notSeen && t.State != next.State {
+		next.Progressed = now
+	}
+	return next
+}
+
+// recordAfter is for how long a workload makes no progress before the status says so. Most workloads are ready sooner, or
+// go on, and cost no write. It is as long as what waits is not explained in the status, so that one write says both.
+const recordAfter = 30 * time.Second
+
+// canaryProgressed and primaryProgressed are when the copy was last ready or reachable, was asked to change, or made
+// progress. Its deadline counts from then.
+func (s *Snapshot) canaryProgressed() time.Time {
+	return s.progressed(s.Workload.Target, s.serin().CanaryUnready)
+}
+
+func (s *Snapshot) primaryProgressed() time.Time {
+	return s.progressed(s.Workload.Primary, s.serin().PrimaryUnready)
+}
+
+func (s *Snapshot) progressed(c Copy, recorded *flaggerv1.UnreadyWorkload) time.Time {
+	at := c.Track.Progressed
 	if since := s.serin().Since; since != nil {
-		from = since.Time
+		at = release.Later(at, since.Time)
 	}
-	if start, ok := s.start(); ok {
-		from = release.Later(from, start)
+	switch {
+	case recorded != nil && c.readiness() == isUnready && !risen(c, recorded):
+		at = release.Later(at, recorded.Since.Time)
+	case c.Track.Unready.IsZero():
+		at = s.Now // nobody has seen it before
+	default:
+		// What came before this process looked is not known, so that the moment of its first look counts.
+		at = release.Later(at, c.Track.Unready)
 	}
-	if asked, ok := s.asked(); ok {
-		from = release.Later(from, asked)
+	if s.Pruned {
+		at = release.Later(at, s.Status.LastTransitionTime.Add(time.Second)) // such a status keeps whole seconds only
 	}
-	run := s.run()
-	for id, answer := range s.Answers {
-		if strings.Contains(id, run) {
-			from = release.Later(from, answer.Began)
-		}
+	return s.past(at)
+}
+
+// risen is true when the workload has made progress since that was recorded, whoever saw it.
+func risen(c Copy, recorded *flaggerv1.UnreadyWorkload) bool {
+	return c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available
+}
+
+// canaryDeadline and primaryDeadline are by when the copy has to be ready, unless it makes progress before.
+func (s *Snapshot) canaryDeadline() time.Time  { return s.canaryProgressed().Add(s.Plan.Deadline) }
+func (s *Snapshot) primaryDeadline() time.Time { return s.primaryProgressed().Add(s.Plan.Deadline) }
+
+// withProgress records in the status of a decision since when a copy with a deadline is not ready and makes no progress,
+// so that a restart neither begins the deadline anew nor ends it early. What does not hold any more is removed at once.
+func withProgress(s Snapshot, d Decision) Decision {
+	if s.Pruned || s.Deleting || d.Status.Serin == nil {
+		return d
 	}
-	if from.IsZero() {
-		if s.Status.LastTransitionTime.IsZero() {
-			return time.Time{}, false
-		}
-		from = s.Status.LastTransitionTime.Time
+	canaryAsked, primaryAsked := deadlines(s, d)
+	canary, due := s.unreadiness(s.Workload.Target, canaryAsked, s.serin().CanaryUnready)
+	primary, primaryDue := s.unreadiness(s.Workload.Primary, primaryAsked, s.serin().PrimaryUnready)
+	d = wakeBy(wakeBy(d, due), primaryDue)
+	if sameUnreadiness(canary, d.Status.Serin.CanaryUnready) && sameUnreadiness(primary, d.Status.Serin.PrimaryUnready) {
+		return d
 	}
-	return s.past(from).Add(s.Plan.Deadline), true
+	serin := *d.Status.Serin
+	serin.CanaryUnready, serin.PrimaryUnready = canary, primary
+	d.Status.Serin, d.Wake = &serin, s.Now
+	return d
+}
+
+// deadlines says whose readiness has a deadline after a decision.
+func deadlines(s Snapshot, d Decision) (canary, primary bool) {
+	serin := d.Status.Serin
+	if serin.Since == nil || slices.Contains(d.Stamp, release.StampSince) {
+		return false, false // a person holds the release, or the copies have just been asked to change
+	}
+	switch serin.Intent {
+	case intentRollback, intentCancel:
+		return false, false
+	}
+	switch d.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+		return !s.copied(), s.copied()
+	case flaggerv1.CanaryPhasePromoting:
+		return true, true
+	case flaggerv1.CanaryPhaseFinalising:
+		return false, true
+	default: // at rest
+		return false, false
+	}
+}
+
+// unreadiness is what the status shall record of a copy; due is when that is not yet, zero for never.
+func (s *Snapshot) unreadiness(c Copy, asked bool, recorded *flaggerv1.UnreadyWorkload) (record *flaggerv1.UnreadyWorkload, due time.Time) {
+	if !asked || c.readiness() != isUnready {
+		return nil, time.Time{}
+	}
+	since := s.progressed(c, recorded)
+	if due := since.Add(min(recordAfter, s.Plan.Deadline/2)); s.Now.Before(due) {
+		return nil, due
+	}
+	return &flaggerv1.UnreadyWorkload{
+		Since: metav1.NewMicroTime(since.Truncate(time.Microsecond)), Updated: c.Updated, Ready: c.ReadyPods, Available: c.Available,
+	}, time.Time{}
+}
+
+func sameUnreadiness(a, b *flaggerv1.UnreadyWorkload) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Since.Equal(&b.Since) && a.Updated == b.Updated && a.Ready == b.Ready && a.Available == b.Available
 }
 
 // timed is true of the phases in which a deadline may be running.

@@ -59,10 +59,10 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	if _, open := s.start(); open {
 		return g
 	}
-	if deadline, ok := s.deadline(); ok && !endpoints.NoService {
-		return dueBy(s, g, release.Later(deadline, endpoints.Made.Add(s.Plan.Deadline))) // somebody may have deleted the one before
+	if endpoints.NoService {
+		return g
 	}
-	return g
+	return dueBy(s, g, release.Later(s.canaryDeadline(), endpoints.Made.Add(s.Plan.Deadline))) // somebody may have deleted the one before
 }
 
 // primaryEndpoints holds traffic that is about to come to the primary until the primary can be reached: with as many

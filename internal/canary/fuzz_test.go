@@ -188,6 +188,11 @@ func checkStatus(t *testing.T, w *world) {
 			t.Fatalf("%s is %s, and it is %s", name, at, w.now)
 		}
 	}
+	for name, of := range map[string]*flaggerv1.UnreadyWorkload{"canaryUnready": serin.CanaryUnready, "primaryUnready": serin.PrimaryUnready} {
+		if of != nil && of.Since.After(w.now) {
+			t.Fatalf("%s is since %s, and it is %s", name, of.Since, w.now)
+		}
+	}
 	if serin.DrainUntil != nil && serin.DrainUntil.After(w.now.Add(w.plan().Drain)) {
 		t.Fatalf("drains until %s", serin.DrainUntil)
 	}

@@ -58,7 +58,8 @@ func (s *Snapshot) primaryMessage() string {
 	return name + " not ready: " + message
 }
 
-// canaryReady holds everything while the new revision has not enough pods, until the progress deadline.
+// canaryReady holds everything while the new revision has not enough pods, until it has made no progress for the length
+// of the deadline.
 func canaryReady(s Snapshot) release.Gate {
 	target := s.Workload.Target
 	if target.Ready && target.Replicas > 0 {
@@ -68,10 +69,7 @@ func canaryReady(s Snapshot) release.Gate {
 	if target.Exceeded {
 		return release.Fails("canary-ready", release.ByCluster, message)
 	}
-	if deadline, ok := s.deadline(); ok {
-		return dueBy(s, release.WaitsFor("canary-ready", release.ByCluster, message), deadline)
-	}
-	return release.WaitsFor("canary-ready", release.ByCluster, message)
+	return dueBy(s, release.WaitsFor("canary-ready", release.ByCluster, message), s.canaryDeadline())
 }
 
 // dueBy is a gate that fails at the deadline.

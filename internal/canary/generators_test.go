@@ -182,6 +182,18 @@ func someStatus(t *rapid.T) flaggerv1.CanaryStatus {
 	if since := somewhenMicro(t, "queued"); since != nil && rapid.IntRange(0, 3).Draw(t, "queue") == 0 {
 		status.Serin.Queue = &flaggerv1.QueuePlace{Since: *since, Aside: rapid.Bool().Draw(t, "aside")}
 	}
+	for i, of := range []**flaggerv1.UnreadyWorkload{&status.Serin.CanaryUnready, &status.Serin.PrimaryUnready} {
+		name := []string{"canary-unready", "primary-unready"}[i]
+		if since := somewhenMicro(t, name); since != nil && rapid.Bool().Draw(t, "is-"+name) {
+			available := rapid.Int32Range(0, 3).Draw(t, "available-"+name)
+			*of = &flaggerv1.UnreadyWorkload{Since: *since, Updated: available, Ready: available, Available: available}
+		}
+	}
+	if status.Serin.Promoted == "none" && rapid.Bool().Draw(t, "unfinished") {
+		status.Serin.Unfinished = &flaggerv1.UnfinishedPrimary{
+			Revision: rapid.SampledFrom([]string{"v1", "v2", ""}).Draw(t, "unfinished-revision"), Spec: "hash-v2", Inherited: rapid.Bool().Draw(t, "inherited"),
+		}
+	}
 	if start := somewhenMicro(t, "window"); start != nil {
 		status.Serin.Window = &flaggerv1.AnalysisWindow{Start: *start, Unconfirmed: rapid.IntRange(0, 9).Draw(t, "unconfirmed") == 0}
 	}

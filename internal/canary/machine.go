@@ -21,7 +21,7 @@ func Next(s Snapshot) Decision {
 	if s.Peer.Acts() {
 		return besideAnother(s)
 	}
-	return withUnanswered(s, decide(s))
+	return withUnanswered(s, withProgress(s, decide(s)))
 }
 
 func decide(s Snapshot) Decision {
@@ -52,6 +52,9 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseInitializing:
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:
+		if s.withdrawable() {
+			return withdraw(s)
+		}
 		return rescued(s, begin(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 		return progress(s)
@@ -360,6 +363,14 @@ func rest(s Snapshot) Decision {
 	}
 	revision := s.Workload.Target.Revision
 	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promoted()
+	switch {
+	case s.resumable():
+		return resume(s, s.Plan.primary()+" is ready")
+	case retry && revision == s.pinned() && s.hasAnalysed() && !s.Workload.Primary.Exceeded && !s.Pruned:
+		return resume(s, "a person asked for it")
+	case s.withdrawable():
+		return withdraw(s)
+	}
 	if from := s.Status.LastTransitionTime.Add(time.Second); retry && s.Pruned && s.Now.Before(from) {
 		// Without our part of the status runs are told apart by the second in which they began.
 		return wakeBy(hold(s, nil, standing(s)...), from)
@@ -536,7 +547,7 @@ func withAlert(events []release.Event, muted bool, severity release.Severity, me
 // start takes a new revision up.
 func start(s Snapshot, gates release.Gates) Decision {
 	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)
-	if s.exposed() && s.primaryCarries() && !s.orphaned() {
+	if s.exposed() && s.primaryCarries() {
 		e.effect(RouteIs{}) // somebody sent users to the target, which changes now
 	}
 	e.zero()
@@ -559,6 +570,11 @@ func (e *edit) run() {
 	}
 	*e.serin = flaggerv1.SerinStatus{
 		Promoted: old.Promoted, LastTraffic: old.LastTraffic, Command: old.Command, Shape: e.s.Plan.shape(),
+	}
+	if old.Unfinished != nil {
+		unfinished := *old.Unfinished
+		unfinished.Inherited = e.s.live() > 0 && !slices.ContainsFunc(e.effects, takesOff)
+		e.serin.Unfinished = &unfinished
 	}
 	if old.Promoted == "" {
 		e.serin.Promoted = e.s.promoted()

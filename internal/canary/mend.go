@@ -40,6 +40,8 @@ func mended(s Snapshot) (Decision, bool) {
 		serin := *status.Serin
 		status.Serin = &serin
 		m.moment(&serin.Since, s.Now)
+		m.unready(&serin.CanaryUnready)
+		m.unready(&serin.PrimaryUnready)
 		m.moment(&serin.Asked, s.Now)
 		m.moment(&serin.Unreachable, s.Now)
 		m.moment(&serin.LastTraffic, s.Now)
@@ -94,6 +96,14 @@ func (m *mend) time(at *metav1.Time) {
 func (m *mend) moment(at **metav1.MicroTime, latest time.Time) {
 	if *at != nil && (*at).After(latest) {
 		*at, m.changed = new(metav1.NewMicroTime(latest)), true
+	}
+}
+
+func (m *mend) unready(of **flaggerv1.UnreadyWorkload) {
+	if *of != nil && (*of).Since.After(m.now) {
+		right := **of
+		right.Since = metav1.NewMicroTime(m.now)
+		*of, m.changed = &right, true
 	}
 }
 

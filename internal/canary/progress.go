@@ -33,6 +33,9 @@ func progress(s Snapshot) Decision {
 	if d, ok := changed(s); ok {
 		return d
 	}
+	if s.inherits() && s.primaryCarries() {
+		return disinherited(s)
+	}
 	switch {
 	case s.commanded("promote") && s.Pruned:
 		return skipping(s) // the command itself is the only memory of it
@@ -364,7 +367,7 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 		return s.edit().effect(effects...).window().done(nil) // what is observed begins with the confirmation
 	}
 	end := s.windowEnd()
-	conditions := []gate{primaryReady, canaryReady}
+	conditions := []gate{canaryReady}
 	if s.Plan.Routed {
 		conditions = append(conditions, canaryEndpoints)
 	}
@@ -383,6 +386,8 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	for _, check := range s.Plan.Checks {
 		conditions = append(conditions, passes(check))
 	}
+	// A canary that fails is rolled back whatever the primary lacks; only advancing waits for the primary.
+	conditions = append(conditions, primaryReady)
 	conditions = append(conditions, s.moveGates()...)
 	gates := release.Look(s, conditions...)
 	first := gates.First()
@@ -391,6 +396,8 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 		return advance(s.edit().effect(effects...).tell(gates.Events()...), gates)
 	case first.Name == "canary-ready", first.Name == "canary-endpoints":
 		return notReady(s, gates, effects)
+	case first.Name == "primary-ready":
+		return observeAgain(s, gates, effects)
 	case first.Name == "route-confirmed" && !unconfirmed && s.serin().Window != nil:
 		// The window observed something else in part: it starts anew when the router confirms.
 		e := s.edit().effect(effects...)
@@ -456,6 +463,14 @@ func held(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 		}
 		withAlert(e.events, s.muted(first.Name), release.Warn, message)
 	}
+	return e.done(gates)
+}
+
+// observeAgain opens one more window at the same weight while the primary is not ready: what was measured before says
+// nothing about the moment at which it is.
+func observeAgain(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	e := s.edit().effect(effects...).window()
+	e.serin.Unreachable = nil
 	return e.done(gates)
 }
 

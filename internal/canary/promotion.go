@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -13,6 +15,7 @@ func promote(e *edit, gates release.Gates) Decision {
 	s := e.s
 	e.effect(CopyTemplate{Revision: s.pinned(), ID: s.copyID()}).phase(flaggerv1.CanaryPhasePromoting)
 	e.serin.Window, e.serin.Held = nil, ""
+	e.analyzed = true
 	return e.stamp(release.StampSince).tell(s.copying()).done(gates)
 }
 
@@ -26,20 +29,18 @@ func (s *Snapshot) copying() release.Event {
 	return release.Event{Type: release.Normal, Message: fmt.Sprintf("Copying %s template spec to %s", s.Plan.workload(), s.Plan.primary())}
 }
 
-// primaryPromoted is primary-ready while the primary itself is changing: nothing lifts it, and its deadline counts.
+// primaryPromoted is primary-ready while the primary itself is changing: nothing lifts it, and its deadline counts from its
+// last progress.
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
 	if primary.Found && primary.Ready && (primary.Available > 0 || !s.exposed()) {
 		return release.Passes("primary-ready", pods(primary))
 	}
 	message := s.primaryMessage()
-	deadline, ok := s.deadline()
-	if primary.Exceeded || ok && !s.Now.Before(deadline) {
+	if primary.Exceeded {
 		return release.Fails("primary-ready", release.ByCluster, message)
 	}
-	g := release.WaitsFor("primary-ready", release.ByCluster, message)
-	g.Until = deadline
-	return g
+	return dueBy(s, release.WaitsFor("primary-ready", release.ByCluster, message), s.primaryDeadline())
 }
 
 // promoting waits for the primary's rolling update, then brings the traffic back to it.
@@ -55,15 +56,17 @@ func promoting(s Snapshot) Decision {
 	effects := standing(s, ScalerExists{Update: true})
 	conditions := []gate{primaryPromoted, primaryEndpointsBack, canaryReady}
 	replaced := s.Workload.Target.Revision != s.pinned()
-	if replaced {
-		conditions = conditions[:2] // what the target runs by now is another story: no user shall see more of it
+	if replaced || s.resumed() {
+		// What the target runs by now is another story: no user shall see more of it. After a promotion that failed there is
+		// no way back from the primary's template, whatever becomes of the canary.
+		conditions = conditions[:2]
 	}
 	gates := release.Look(s, conditions...)
 	switch first := gates.First(); {
 	case first == nil:
 	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.canaryCarries():
 		return promotionFailed(s, gates, effects)
-	case !replaced && gates[2].Verdict == release.Fail:
+	case len(gates) > 2 && gates[2].Verdict == release.Fail:
 		return notReady(s, gates[2:], effects)
 	case first.Name == "primary-ready" && first.Verdict == release.Fail:
 		return unpromoted(s, gates, effects)
@@ -152,7 +155,11 @@ func finalising(s Snapshot) Decision {
 func (e *edit) succeed(intent string) *edit {
 	e.phase(flaggerv1.CanaryPhaseSucceeded)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
-	e.status.LastPromotedSpec, e.serin.Promoted = e.status.LastAppliedSpec, e.serin.Revision
+	e.status.LastPromotedSpec, e.serin.Promoted, e.serin.Unfinished = e.status.LastAppliedSpec, e.serin.Revision, nil
+	e.ending = release.EndingPromoted
+	if intent == intentSkipped {
+		e.ending = release.EndingUnanalyzed
+	}
 	e.settle().postRollout(intent)
 	if e.serin.Intent != "" {
 		return e // the last event comes after what the hooks said
@@ -171,7 +178,8 @@ func (e *edit) postRollout(intent string) *edit {
 // settle forgets what only a moving release needs.
 func (e *edit) settle() *edit {
 	e.serin.Window, e.serin.Since, e.serin.DrainUntil, e.serin.Asked, e.serin.Unreachable = nil, nil, nil, nil, nil
-	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason, e.serin.Approved = false, "", "", "", nil
+	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason = false, "", "", ""
+	e.serin.CanaryUnready, e.serin.PrimaryUnready = nil, nil
 	return e
 }
 
@@ -302,7 +310,7 @@ func unpromoted(s Snapshot, gates release.Gates, effects []release.Effect) Decis
 	case s.canaryCarries():
 		return promotionFailed(s, gates, effects)
 	case target.Found && target.Revision != s.pinned():
-		return s.edit().effect(effects...).tell(unready(s)...).forsaken(s.live()).done(gates)
+		return s.edit().effect(effects...).tell(notPromoted(s)...).unfinished(s.pinned(), s.Status.LastAppliedSpec).forsaken(s.live(), "Promotion failed").done(gates)
 	case target.Found && target.Replicas == 0:
 		return hold(s, gates, append(effects, ScalerPaused{Paused: false}, UpFromZero{})...)
 	default:
@@ -310,8 +318,8 @@ func unpromoted(s Snapshot, gates release.Gates, effects []release.Effect) Decis
 	}
 }
 
-// unready tells that a promotion failed, and why.
-func unready(s Snapshot) []release.Event {
+// notPromoted tells that a promotion failed, and why.
+func notPromoted(s Snapshot) []release.Event {
 	message := withoutPods(s).primaryMessage()
 	return []release.Event{
 		{Type: release.Warning, Message: message},
@@ -322,8 +330,8 @@ func unready(s Snapshot) []release.Event {
 	}
 }
 
-// promotionFailed leaves the canary serving: the primary has the new template and cannot run it, so there is nothing
-// to roll back to. The next revision repairs the primary.
+// promotionFailed leaves the canary serving: the primary has the new template and is not ready with it in time, so there
+// is nothing to roll back to. As soon as the primary is ready the promotion goes on; else the next revision repairs it.
 func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	e := s.edit().effect(effects...)
 	weight := 0
@@ -331,12 +339,27 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 		weight = release.Total
 		e.effect(RouteIs{Canary: release.Total})
 	}
-	return e.tell(unready(s)...).forsaken(weight).done(gates)
+	return e.tell(notPromoted(s)...).unfinished(s.pinned(), s.Status.LastAppliedSpec).forsaken(weight, "Promotion failed").done(gates)
 }
 
-// forsaken ends a release that leaves no primary which could serve: the canary does, with that weight.
-func (e *edit) forsaken(weight int) *edit {
+// unfinished remembers what the primary was given last, for when it is ready.
+func (e *edit) unfinished(revision, spec string) *edit {
+	e.serin.Unfinished = &flaggerv1.UnfinishedPrimary{Revision: revision, Spec: spec}
+	return e
+}
+
+// forsaken ends a release that leaves no primary which could serve: the canary does, with that weight. why begins the
+// sentence that the condition has.
+func (e *edit) forsaken(weight int, why string) *edit {
 	e.phase(flaggerv1.CanaryPhaseFailed)
+	e.ending = release.EndingFailed
+	message := why + ", primary not ready."
+	if weight > 0 {
+		message = fmt.Sprintf("%s, primary not ready: %s keeps %d%% of the traffic.", why, e.s.Plan.Kind, weight)
+	}
+	e.condition(flaggerv1.CanaryCondition{
+		Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionFalse, Reason: string(flaggerv1.CanaryPhaseFailed), Message: message,
+	})
 	e.zero()
 	e.status.CanaryWeight = weight
 	e.settle()

@@ -80,7 +80,7 @@ func takeBack(s Snapshot) Decision {
 		e.phase(flaggerv1.CanaryPhaseSucceeded)
 		e.zero()
 		e.settle()
-		e.serin.Promoted = e.serin.Revision
+		e.serin.Promoted, e.serin.Unfinished = e.serin.Revision, nil
 		return e.done(gates)
 	}
 	return e.fail(s.serin().Reason).done(gates)
@@ -198,7 +198,13 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 		Type: release.Warning, Message: fmt.Sprintf("Rollback of %s failed, primary not ready: %s", s.Plan.workload(), message),
 		Alert: &release.Alert{Severity: release.Error, Message: "Rollback failed, primary not ready: " + message},
 	})
-	return e.forsaken(s.live()).done(gates)
+	switch {
+	case s.Workload.Primary.ID == s.copyID():
+		e.unfinished(s.pinned(), s.Status.LastAppliedSpec)
+	case !s.orphaned():
+		e.unfinished(s.promoted(), s.Status.LastPromotedSpec)
+	}
+	return e.forsaken(s.live(), "Rollback failed").done(gates)
 }
 
 // threshold is told when failed checks, and nothing else, take the release back.
@@ -233,6 +239,8 @@ func (e *edit) fail(why string) *edit {
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	told := !waiting && (s.serin().Intent == intentRollback && !s.byPerson() || len(s.threshold()) > 0)
 	e.phase(flaggerv1.CanaryPhaseFailed)
+	e.ending = release.EndingFailed
+	e.repaired()
 	e.zero()
 	if waiting {
 		e.applied()

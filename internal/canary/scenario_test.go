@@ -120,7 +120,7 @@ func (s *story) initialised(t *testing.T, d *datadriven.TestData) {
 		s.settle(t, d)
 		s.world.now = s.world.now.Add(10 * time.Second)
 	}
-	s.world.now, s.world.instant, s.world.answers = midnight, instant, release.Answers{}
+	s.world.now, s.world.instant, s.world.answers, s.world.track = midnight, instant, release.Answers{}, [2]canary.ReadinessTrack{}
 	if s.world.status.Phase != flaggerv1.CanaryPhaseInitialized {
 		d.Fatalf(t, "not initialised:\n%s", s.out.String())
 	}
@@ -174,6 +174,9 @@ func (s *story) show(p pass) {
 		news.WriteString("  CRASH before the status was written\n")
 	default:
 		s.showEvents(&news, p.Events)
+		if p.Ending != "" {
+			fmt.Fprintf(&news, "  counted as %s\n", p.Ending)
+		}
 	}
 	if s.world.gone {
 		news.WriteString("  the Canary is gone\n")

@@ -67,6 +67,7 @@ type Copy struct {
 	Revision, PeerHash, ID string
 	Replicas               int32 // asked for
 	Total, Available       int32 // there
+	Updated, ReadyPods     int32 // of the newest template; ready, but perhaps not for long enough to be available
 	Ready                  bool
 	// Enough is how many of them its threshold asks for, once it is ready.
 	Enough int32
@@ -78,6 +79,8 @@ type Copy struct {
 	PodProblem string
 	// Endpoints are those of its Service.
 	Endpoints Endpoints
+	// Track is what this process has seen of its readiness so far.
+	Track ReadinessTrack
 }
 
 // serves is true when pods of the copy can answer requests.
@@ -143,10 +146,11 @@ func (s *Snapshot) orphaned() bool {
 	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
 }
 
-// primaryStands is true when the primary has pods that may serve. After a promotion that failed what it has left of them
-// is not enough: it must be ready.
+// primaryStands is true when the primary has pods that may serve. After a promotion that failed any pod is not enough: the
+// primary must be ready, or have at least as many available pods as the canary, which has the traffic.
 func (s *Snapshot) primaryStands() bool {
-	return s.Workload.Primary.serves() && (s.Workload.Primary.Ready || !s.orphaned())
+	primary := s.Workload.Primary
+	return primary.serves() && (primary.Ready || !s.orphaned() || primary.Available >= s.Workload.Target.Available)
 }
 
 // primaryCarries is true when the primary may get traffic: it can, and requests would reach it.

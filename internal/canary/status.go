@@ -28,6 +28,10 @@ const maxMessage = 1 << 10
 // nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
 const nothing = "none"
 
+// unknownSpec is what a pruned status says of a primary that serves although it is not known what it runs: no hash equals
+// it.
+const unknownSpec = "unknown"
+
 // edit is a status in the making, with what goes along with it.
 type edit struct {
 	s       Snapshot
@@ -36,6 +40,9 @@ type edit struct {
 	stamps  []release.Stamp
 	events  []release.Event
 	effects []release.Effect
+	// ending and analyzed are those of the decision.
+	ending   release.Ending
+	analyzed bool
 }
 
 // edit begins a status in which nothing is blocked any more.
@@ -142,6 +149,7 @@ func promoted(phase flaggerv1.CanaryPhase, kind string) (corev1.ConditionStatus,
 // window opens the next observation; its start is stamped when the effects before it are acknowledged.
 func (e *edit) window() *edit {
 	e.serin.Window = &flaggerv1.AnalysisWindow{}
+	e.analyzed = true
 	return e.stamp(release.StampWindow)
 }
 
@@ -183,7 +191,10 @@ func (e *edit) done(gates release.Gates) Decision {
 	if equality.Semantic.DeepEqual(*e.serin, flaggerv1.SerinStatus{}) {
 		e.status.Serin = nil
 	}
-	return Decision{Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Probes: gates.Probes(), Wake: e.s.Now, Events: e.events}
+	return Decision{
+		Status: e.status, Effects: e.effects, Stamp: e.stamps, Gates: gates, Probes: gates.Probes(), Wake: e.s.Now, Events: e.events,
+		Ending: e.ending, Analyzed: e.analyzed,
+	}
 }
 
 // Stamp fills in the moments of a status that only the shell knows: at is when the last effect was acknowledged.

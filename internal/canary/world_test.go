@@ -49,7 +49,8 @@ type world struct {
 	standing map[string]string // answers that are given as soon as they are asked for, by name
 	answers  release.Answers
 	out      []release.Probe // what the last decision wants to know
-	began    time.Time       // when the first of them was asked
+	track    [2]canary.ReadinessTrack
+	began    time.Time // when the first of them was asked
 
 	crash int // effects after which the next pass that would write dies; negative: never
 }
@@ -90,7 +91,7 @@ func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.
 func (p *pods) copy(name string) canary.Copy {
 	c := canary.Copy{
 		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
+		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
 	}
 	if c.Ready {
 		c.Enough = p.replicas
@@ -196,6 +197,10 @@ func (w *world) snapshot() canary.Snapshot {
 	case route != nil:
 		s.Route = *route
 	}
+	for i, copy := range []*canary.Copy{&s.Workload.Target, &s.Workload.Primary} {
+		w.track[i] = w.track[i].Observe(*copy, w.now)
+		copy.Track = w.track[i]
+	}
 	return s
 }
 
@@ -264,7 +269,9 @@ func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 }
 
 // restart loses what only the process knew.
-func (w *world) restart() { w.answers, w.out, w.unnoticed = release.Answers{}, nil, w.pruned }
+func (w *world) restart() {
+	w.answers, w.out, w.unnoticed, w.track = release.Answers{}, nil, w.pruned, [2]canary.ReadinessTrack{}
+}
 
 // ask takes the questions of a decision; one of a release is out at a time.
 func (w *world) ask(probes []release.Probe) {

@@ -27,7 +27,21 @@ type Decision[S any] struct {
 	Wake time.Time
 	// Events are told to people, in order, after the status was written.
 	Events []Event
+	// Ending is how the release ends with this decision, for those who count releases; empty: it does not end.
+	Ending Ending
+	// Analyzed is true of a decision that evaluated or advanced a release, for those who measure how long that takes.
+	Analyzed bool
 }
+
+// Ending is how a release ended.
+type Ending string
+
+// The endings.
+const (
+	EndingPromoted   Ending = "promoted"   // after its analysis
+	EndingUnanalyzed Ending = "unanalyzed" // promoted without analysis: by its spec, or by a command
+	EndingFailed     Ending = "failed"
+)
 
 // Effect is something that shall be true of the cluster. It carries names, numbers and revisions, never objects.
 // Each kind of release declares its own, sealed, set.

@@ -25,10 +25,21 @@ type SerinStatus struct {
 	// Started is true from the first look at the ready canary on: the start was told and pre-rollout hooks may have been asked.
 	// +optional
 	Started bool `json:"started,omitempty"`
-	// Since is when the canary (while promoting: the primary) was last asked to change; deadlines count from here.
+	// Since is when the canary (while promoting: the primary) was last asked to change; deadlines count from here at the
+	// earliest.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// Intent is what was decided and is being carried out: rollback, skip, cancel, post-rollout, promotion-failed.
+	// CanaryUnready is set while the canary is not ready and has made no progress for some time.
+	// +optional
+	CanaryUnready *UnreadyWorkload `json:"canaryUnready,omitempty"`
+	// PrimaryUnready is set while the primary that is being promoted is not ready and has made no progress for some time.
+	// +optional
+	PrimaryUnready *UnreadyWorkload `json:"primaryUnready,omitempty"`
+	// Unfinished is set after a promotion or a rollback that failed because the primary was not ready, until it is.
+	// +optional
+	Unfinished *UnfinishedPrimary `json:"unfinished,omitempty"`
+	// Intent is what was decided and is being carried out: rollback, cancel or skip; or, while post-rollout hooks are
+	// called, how the release ended: completed, skipped (without analysis) or failed.
 	// +optional
 	Intent string `json:"intent,omitempty"`
 	// Reason says in one sentence why there is an intent.
@@ -40,10 +51,6 @@ type SerinStatus struct {
 	// Asked is when the hooks that refused last were asked.
 	// +optional
 	Asked *metav1.MicroTime `json:"asked,omitempty"`
-	// Approved lists the gates that were passed for this run and are not asked again.
-	// +optional
-	// +listType=set
-	Approved []string `json:"approved,omitempty"`
 	// Held names the closed gate that was last told to people, so that it is told once.
 	// +optional
 	Held string `json:"held,omitempty"`
@@ -67,6 +74,36 @@ type SerinStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Gates []GateStatus `json:"gates,omitempty"`
+}
+
+// UnreadyWorkload is how far a workload that is not ready has come. Its progress deadline counts from Since.
+type UnreadyWorkload struct {
+	// Since is when the workload lost its readiness, was asked to change, or last made progress.
+	Since metav1.MicroTime `json:"since"`
+	// Updated is the number of its pods that run the newest template. A number that rises is progress.
+	// +optional
+	Updated int32 `json:"updated,omitempty"`
+	// Ready is the number of its pods that are ready.
+	// +optional
+	Ready int32 `json:"ready,omitempty"`
+	// Available is the number of its pods that are available.
+	// +optional
+	Available int32 `json:"available,omitempty"`
+}
+
+// UnfinishedPrimary is what the primary was given last, and was not ready with in time. As soon as the primary is ready,
+// that is what is promoted.
+type UnfinishedPrimary struct {
+	// Revision that the primary was given.
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// Spec is the same as Flagger's hash, as in lastPromotedSpec.
+	// +optional
+	Spec string `json:"spec,omitempty"`
+	// Inherited is true while the canary of the next revision has the requests of users that its checks have not earned,
+	// because no earlier revision could serve them.
+	// +optional
+	Inherited bool `json:"inherited,omitempty"`
 }
 
 // QueuePlace is a place among the releases that wait because only so many may move at once.

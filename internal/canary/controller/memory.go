@@ -25,8 +25,8 @@ const (
 	maxQuery       = 1 << 10
 )
 
-// memory is what the shell remembers of releases between passes. All of it may be lost: it makes explanations better
-// and saves requests, and decides nothing.
+// memory is what the shell remembers of releases between passes. All of it may be lost: it makes explanations better,
+// saves requests, and makes deadlines later, never earlier.
 type memory struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*remembered
@@ -40,6 +40,7 @@ type remembered struct {
 	since map[string]held
 	wake  time.Time
 	pods  map[bool]*stuckPods // by whether it is the primary
+	track map[bool]canary.ReadinessTrack
 	// retries are the rows of failures that have not ended; nil while all is well.
 	retries shell.Retries
 	stood   map[string]stood // by name of the state effect
@@ -89,7 +90,7 @@ func newMemory() *memory {
 
 func (m *memory) entry(key types.NamespacedName) *remembered {
 	if m.of[key] == nil {
-		m.of[key] = &remembered{since: map[string]held{}, pods: map[bool]*stuckPods{}, stood: map[string]stood{}}
+		m.of[key] = &remembered{since: map[string]held{}, pods: map[bool]*stuckPods{}, track: map[bool]canary.ReadinessTrack{}, stood: map[string]stood{}}
 	}
 	return m.of[key]
 }
@@ -288,6 +289,17 @@ func (m *memory) stuck(key types.NamespacedName, primary, unready bool, now time
 		return time.Time{}, ""
 	default:
 		return p.looked.Add(min(max(p.looked.Sub(p.since), time.Second), 2*after)), "" // at most, where a clock was set
+	}
+}
+
+// tracked follows the readiness of the two copies of a release.
+func (m *memory) tracked(key types.NamespacedName, w *canary.Workload, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	track := m.entry(key).track
+	for primary, copy := range map[bool]*canary.Copy{false: &w.Target, true: &w.Primary} {
+		copy.Track = track[primary].Observe(*copy, now)
+		track[primary] = copy.Track
 	}
 }
 

@@ -276,7 +276,7 @@ func workloadOf(o workload.Observation) canary.Workload {
 func copyOf(s workload.State) canary.Copy {
 	return canary.Copy{
 		Found: s.Found, Revision: s.Revision, PeerHash: s.PeerHash, ID: s.ID,
-		Replicas: s.Replicas, Total: s.Total, Available: s.Available,
+		Replicas: s.Replicas, Total: s.Total, Available: s.Available, Updated: s.Updated, ReadyPods: s.Ready,
 		Ready: s.Readiness.Ready, Enough: s.Readiness.Enough, Exceeded: s.Readiness.Exceeded, Message: s.Readiness.Message,
 	}
 }

@@ -104,6 +104,9 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	asking := prober.Key{NamespacedName: key, UID: object.UID}
 	s.snapshot.Answers = r.Prober.Answers(asking)
+	if !peer.Acts() {
+		r.memory.tracked(key, &s.snapshot.Workload, began)
+	}
 	look, err := r.lookAtPods(ctx, key, s)
 	if err != nil {
 		return r.later(ctx, key, began, err)
@@ -142,6 +145,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.memory.succeeded(key, shell.LostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
+	r.measure(s.snapshot.Plan, decision, began)
 	r.Prober.Ask(asking, decision.Probes)
 
 	r.memory.wakes(key, decision.Wake)
@@ -237,15 +241,21 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	} else {
 		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
 	}
-	before, now := s.snapshot.Status.Phase, d.Status.Phase
-	switch {
-	case before == now:
-	case now == flaggerv1.CanaryPhaseFailed:
-		r.Metrics.Failed(plan.Namespace, plan.Target, string(plan.Strategy))
-	case now == flaggerv1.CanaryPhaseSucceeded && before == flaggerv1.CanaryPhaseFinalising:
+}
+
+// measure counts what a decision says about the release, once its status is written.
+func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Time) {
+	switch d.Ending {
+	case release.EndingPromoted:
 		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisCompleted)
-	case now == flaggerv1.CanaryPhaseSucceeded && plan.Skip:
+	case release.EndingUnanalyzed:
 		r.Metrics.Succeeded(plan.Namespace, plan.Target, string(plan.Strategy), telemetry.AnalysisSkipped)
+	case release.EndingFailed:
+		r.Metrics.Failed(plan.Namespace, plan.Target, string(plan.Strategy))
+	default: // it goes on, or rests
+	}
+	if d.Analyzed {
+		r.Metrics.Analysed(plan.Namespace, plan.Target, r.Clock.Since(began))
 	}
 }
 

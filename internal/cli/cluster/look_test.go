@@ -42,7 +42,7 @@ func TestLookSeesWhatTheControllerWould(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart+clitest.Controller)
 		got, controller := look(t, w)
-		want := []string{"primary-ready pass", "canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}
+		want := []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}
 		if diff := cmp.Diff(want, verdicts(got)); diff != "" {
 			t.Errorf("gates (-want +got):\n%s", diff)
 		}
@@ -67,11 +67,11 @@ func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
 		unread    string
 		gates     []string
 	}{
-		{[]string{"Secret"}, "Secrets", []string{"primary-ready pass", "canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}},
-		{[]string{"HTTPRoute"}, "HTTPRoutes", []string{"primary-ready pass", "canary-ready pass", "canary-endpoints pass", "window wait", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"Secret"}, "Secrets", []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}},
+		{[]string{"HTTPRoute"}, "HTTPRoutes", []string{"canary-ready pass", "canary-endpoints pass", "window wait", "old-samples pass", "request-success-rate wait", "primary-ready pass"}},
 		{[]string{"Deployment"}, "Deployments", []string{"window wait", "old-samples pass", "request-success-rate wait"}},
-		{[]string{"Event"}, "Events", []string{"primary-ready pass", "canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}},
-		{[]string{"EndpointSlice"}, "EndpointSlices", []string{"primary-ready pass", "canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait"}},
+		{[]string{"Event"}, "Events", []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}},
+		{[]string{"EndpointSlice"}, "EndpointSlices", []string{"canary-ready pass", "canary-endpoints pass", "window wait", "route-confirmed pass", "old-samples pass", "request-success-rate wait", "primary-ready pass"}},
 		{[]string{"Deployment", "Secret", "HTTPRoute", "Event", "Lease"}, "Deployments", []string{"window wait", "old-samples pass", "request-success-rate wait"}},
 	} {
 		t.Run(strings.Join(tc.forbidden, ","), func(t *testing.T) {

@@ -441,7 +441,7 @@ func (c *freshStart) restart(h moved) {
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
 		c.violate("I17", r, "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
 	}
-	if a := s.Serin; a != nil && (a.Window != nil || a.Started || len(a.Approved) > 0 || a.Asked != nil || a.Held != "" || a.Intent != "") {
+	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
 		c.violate("I17", r, "a new run began with what was asked or approved for the one before: %+v", *a)
 	}
 	if r.route.canary > 0 && r.primary.isReady(c.then()) && r.route.touched.Before(c.then()) && r.stable != "" {

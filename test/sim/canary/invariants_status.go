@@ -21,8 +21,10 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseInitializing: {flaggerv1.CanaryPhaseInitialized},
 	flaggerv1.CanaryPhaseInitialized:  {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
 	flaggerv1.CanaryPhaseSucceeded:    {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
-	flaggerv1.CanaryPhaseFailed:       {flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing},
-	flaggerv1.CanaryPhaseWaiting:      {flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed},
+	flaggerv1.CanaryPhaseFailed: {
+		flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhasePromoting, // a promotion that goes on
+	},
+	flaggerv1.CanaryPhaseWaiting: {flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed},
 	flaggerv1.CanaryPhaseProgressing: {
 		flaggerv1.CanaryPhaseWaitingPromotion, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseSucceeded, flaggerv1.CanaryPhaseFailed,
 	},

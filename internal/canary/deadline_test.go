@@ -1,0 +1,54 @@
+package canary
+
+import (
+	"testing"
+	"time"
+)
+
+func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(minute int) time.Time { return start.Add(time.Duration(minute) * time.Minute) }
+	copyOf := func(replicas, updated, ready, available int32) Copy {
+		return Copy{
+			Found: true, Replicas: replicas, Updated: updated, ReadyPods: ready, Available: available, Ready: available >= replicas,
+			Endpoints: Endpoints{Ready: available},
+		}
+	}
+	whole := copyOf(4, 4, 4, 4)
+	unpublished := whole
+	unpublished.Endpoints = Endpoints{}
+	type look struct {
+		minute              int
+		copy                Copy
+		unready, progressed int // minutes; -1: never
+	}
+	for name, looks := range map[string][]look{
+		"a first look knows nothing of what was before": {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 3, 3), 1, -1}},
+		"losing readiness":                        {{1, whole, -1, -1}, {2, copyOf(4, 4, 3, 3), 2, 2}, {3, copyOf(4, 4, 3, 3), 2, 2}},
+		"being scaled up":                         {{1, whole, -1, -1}, {2, copyOf(8, 4, 4, 4), 2, 2}},
+		"more updated pods":                       {{1, copyOf(4, 1, 3, 3), 1, -1}, {2, copyOf(4, 2, 3, 3), 1, 2}},
+		"more ready pods":                         {{1, copyOf(4, 4, 2, 2), 1, -1}, {2, copyOf(4, 4, 3, 2), 1, 2}},
+		"more available pods":                     {{1, copyOf(4, 4, 3, 2), 1, -1}, {2, copyOf(4, 4, 3, 3), 1, 2}},
+		"fewer pods are no progress":              {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}},
+		"pods that come back are":                 {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}, {3, copyOf(4, 4, 3, 3), 1, 3}},
+		"ready, but no endpoint is published yet": {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, unpublished, 2, 2}, {3, whole, -1, 3}},
+		"a clock that is set back":                {{5, copyOf(4, 4, 3, 3), 5, -1}, {6, copyOf(4, 4, 4, 3), 5, 6}, {2, copyOf(4, 4, 4, 3), 2, 2}},
+	} {
+		var track ReadinessTrack
+		for _, l := range looks {
+			track = track.Observe(l.copy, at(l.minute))
+			for what, moments := range map[string]struct {
+				got  time.Time
+				want int
+			}{"unready": {track.Unready, l.unready}, "progressed": {track.Progressed, l.progressed}} {
+				want := time.Time{}
+				if moments.want >= 0 {
+					want = at(moments.want)
+				}
+				if !moments.got.Equal(want) {
+					t.Errorf("%s, minute %d: %s is %s, want %s", name, l.minute, what, moments.got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package canary
+
+import (
+	"fmt"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// What becomes of a release whose primary was not ready in time: the canary serves, until the primary can.
+
+// resumable is true when a promotion that failed can go on: the primary is ready with what was analysed.
+func (s *Snapshot) resumable() bool {
+	if !s.hasAnalysed() || !s.Workload.Primary.Ready || s.Workload.Primary.Available == 0 && s.Plan.scales() {
+		return false
+	}
+	return primaryEndpoints(*s).Verdict == release.Pass
+}
+
+// hasAnalysed is true when a promotion failed and the primary still has the template that was promoted.
+func (s *Snapshot) hasAnalysed() bool {
+	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.orphaned() || !s.Workload.Primary.Found {
+		return false
+	}
+	return s.copied() || s.Pruned && s.Workload.Same && s.Workload.Target.Revision == s.pinned()
+}
+
+// resume goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
+func resume(s Snapshot, why string) Decision {
+	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhasePromoting).stamp(release.StampSince)
+	if s.commanded("retry") {
+		e.serin.Command = s.Command
+	}
+	return e.tell(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Resuming the promotion of %s: %s", s.Plan.workload(), why), Phase: string(flaggerv1.CanaryPhasePromoting),
+	}).done(nil)
+}
+
+// resumed is true of a promotion that goes on after it failed.
+func (s *Snapshot) resumed() bool {
+	unfinished := s.serin().Unfinished
+	return unfinished != nil && unfinished.Revision == s.pinned()
+}
+
+// withdrawable is true when, after a promotion or a rollback that failed, users are sent to a target that has another
+// revision by now, although the primary could answer them.
+func (s *Snapshot) withdrawable() bool {
+	target := s.Workload.Target
+	return s.orphaned() && s.readable() && s.live() > 0 && target.Found && target.Revision != s.pinned() && s.primaryCarries()
+}
+
+// withdraw sends those users to the primary before anything is asked about the new revision: it gets its users step by
+// step, like any other one.
+func withdraw(s Snapshot) Decision {
+	e := s.edit().effect(standing(s)...).effect(RouteIs{}).stamp(release.StampLeft)
+	e.status.CanaryWeight = 0
+	e.forgetCookie()
+	e.repaired()
+	return e.tell(release.Event{
+		Type: release.Warning, Message: fmt.Sprintf("Routing all traffic of %s to primary: %s has another revision than the one that was analysed", s.Plan.full(), s.Plan.workload()),
+	}).done(nil)
+}
+
+// inherits is true while a run has the users of the revision before it, because no earlier one could serve them.
+func (s *Snapshot) inherits() bool {
+	if unfinished := s.serin().Unfinished; unfinished != nil {
+		return unfinished.Inherited
+	}
+	return s.Pruned && s.orphaned() && s.live() > 0 && s.Workload.Primary.Ready
+}
+
+// disinherited takes the users that a revision has not earned away from it as soon as the primary can serve them, and
+// begins its analysis anew, from the first step.
+func disinherited(s Snapshot) Decision {
+	e := s.edit().effect(RouteIs{}).effect(ConfigsRestored{ID: s.copyID()})
+	e.repaired()
+	e.zero()
+	e.run()
+	e.phase(flaggerv1.CanaryPhaseProgressing).stamp(release.StampSince, release.StampLeft)
+	e.forgetCookie()
+	return e.tell(release.Event{
+		Type: release.Normal, Message: fmt.Sprintf("Routing all traffic of %s to primary, which can serve again. Restarting analysis for %s", s.Plan.full(), s.Plan.workload()),
+	}).done(nil)
+}
+
+// repaired records what a primary runs that was not ready in time, once it is.
+func (e *edit) repaired() {
+	if !e.s.orphaned() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
+		return
+	}
+	switch unfinished := e.serin.Unfinished; {
+	case unfinished != nil:
+		e.serin.Promoted, e.status.LastPromotedSpec, e.serin.Unfinished = unfinished.Revision, unfinished.Spec, nil
+	case e.s.Pruned && e.s.Status.LastPromotedSpec == "":
+		e.status.LastPromotedSpec = unknownSpec
+	}
+}
