@@ -25,7 +25,7 @@ func besideAnother(s Snapshot) Decision {
 	}
 	alone := s
 	alone.Peer = Peer{}
-	d := withUnanswered(alone, decide(alone))
+	d := decide(alone)
 	_, observes := alone.start()
 	switch {
 	case rollsBack(s, d):
@@ -36,6 +36,7 @@ func besideAnother(s Snapshot) Decision {
 	default:
 		return standBack(s)
 	}
+	d = withUnanswered(alone, withProgress(alone, d))
 	other := standBack(s)
 	d.Gates = slices.Concat(other.Gates, d.Gates)
 	d.Events = slices.Concat(other.Events, d.Events)
@@ -53,12 +54,17 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 	}
 }
 
-// rollsBack is true where a rollback begins, goes on or ends.
+// rollsBack is true where a rollback begins, goes on or ends, and where the traffic leaves a revision that was replaced.
 func rollsBack(s Snapshot, d Decision) bool {
 	intends := func(status flaggerv1.CanaryStatus) bool {
 		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
 	}
-	return intends(s.Status) || intends(d.Status) || s.Status.FailedChecks >= s.Plan.Threshold || d.Status.Phase == flaggerv1.CanaryPhaseFailed
+	// A revision that arrives meanwhile must not get the users of the one before it, unobserved.
+	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.exposed() && slices.ContainsFunc(d.Effects, takesOff)
+	failed := s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
+	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a promotion that failed
+	advances := d.Status.Phase == flaggerv1.CanaryPhaseFinalising || d.Status.Phase == flaggerv1.CanaryPhasePromoting && s.Status.Phase != d.Status.Phase
+	return !advances && (intends(s.Status) || intends(d.Status) || replaced || failed || ended)
 }
 
 // standBack leaves everything to the other controller, the status included: whoever writes it would make the other
