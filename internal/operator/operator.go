@@ -58,7 +58,8 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// inFlight bounds the questions that are out at once, for all releases together.
+// inFlight bounds the questions of one kind that are out at once, for all releases together: webhooks, metric queries of
+// Canaries, measurements of AnalysisRuns. Namespaces share it.
 const inFlight = 256
 
 // Lease times where no flag says others, those that Kubernetes' own controllers use.
@@ -372,7 +373,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
 	queue := &shell.Queue{}
-	asking := prober.New(clk, inFlight, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
+	asking := prober.NewPooled(clk, inFlight, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
 	notifier, err := f.notifier(trusted)
 	if err != nil {
 		return err

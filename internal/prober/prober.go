@@ -12,7 +12,6 @@ import (
 	"maps"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,12 +19,14 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// kept bounds the answers that are remembered of one release; beyond it the oldest goes. A window asks a handful of
-// questions and only the answers of the open window count, so what is dropped is history.
-const kept = 64
+// minAnswers is how many answers are remembered of one release at least; beyond that the oldest is dropped. Most windows
+// ask a handful of questions and only the answers of the open window count, so what is dropped is history. A release that
+// needs more at once says so with Remember.
+const minAnswers = 64
 
 // The causes for which the context of a call is cancelled.
 var (
@@ -47,30 +48,38 @@ type Key struct {
 type AskFunc func(ctx context.Context, key Key, probe release.Probe) release.Answer
 
 // Prober asks for releases of one kind. Of one release at most one question is out at a time, or as many as NewAbreast
-// allows, in the order in which the decision gave them, so that a slow receiver costs nobody but its own release. All
-// methods may be called at any time from anywhere, and none of them waits for an answer.
+// allows, in the order in which the decision gave them. The slots of a pool are divided among namespaces, so that receivers
+// that hang cost nobody but their own namespace, however many they are. All methods may be called at any time from
+// anywhere, and none of them waits for an answer.
 type Prober struct {
 	clock    clock.PassiveClock
 	limit    int
 	each     int
+	poolOf   func(question any) string
 	ask      AskFunc
 	answered func(types.NamespacedName)
 	wake     chan struct{} // holds one token: something may have become ready to start
 
 	mu       sync.Mutex
 	releases map[types.NamespacedName]*asking
-	ready    []*asking // those with a question waiting and room for it, longest waiting first
-	out      int
+	pools    []*pool
 	ended    bool
+}
+
+// pool is the questions that share slots: the releases whose next question is of it, and that have room for it.
+type pool struct {
+	name string
+	*fairshare.Queue[*asking]
 }
 
 // asking is what the prober knows of one release.
 type asking struct {
 	key     Key
 	answers release.Answers
+	most    int // answers that are kept
 	queue   []release.Probe
 	out     map[string]context.CancelCauseFunc // by the IDs that are out
-	ready   bool                               // is in Prober.ready
+	waits   *pool                              // in which it waits; nil: in none
 }
 
 // New makes a prober with at most limit questions out in all (at least one), and one of each release. Each answer that
@@ -79,12 +88,21 @@ func New(clk clock.PassiveClock, limit int, ask AskFunc, answered func(types.Nam
 	return NewAbreast(clk, limit, 1, ask, answered)
 }
 
+// NewPooled is New with several pools of questions, each of which has limit slots of its own: questions that take long keep
+// none waiting that do not.
+func NewPooled(clk clock.PassiveClock, limit int, poolOf func(question any) string, ask AskFunc, answered func(types.NamespacedName)) *Prober {
+	p := New(clk, limit, ask, answered)
+	p.poolOf = poolOf
+	return p
+}
+
 // NewAbreast is New for a kind whose questions do not depend on each other: of one release up to each may be out.
 func NewAbreast(clk clock.PassiveClock, limit, each int, ask AskFunc, answered func(types.NamespacedName)) *Prober {
 	return &Prober{
 		clock:    clk,
 		limit:    max(limit, 1),
 		each:     max(each, 1),
+		poolOf:   func(any) string { return "" },
 		ask:      ask,
 		answered: answered,
 		wake:     make(chan struct{}, 1),
@@ -112,19 +130,30 @@ func (p *Prober) Ask(key Key, probes []release.Probe) {
 		if len(probes) == 0 {
 			return
 		}
-		a = &asking{key: key, answers: release.Answers{}, out: map[string]context.CancelCauseFunc{}}
+		a = &asking{key: key, answers: release.Answers{}, most: max(minAnswers, 2*p.each), out: map[string]context.CancelCauseFunc{}}
 		p.releases[key.NamespacedName] = a
 	}
 
 	a.queue = nil
+	queued := map[string]bool{}
 	for _, probe := range probes {
 		_, known := a.answers.To(probe)
-		queued := slices.ContainsFunc(a.queue, func(q release.Probe) bool { return q.ID == probe.ID })
-		if !known && !queued && a.out[probe.ID] == nil {
+		if !known && !queued[probe.ID] && a.out[probe.ID] == nil {
 			a.queue = append(a.queue, probe)
+			queued[probe.ID] = true
 		}
 	}
 	p.enlist(a)
+}
+
+// Remember sets how many questions the spec of a release can ask within one window. Their answers are needed at once, and
+// as many more are kept: a window may be observed again.
+func (p *Prober) Remember(key Key, questions int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a := p.releases[key.NamespacedName]; a != nil && a.key.UID == key.UID {
+		a.most = max(minAnswers, 2*p.each, 2*questions)
+	}
 }
 
 // Answers are the answers that are known of this release, those that are out included: their Ended is zero. Where the
@@ -188,6 +217,7 @@ type Asked struct {
 	Probe release.Probe
 
 	of    *asking
+	pool  *pool
 	began time.Time
 	ctx   context.Context //nolint:containedctx // it is the call, and ends with it
 	over  context.CancelCauseFunc
@@ -198,24 +228,23 @@ type Asked struct {
 func (p *Prober) Take(ctx context.Context) (Asked, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.out < p.limit && len(p.ready) > 0 && ctx.Err() == nil {
-		a := p.ready[0]
-		p.ready[0] = nil // the array lives on below the slice
-		p.ready = p.ready[1:]
-		a.ready = false
-		if len(a.queue) == 0 { // no longer wanted, or forgotten
+	if ctx.Err() != nil || p.ended {
+		return Asked{}, false
+	}
+	for _, from := range p.pools {
+		_, a, ok := from.Pop()
+		if !ok {
 			continue
 		}
-
+		a.waits = nil
 		probe := a.queue[0]
 		a.queue = a.queue[1:]
 		began := p.clock.Now()
 		calling, cancel := context.WithCancelCause(ctx)
 		a.out[probe.ID] = cancel
 		a.answers[probe.ID] = release.Answer{ID: probe.ID, Since: probe.Since, Began: began}
-		p.out++
 		p.enlist(a)
-		return Asked{Key: a.key, Probe: probe, of: a, began: began, ctx: calling, over: cancel}, true
+		return Asked{Key: a.key, Probe: probe, of: a, pool: from, began: began, ctx: calling, over: cancel}, true
 	}
 	return Asked{}, false
 }
@@ -225,7 +254,7 @@ func (p *Prober) Answer(q Asked, answer release.Answer) {
 	answer.ID, answer.Since, answer.Began = q.Probe.ID, q.Probe.Since, q.began
 	cut := q.ctx.Err() != nil // what a shutdown cut off says nothing about the release
 	q.over(errOver)
-	if p.keep(q.of, answer) && !cut {
+	if p.keep(q, answer) && !cut {
 		p.answered(q.Key.NamespacedName)
 	}
 }
@@ -252,32 +281,54 @@ func (p *Prober) put(q Asked) (answer release.Answer) {
 
 // keep records that a call is over, and says whether its answer was kept: not when the release is gone or the prober
 // ended.
-func (p *Prober) keep(a *asking, answer release.Answer) bool {
+func (p *Prober) keep(q Asked, answer release.Answer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.signal()
-	p.out--
+	a := q.of
+	q.pool.Done(a.key.Namespace)
 	if p.ended || p.releases[a.key.NamespacedName] != a {
 		return false
 	}
 	delete(a.out, answer.ID)
 	answer.Ended = p.clock.Now()
 	a.answers[answer.ID] = answer
-	for len(a.answers) > max(kept, 2*p.each) {
+	for len(a.answers) > a.most {
 		delete(a.answers, oldest(a.answers))
 	}
 	p.enlist(a)
 	return true
 }
 
-// enlist lines a release up when it has a question to ask and room for it.
+// enlist makes a release wait in the pool of its next question, where it has one and room for it.
 func (p *Prober) enlist(a *asking) {
-	if len(a.queue) == 0 || len(a.out) >= p.each || a.ready {
+	var in *pool
+	if len(a.queue) > 0 && len(a.out) < p.each {
+		in = p.pool(p.poolOf(a.queue[0].Question))
+	}
+	if a.waits == in {
 		return
 	}
-	a.ready = true
-	p.ready = append(p.ready, a)
-	p.signal()
+	if a.waits != nil {
+		a.waits.Remove(a.key.Namespace, func(other *asking) bool { return other == a })
+	}
+	a.waits = in
+	if in != nil {
+		in.Push(a.key.Namespace, a)
+		p.signal()
+	}
+}
+
+// pool is the one of a name. There are as many as there are kinds of questions.
+func (p *Prober) pool(name string) *pool {
+	for _, known := range p.pools {
+		if known.name == name {
+			return known
+		}
+	}
+	added := &pool{name, fairshare.NewQueue[*asking](p.limit)}
+	p.pools = append(p.pools, added)
+	return added
 }
 
 func (p *Prober) forget(name types.NamespacedName) {
@@ -286,6 +337,7 @@ func (p *Prober) forget(name types.NamespacedName) {
 		return
 	}
 	a.queue = nil
+	p.enlist(a)
 	for _, cancel := range a.out {
 		cancel(errForgotten)
 	}
@@ -297,7 +349,6 @@ func (p *Prober) end() {
 	defer p.mu.Unlock()
 	p.ended = true
 	clear(p.releases)
-	p.ready = nil
 }
 
 func (p *Prober) signal() {

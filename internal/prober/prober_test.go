@@ -103,6 +103,17 @@ func probes(ids ...string) []release.Probe {
 	return out
 }
 
+// taken is how many slots are taken, and whether somebody waits for one.
+func taken(p *Prober) (taken int, name string, waiting bool) {
+	for _, pool := range p.pools {
+		taken += pool.Taken()
+		if name, _, waiting = pool.Pop(); waiting {
+			return taken, name, true
+		}
+	}
+	return taken, "", false
+}
+
 func expect(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -313,7 +324,7 @@ func TestAHangingReleaseDoesNotDelayFiftyOthers(t *testing.T) {
 func TestNoMoreThanTheLimitAreOutAndTheLongestWaitingGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutside()
-		p, _ := running(t, 2, o)
+		p, _ := running(t, 3, o) // of which one namespace gets two
 		for _, name := range []string{"one", "two", "three", "four"} {
 			p.Ask(key(name), probes("a", "b"))
 		}
@@ -346,8 +357,8 @@ func TestForgetCancelsAndDropsTheLateAnswer(t *testing.T) {
 		if got := p.Answers(cart); len(got) != 0 {
 			t.Errorf("answers of a release that is gone: %v", got)
 		}
-		if len(p.releases) != 0 || len(p.ready) != 0 || p.out != 0 {
-			t.Errorf("left behind: %d releases, %d in line, %d out", len(p.releases), len(p.ready), p.out)
+		if taken, _, waiting := taken(p); len(p.releases) != 0 || waiting || taken != 0 {
+			t.Errorf("left behind: %d releases, some waiting: %v, %d out", len(p.releases), waiting, taken)
 		}
 	})
 }
@@ -471,7 +482,7 @@ func TestOnlyTheNewestAnswersAreKept(t *testing.T) {
 		o := newOutside()
 		p, _ := running(t, 256, o)
 		cart := key("cart")
-		for i := range kept + 10 {
+		for i := range minAnswers + 10 {
 			p.Ask(cart, probes(fmt.Sprint(i)))
 			synctest.Wait()
 			o.say(fmt.Sprintf("cart/%d", i), release.Yes)
@@ -479,14 +490,92 @@ func TestOnlyTheNewestAnswersAreKept(t *testing.T) {
 		}
 
 		answers := p.Answers(cart)
-		if len(answers) != kept {
-			t.Fatalf("answers kept: %d, want %d", len(answers), kept)
+		if len(answers) != minAnswers {
+			t.Fatalf("answers kept: %d, want %d", len(answers), minAnswers)
 		}
 		for i := range 10 {
 			if _, ok := answers[fmt.Sprint(i)]; ok {
-				t.Errorf("answer %d is kept, want the newest %d only", i, kept)
+				t.Errorf("answer %d is kept, want the newest %d only", i, minAnswers)
 			}
 		}
+	})
+}
+
+// A window may hold any number of questions, and its verdict needs all answers at once.
+func TestAReleaseThatAsksMuchKeepsAllAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		cart := key("cart")
+		const questions = 1000
+		var all []string
+		for i := range questions {
+			all = append(all, fmt.Sprint(i))
+		}
+		unanswered := func() []release.Probe {
+			answers := p.Answers(cart)
+			return slices.DeleteFunc(probes(all...), func(q release.Probe) bool { _, known := answers.To(q); return known })
+		}
+		for i := range questions {
+			p.Ask(cart, unanswered())
+			p.Remember(cart, questions)
+			synctest.Wait()
+			o.say(o.list(&o.asked)[i], release.Yes)
+			time.Sleep(time.Second)
+		}
+		if open := len(unanswered()); open > 0 {
+			t.Errorf("%d of %d questions would be asked again", open, questions)
+		}
+	})
+}
+
+// hang has more releases of a namespace ask than there are slots, of receivers that never answer.
+func hang(p *Prober, namespace string, releases int, question any) {
+	for i := range releases {
+		evil := Key{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(namespace, i)}, UID: "evil"}
+		p.Ask(evil, []release.Probe{{ID: "hangs", Question: question}})
+	}
+	synctest.Wait()
+}
+
+// I35: receivers that hang cost their own namespace, however many they are.
+func TestNamespacesShareTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p, _ := running(t, 256, o)
+		for _, namespace := range []string{"evil", "worse"} {
+			hang(p, namespace, 1000, nil)
+		}
+		if out := len(o.list(&o.asked)); out >= 256 {
+			t.Fatalf("%d questions of two namespaces are out, and nobody else's can be", out)
+		}
+		p.Ask(key("cart"), probes("a"))
+		synctest.Wait()
+		o.say("cart/a", release.Yes)
+		expect(t, "announced", o.list(&o.answered), []string{"cart"})
+	})
+}
+
+func TestPoolsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutside()
+		p := NewPooled(clock.RealClock{}, 256, func(question any) string { return fmt.Sprintf("%T", question) }, o.ask, o.heard)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		for _, namespace := range []string{"shop", "evil"} {
+			hang(p, namespace, 1000, "hook")
+		}
+		before := len(o.list(&o.asked))
+
+		// One that waits for a slot of the one pool is asked at once when its next question is of the other.
+		last := Key{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "shop999"}, UID: "evil"}
+		p.Ask(last, []release.Probe{{ID: "metric", Question: 1}})
+		synctest.Wait()
+		expect(t, "asked", o.list(&o.asked)[before:], []string{"shop999/metric"})
+		o.say("shop999/metric", release.Measured)
+		expect(t, "announced", o.list(&o.answered), []string{"shop999"})
 	})
 }
 

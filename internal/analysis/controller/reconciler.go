@@ -85,6 +85,7 @@ func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconci
 		r.Prober.Forget(key)
 	} else {
 		r.Prober.Ask(asking, d.Probes)
+		r.Prober.Remember(asking, len(run.Spec.Metrics))
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }

@@ -29,8 +29,49 @@ const (
 	noDataPause   = 3 * time.Second
 )
 
-// hookTimeout is the default of spec.analysis.webhooks[].timeout.
-const hookTimeout = 10 * time.Second
+// hookTimeout is the default of spec.analysis.webhooks[].timeout. The others bound what a Canary may ask for: a webhook holds
+// a slot of its namespace, and a goroutine, for as long as it takes.
+const (
+	hookTimeout    = 10 * time.Second
+	maxHookTimeout = time.Hour
+	maxHookRetries = 10
+)
+
+// hookLimits returns the timeout and the retries of a webhook as they are applied. cut says what the Canary asks for beyond
+// that; empty: nothing. A timeout that cannot be parsed is an error.
+func hookLimits(h flaggerv1.CanaryWebhook) (timeout time.Duration, retries int, cut string, err error) {
+	timeout, retries = hookTimeout, h.Retries
+	if len(h.Timeout) >= 2 {
+		if timeout, err = time.ParseDuration(h.Timeout); err != nil {
+			return hookTimeout, retries, "", fmt.Errorf("timeout %q is no duration: write it like 10s", h.Timeout)
+		}
+	}
+	var cuts []string
+	if timeout > maxHookTimeout {
+		timeout = maxHookTimeout
+		cuts = append(cuts, fmt.Sprintf("timeout %s is cut to 1h, the longest there is", h.Timeout))
+	}
+	if retries > maxHookRetries {
+		retries = maxHookRetries
+		cuts = append(cuts, fmt.Sprintf("retries %d are cut to %d, the most there are", h.Retries, maxHookRetries))
+	}
+	return timeout, retries, strings.Join(cuts, "; "), nil
+}
+
+// Pool names the slots that a question shares with others of its kind: webhooks may run tests for minutes, and no metric
+// query waits behind them.
+func Pool(question any) string {
+	if _, hook := question.(canary.HookQuestion); hook {
+		return "webhooks"
+	}
+	return "metrics"
+}
+
+// questionsOf is how many questions a Canary can ask within one window.
+func questionsOf(c *flaggerv1.Canary) int {
+	a := analysisOf(c)
+	return len(a.Webhooks) + len(a.Metrics) + 1 // whether the sources of all metrics can be reached
+}
 
 // maxAnswer bounds the text of an answer, in bytes.
 const maxAnswer = 1 << 10
@@ -82,13 +123,9 @@ func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Probe) releas
 }
 
 func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQuestion) release.Answer {
-	timeout := hookTimeout
-	if len(q.Hook.Timeout) >= 2 {
-		parsed, err := time.ParseDuration(q.Hook.Timeout)
-		if err != nil {
-			return release.Answer{Outcome: release.No, Text: fmt.Sprintf("timeout %q is no duration: write it like 10s", q.Hook.Timeout)}
-		}
-		timeout = parsed
+	timeout, retries, cut, err := hookLimits(q.Hook)
+	if err != nil {
+		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
 	payload := hook.Payload{
 		Name: c.Name, Namespace: c.Namespace, Phase: string(q.Phase),
@@ -99,8 +136,11 @@ func (a *Asker) hook(ctx context.Context, c *flaggerv1.Canary, q canary.HookQues
 		return release.Answer{Outcome: release.No, Text: err.Error()}
 	}
 	outcome, text := a.Hooks.Do(ctx, hook.Call{
-		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: q.Hook.Retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
+		URL: q.Hook.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: q.Hook.DisableTLS, Key: q.Key,
 	})
+	if text != "" && cut != "" {
+		text += " (" + cut + ")"
+	}
 	return release.Answer{Outcome: outcome, Text: text}
 }
 

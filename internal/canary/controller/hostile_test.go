@@ -167,8 +167,8 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 	if got := hanging.Load(); got < 3 {
 		t.Errorf("%d servers hang, so that it was not seen that nobody waited for them", got)
 	}
-	if got := most.Load(); got > inTown {
-		t.Errorf("%d questions were out at once, and %d may be", got, inTown)
+	if got := most.Load(); got > 2*inTown {
+		t.Errorf("%d webhooks and queries were out at once, and %d of each may be", got, inTown)
 	}
 	for _, name := range []string{"hangs", "drips-headers", "drips-body"} {
 		if phase := w.canary(t, hooks[name]).Status.Phase; phase != flaggerv1.CanaryPhaseProgressing {
@@ -192,6 +192,102 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 		w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
 		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > maxGates {
 			t.Errorf("%s: %d gates in the status", name, len(gates))
+		}
+	}
+}
+
+// TestMoreHangingServersThanSlots: a namespace whose servers hang has no share of what serves the others, however many they
+// are, and its webhooks keep no metric of its own waiting.
+func TestMoreHangingServersThanSlots(t *testing.T) {
+	over := make(chan struct{})
+	defer close(over)
+	var hanging atomic.Int32
+	bad, good := evil(t, over, &hanging)["hangs"], newOutside(t, http.StatusOK, vector)
+	var objects []client.Object
+	add := func(namespace, name, hookURL, metricsURL string) *flaggerv1.Canary {
+		c := resident(name, hookURL, metricsURL)
+		c.Namespace = namespace
+		objects = append(objects, c)
+		return c
+	}
+	var hostile, well []*flaggerv1.Canary
+	for i := range 2 * inTown {
+		hook, metric := add("evil", fmt.Sprint("hook-", i), bad, good.URL), add("evil", fmt.Sprint("metric-", i), good.URL, bad)
+		hook.Spec.Analysis.Webhooks[0].Timeout, hook.Spec.Analysis.Webhooks[0].Retries = "8760h", 1000
+		metric.Spec.Analysis.Webhooks = nil
+		hostile = append(hostile, hook, metric)
+	}
+	for i := range 5 {
+		well = append(well, add("shop", fmt.Sprint("good-", i), good.URL, good.URL))
+	}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, objects...)
+	deploy := func(all []*flaggerv1.Canary) {
+		for _, c := range all {
+			w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseInitialized)
+			w.kind.deploy(c)
+		}
+	}
+	deploy(hostile)
+	const share = inTown * 3 / 4 // of one namespace, in each of the two pools
+	w.until(t, "the share of the hostile namespace hangs", func() (bool, string) { return hanging.Load() >= 2*share, fmt.Sprint(hanging.Load()) })
+	deploy(well)
+	for _, c := range well {
+		w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
+	}
+	if got := hanging.Load(); got != 2*share {
+		t.Errorf("%d servers hang, want the share of one namespace, %d", got, 2*share)
+	}
+	w.until(t, "what is cut is said", func() (bool, string) {
+		seen := w.sinks(t)
+		return strings.Contains(seen, "webhook load: timeout 8760h is cut to 1h, the longest there is; retries 1000 are cut to 10, the most there are"), "not in the events"
+	})
+}
+
+// TestAWindowMayAskAnyNumberOfQuestions has more of them than the answers that are remembered of most releases.
+func TestAWindowMayAskAnyNumberOfQuestions(t *testing.T) {
+	const each, windows = 100, 2
+	o := newOutside(t, http.StatusOK, vector)
+	c := resident("cart", o.URL, o.URL)
+	c.Spec.Analysis.Iterations = windows
+	hook, metric := c.Spec.Analysis.Webhooks[0], c.Spec.Analysis.Metrics[0]
+	for i := range each - 1 {
+		hook.Name, metric.Name = fmt.Sprint("load-", i), fmt.Sprint("errors-", i)
+		c.Spec.Analysis.Webhooks, c.Spec.Analysis.Metrics = append(c.Spec.Analysis.Webhooks, hook), append(c.Spec.Analysis.Metrics, metric)
+	}
+	w := newTown(t, outbound.Policy{AllowLoopback: true}, c)
+	key := client.ObjectKeyFromObject(c)
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseInitialized)
+	w.kind.deploy(c)
+	w.untilPhase(t, key, flaggerv1.CanaryPhaseSucceeded)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if got, most := len(o.asked), (windows+1)*2*each; got > most {
+		t.Errorf("%d questions were asked, want at most %d for %d windows", got, most, windows)
+	}
+}
+
+func TestWhatAWebhookMayAskFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		timeout string
+		retries int
+		want    time.Duration
+		tries   int
+		cut     string
+		fails   bool
+	}{
+		"nothing":         {"", 0, 10 * time.Second, 0, "", false},
+		"one letter":      {"5", 0, 10 * time.Second, 0, "", false},
+		"what Flagger's":  {"20m", 3, 20 * time.Minute, 3, "", false},
+		"the most":        {"1h", 10, time.Hour, 10, "", false},
+		"a year":          {"8760h", 0, time.Hour, 0, "timeout 8760h is cut to 1h, the longest there is", false},
+		"many retries":    {"10s", 11, 10 * time.Second, 10, "retries 11 are cut to 10, the most there are", false},
+		"not a duration":  {"ten seconds", 2, 10 * time.Second, 2, "", true},
+		"more than fits":  {"9999999999h", 0, 10 * time.Second, 0, "", true},
+		"a negative time": {"-5s", 0, -5 * time.Second, 0, "", false}, // fails at once, as Flagger's does
+	} {
+		timeout, retries, cut, err := hookLimits(flaggerv1.CanaryWebhook{Timeout: test.timeout, Retries: test.retries})
+		if timeout != test.want || retries != test.tries || cut != test.cut || (err != nil) != test.fails {
+			t.Errorf("%s: %s, %d retries, %q, %v", name, timeout, retries, cut, err)
 		}
 	}
 }

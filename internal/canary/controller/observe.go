@@ -162,6 +162,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	if err := o.missing(ctx, s); err != nil {
 		return nil, err
 	}
+	s.warnings = append(s.warnings, cutHooks(object)...)
 	s.snapshot.Turn, err = o.turn(ctx, s)
 	return s, err
 }
@@ -343,6 +344,18 @@ func isSentence(err error) bool {
 // byServer is true for what the API server refuses. No watch tells when it would no longer: rights, quotas and admission
 // are nobody's object here. For all other refusals one does.
 func byServer(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
+
+// cutHooks warns of webhooks that ask for more than is applied.
+func cutHooks(c *flaggerv1.Canary) []release.Event {
+	var warnings []release.Event
+	for _, h := range analysisOf(c).Webhooks {
+		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
+			warnings = append(warnings, release.Event{Type: release.Warning, Standing: true, Private: true, Message: fmt.Sprintf(
+				"webhook %s: %s", release.Clip(h.Name, maxGateName), cut)})
+		}
+	}
+	return warnings
+}
 
 // missing finds references that lead nowhere.
 func (o *Observer) missing(ctx context.Context, s *seen) error {

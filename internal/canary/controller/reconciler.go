@@ -147,6 +147,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.show(s, decision)
 	r.measure(s.snapshot.Plan, decision, began)
 	r.Prober.Ask(asking, decision.Probes)
+	r.Prober.Remember(asking, questionsOf(object))
 
 	r.memory.wakes(key, decision.Wake)
 	if s.again {

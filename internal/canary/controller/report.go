@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,31 +90,30 @@ func (r *Reporter) callEventHooks(key types.NamespacedName, c *flaggerv1.Canary,
 	var calls []hook.Call
 	caller := r.Hooks
 	at := strconv.FormatInt(r.Clock.Now().UnixMilli(), 10)
-	call := func(h flaggerv1.CanaryWebhook, timeout time.Duration) {
+	call := func(h flaggerv1.CanaryWebhook) {
+		timeout, retries, _, err := hookLimits(h)
+		if err != nil {
+			timeout = hookTimeout
+		}
 		body, err := hook.EventPayload(hook.Payload{
 			Name: c.Name, Namespace: c.Namespace, Phase: event.Phase,
 			Checksum: hook.Checksum(c.Status.TrackedConfigs, c.Status.LastAppliedSpec), Metadata: h.Metadata,
 		}, event.Message, string(event.Type), at)
 		if err == nil {
 			calls = append(calls, hook.Call{
-				URL: h.URL, Body: body, Timeout: timeout, Retries: h.Retries, DisableTLS: h.DisableTLS,
+				URL: h.URL, Body: body, Timeout: timeout, Retries: retries, DisableTLS: h.DisableTLS,
 				Key: canary.EventKey(string(c.UID), c.Status, h, event),
 			})
 		}
 	}
 	for _, h := range analysisOf(c).Webhooks {
-		if h.Type != flaggerv1.EventHook {
-			continue
+		if h.Type == flaggerv1.EventHook {
+			call(h)
 		}
-		timeout, err := time.ParseDuration(h.Timeout)
-		if err != nil {
-			timeout = hookTimeout
-		}
-		call(h, timeout)
 	}
 	if len(calls) == 0 && r.EventHook != "" {
 		caller = r.EventHooks
-		call(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook}, hookTimeout)
+		call(flaggerv1.CanaryWebhook{Type: flaggerv1.EventHook, URL: r.EventHook})
 	}
 	for _, each := range calls {
 		r.Outbox.Post(key, "event hook "+outbound.Redact(each.URL), func(ctx context.Context) error {

@@ -40,7 +40,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// inTown is how many questions a town has out at once.
+// inTown is how many webhooks a town calls at once, and how many metric queries it has out.
 const inTown = 16
 
 // town is many releases with the real reconciler and everything behind it: questions and messages leave by real
@@ -88,7 +88,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 		Hooks: hooks, EventHooks: hooks,
 		Notifiers: func(of string, o notify.Options) (notify.Notifier, error) { return notify.New(out, of, o) },
 	}
-	asking := prober.New(clk, inTown, asker.Ask, w.look)
+	asking := prober.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
 			Client: w.client, Workloads: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),

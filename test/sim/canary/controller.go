@@ -48,7 +48,7 @@ var watched = []schema.GroupKind{
 // Controller implements sim.Kind.
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p := &process{canaries: k, instance: i}
-	p.prober = prober.New(i.Clock, inFlight, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.prober = prober.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.voice = kinds.NewVoice(k.world, i)
 	kinds.Index(i, controller.IndexTargets, controller.IndexEndpoints)
 	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
@@ -103,7 +103,7 @@ func (p *process) Out() {
 	}
 }
 
-// inFlight bounds the questions that are out at once.
+// inFlight bounds the questions of one pool that are out at once.
 const inFlight = 8
 
 // settingsOf is what a process is configured with.

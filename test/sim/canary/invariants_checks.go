@@ -7,6 +7,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -480,12 +481,13 @@ func (c *boundedQuestions) see(happening any) {
 		c.violate("I20", q.of, "%s was asked while %s is out", q.probe.ID, out.probe.ID)
 	}
 	n := 1
+	pool := controller.Pool(q.probe.Question)
 	for _, r := range c.all {
-		if r.deleted.IsZero() && life.out[r.uid] != nil && r != q.of {
+		if out := life.out[r.uid]; r.deleted.IsZero() && out != nil && r != q.of && controller.Pool(out.probe.Question) == pool {
 			n++
 		}
 	}
 	if n > inFlight {
-		c.violate("I20", q.of, "%d questions of one process are out, of %d", n, inFlight)
+		c.violate("I20", q.of, "%d questions of one pool and process are out, of %d", n, inFlight)
 	}
 }
