@@ -1,26 +1,28 @@
 package telemetry
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/internal/fairshare"
 )
 
 // The bounds of an Outbox.
 const (
 	attemptTimeout = 10 * time.Second // one attempt to send one message
 	parting        = 5 * time.Second  // what is queued at the end of Run may still leave for so long
-	queueLimit     = 1000             // messages that wait for one release
-	sendingLimit   = 256              // messages under way in all
-	recordLimit    = 10               // Kubernetes events among them: as many as releases that move may write at once
+	queueLimit     = 1000             // Kubernetes events that wait for one release, and other messages
+	sendingLimit   = 256              // attempts at once of messages that are no Kubernetes events
+	recordLimit    = 10               // attempts at once of Kubernetes events: as many as releases that move may write
 	maxAsked       = 30 * time.Second // a receiver may ask to be left alone for so long, each time
 )
 
@@ -31,10 +33,10 @@ var (
 	errFull    = fmt.Errorf("%d messages of the release wait already", queueLimit)
 )
 
-// backoffs are the pauses before a transient failure is tried again, half a minute in all: as long as an API server
-// or a gateway needs to come back.
-func backoffs() []time.Duration {
-	return []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+// backoff is the pause before a transient failure is tried again, by the number of attempts so far: half a minute in all,
+// as long as an API server or a gateway needs to come back. ok is false when it is not tried again.
+func backoff(attempts int) (pause time.Duration, ok bool) {
+	return time.Second << (attempts - 1), attempts <= 5
 }
 
 // transientError marks a failure that may be gone in a moment, or after the time that the receiver asked for.
@@ -57,9 +59,14 @@ func TransientFor(err error, wait time.Duration) error {
 	return transientError{error: err, wait: min(wait, maxAsked)}
 }
 
-// Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. Those of one release
-// leave one after the other, in the order in which they were posted; those of another release never wait for them, but
-// for Kubernetes events: few leave at once, since they go to the API server, which releases must not wait for behind them.
+// Outbox sends the messages of releases to the outside: Kubernetes events, event hooks, alerts. The Kubernetes events of
+// one release leave one after the other, in the order in which they were posted, and so do all its other messages, which
+// go to receivers that its users chose: neither kind waits for the other.
+//
+// Each kind has a number of slots, which namespaces share, and a message holds one while an attempt to send it runs. One
+// that is tried again later holds none until then: receivers that do not answer, or ask to be left alone, delay the
+// messages of their own release, and none of another namespace.
+//
 // All methods may be called at any time from anywhere; none of them waits.
 type Outbox struct {
 	clock clock.Clock
@@ -67,25 +74,47 @@ type Outbox struct {
 	wake  chan struct{} // holds one token: something may be ready to leave, or everything has left
 
 	mu      sync.Mutex
-	lines   map[types.NamespacedName]*line
-	ready   []*line // those with a message waiting and none under way, longest waiting first
-	sending int
-	records int // Kubernetes events that are tried for the first time
+	lines   map[lineKey]*line
+	records *fairshare.Queue[*line] // lines of Kubernetes events that are ready to leave
+	copies  *fairshare.Queue[*line] // those of other messages
+	resting resting
 	closed  bool
 }
 
-// line is the messages of one release that have not left yet; it goes when it is empty.
+type lineKey struct {
+	types.NamespacedName
+	record bool
+}
+
+// line is the messages of one kind of one release that have not left yet; it goes when it is empty.
 type line struct {
-	key     types.NamespacedName
-	queue   []message
-	sending bool
+	lineKey
+	current  *message // the one whose turn it is
+	attempts int      // to send it
+	failed   error    // the last of them
+	until    time.Time
+	queue    []message // behind it
+}
+
+// resting are the lines whose messages are tried again later, the next one first.
+type resting []*line
+
+func (r resting) Len() int           { return len(r) }
+func (r resting) Less(i, j int) bool { return r[i].until.Before(r[j].until) }
+func (r resting) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r *resting) Push(l any)        { *r = append(*r, l.(*line)) } //nolint:forcetypeassert // the heap has nothing else
+func (r *resting) Pop() any {
+	all := *r
+	last := all[len(all)-1]
+	all[len(all)-1] = nil
+	*r = all[:len(all)-1]
+	return last
 }
 
 type message struct {
 	name string
 	send func(ctx context.Context) error
-	// record messages are the history of a release; the others are copies of it for somebody, and go first when a
-	// queue is full.
+	// record messages are the history of a release, Kubernetes events; the others are copies of it for somebody.
 	record bool
 	// then hears what became of the message; nil: nobody does.
 	then func(error)
@@ -94,18 +123,21 @@ type message struct {
 // NewOutbox makes an outbox. Messages that could not be sent are logged to log, as errors.
 func NewOutbox(clk clock.Clock, log logr.Logger) *Outbox {
 	return &Outbox{
-		clock: clk,
-		log:   log,
-		wake:  make(chan struct{}, 1),
-		lines: map[types.NamespacedName]*line{},
+		clock:   clk,
+		log:     log,
+		wake:    make(chan struct{}, 1),
+		lines:   map[lineKey]*line{},
+		records: fairshare.NewQueue[*line](recordLimit),
+		copies:  fairshare.NewQueue[*line](sendingLimit),
 	}
 }
 
 // Post queues a message and returns at once. The name says in the log what it was ("event hook audit"). send has 10 s
 // for each attempt and must return soon after its context is done; a Transient error is tried again after 1, 2, 4, 8
-// and 16 s, or later where the receiver asks for that, any other is logged and ends the message. Its text must not carry secrets or the query of a URL. Where 1000
-// messages wait already, the oldest that is not a Kubernetes event is dropped. Messages that are posted before Run wait
-// for it; those posted after its end are dropped. Whatever is dropped is logged.
+// and 16 s, or later where the receiver asks for that (up to 30 s each time), any other is logged and ends the message. Its
+// text must not carry secrets or the query of a URL. Where 1000 messages of the release wait already, the oldest but the
+// one whose turn it is is dropped. Messages that are posted before Run wait for it; those posted after its end are dropped. Whatever is dropped is
+// logged.
 func (o *Outbox) Post(key types.NamespacedName, name string, send func(ctx context.Context) error) {
 	o.post(key, message{name: name, send: send})
 }
@@ -116,29 +148,41 @@ func (o *Outbox) PostThen(key types.NamespacedName, name string, send func(ctx c
 	o.post(key, message{name: name, send: send, then: then})
 }
 
-func (o *Outbox) post(key types.NamespacedName, m message) {
+func (o *Outbox) post(of types.NamespacedName, m message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		o.dropped(key, m, errStopped)
+		o.dropped(of, m, errStopped)
 		return
 	}
+	key := lineKey{of, m.record}
 	l := o.lines[key]
 	if l == nil {
-		l = &line{key: key}
+		l = &line{lineKey: key, current: &m}
 		o.lines[key] = l
+		o.ready(l)
+		return
 	}
 	l.queue = append(l.queue, m)
-	if len(l.queue) > queueLimit {
-		oldest := max(0, slices.IndexFunc(l.queue, func(m message) bool { return !m.record }))
-		o.dropped(key, l.queue[oldest], errFull)
-		l.queue = slices.Delete(l.queue, oldest, oldest+1)
-		return // a full line is in its place already
+	if len(l.queue) >= queueLimit {
+		o.dropped(of, l.queue[0], errFull)
+		l.queue[0] = message{} // the array outlives the slice
+		l.queue = l.queue[1:]
 	}
-	if !l.sending && len(l.queue) == 1 {
-		o.ready = append(o.ready, l)
-		o.signal()
+}
+
+// slots are those for the messages of a line.
+func (o *Outbox) slots(l *line) *fairshare.Queue[*line] {
+	if l.record {
+		return o.records
 	}
+	return o.copies
+}
+
+// ready lets a line wait for a slot.
+func (o *Outbox) ready(l *line) {
+	o.slots(l).Push(l.Namespace, l)
+	o.signal()
 }
 
 // Run sends until ctx is done; what is queued then has 5 s more to leave. It returns nil when nothing of it runs any
@@ -160,8 +204,10 @@ func (o *Outbox) Run(ctx context.Context) error {
 			}
 			attempts.Go(start)
 		}
+		again, stopTimer := o.timer()
 		select {
 		case <-o.wake:
+		case <-again:
 		case <-ending:
 			ending = nil
 			timer := o.clock.NewTimer(parting)
@@ -169,19 +215,32 @@ func (o *Outbox) Run(ctx context.Context) error {
 			over = timer.C()
 			o.close()
 		case <-over:
+			stopTimer()
 			stop(errStopped)
 			attempts.Wait()
 			o.dropAll()
 			return nil
 		}
+		stopTimer()
 		if o.done() {
 			return nil
 		}
 	}
 }
 
-// Send sends the message that has waited longest for its turn, in the caller's time, and says whether there was one.
-// Run does that; whoever decides himself when a message leaves does it instead of Run.
+// timer fires when the next message is tried again.
+func (o *Outbox) timer() (fires <-chan time.Time, stop func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.resting) == 0 {
+		return nil, func() {}
+	}
+	timer := o.clock.NewTimer(o.resting[0].until.Sub(o.clock.Now()))
+	return timer.C(), func() { timer.Stop() }
+}
+
+// Send makes one attempt for a message whose turn it is, in the caller's time, and says whether there was one. Run does that;
+// whoever decides himself when a message leaves does it instead of Run.
 func (o *Outbox) Send(ctx context.Context) bool {
 	start := o.next(ctx)
 	if start != nil {
@@ -190,65 +249,58 @@ func (o *Outbox) Send(ctx context.Context) bool {
 	return start != nil
 }
 
-// next takes the message that has waited longest for its turn, and is what sends it; nil when there is none.
+// next takes a slot for a message whose turn it is, and is what makes the attempt; nil when there is none.
 func (o *Outbox) next(ctx context.Context) func() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	may := slices.IndexFunc(o.ready, func(l *line) bool { return !l.queue[0].record || o.records < recordLimit })
-	if o.sending >= sendingLimit || may < 0 {
-		return nil
+	for now := o.clock.Now(); len(o.resting) > 0 && !o.resting[0].until.After(now); {
+		l := heap.Pop(&o.resting).(*line) //nolint:forcetypeassert // the heap has nothing else
+		o.ready(l)
 	}
-	l := o.ready[may]
-	o.ready = slices.Delete(o.ready, may, may+1)
-	m := l.queue[0]
-	l.queue[0] = message{} // the array lives on below the slice
-	l.queue = l.queue[1:]
-	l.sending = true
-	o.sending++
-	if m.record {
-		o.records++
-	}
-	return func() {
-		switch err := o.deliver(ctx, m); {
-		case err != nil:
-			o.dropped(l.key, m, err)
-		case m.then != nil:
-			m.then(nil)
+	for _, slots := range []*fairshare.Queue[*line]{o.records, o.copies} {
+		if _, l, ok := slots.Pop(); ok {
+			m := *l.current
+			return func() { o.tried(l, o.attempt(ctx, m)) }
 		}
-		o.left(l)
 	}
+	return nil
 }
 
-// deliver sends one message, again where that may help.
-func (o *Outbox) deliver(ctx context.Context, m message) error {
-	err := o.attempt(ctx, m)
-	o.tried(m)
-	for _, pause := range backoffs() {
-		transient, ok := errors.AsType[transientError](err)
-		if !ok {
-			return err
-		}
-		timer := o.clock.NewTimer(max(pause, transient.wait))
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		}
-		err = o.attempt(ctx, m)
-	}
-	return err
-}
-
-// tried lets another Kubernetes event leave. One that is tried again later holds up none until then.
-func (o *Outbox) tried(m message) {
-	if !m.record {
+// tried returns the slot of an attempt. The message is tried again later, or done with.
+func (o *Outbox) tried(l *line, err error) {
+	o.mu.Lock()
+	o.slots(l).Done(l.Namespace)
+	l.attempts++
+	transient, may := errors.AsType[transientError](err)
+	if pause, again := backoff(l.attempts); may && again {
+		l.failed, l.until = err, o.clock.Now().Add(max(pause, transient.wait))
+		heap.Push(&o.resting, l)
+		o.signal()
+		o.mu.Unlock()
 		return
 	}
+	m := *l.current
+	o.mu.Unlock()
+
+	// What hears of it may take locks of its own, and the messages behind this one wait until it has heard.
+	if err != nil {
+		o.dropped(l.NamespacedName, m, err)
+	} else {
+		o.tell(m, nil)
+	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.records--
-	o.signal()
+	l.attempts, l.failed = 0, nil
+	if len(l.queue) == 0 {
+		delete(o.lines, l.lineKey)
+		o.signal()
+		return
+	}
+	next := l.queue[0]
+	l.current, l.queue[0] = &next, message{} // the array outlives the slice
+	l.queue = l.queue[1:]
+	o.ready(l)
 }
 
 // attempt makes an error of a panic: a fault in one message must not end the process.
@@ -261,20 +313,6 @@ func (o *Outbox) attempt(ctx context.Context, m message) (err error) {
 		}
 	}()
 	return m.send(ctx)
-}
-
-// left records that the message of a line that was under way is done with.
-func (o *Outbox) left(l *line) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sending--
-	l.sending = false
-	if len(l.queue) == 0 {
-		delete(o.lines, l.key)
-	} else {
-		o.ready = append(o.ready, l)
-	}
-	o.signal()
 }
 
 func (o *Outbox) close() {
@@ -292,20 +330,36 @@ func (o *Outbox) done() bool {
 func (o *Outbox) dropAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, l := range o.lines {
+	for _, l := range o.lines {
+		err := errStopped
+		if l.failed != nil {
+			err = l.failed
+		}
+		o.dropped(l.NamespacedName, *l.current, err)
 		for _, m := range l.queue {
-			o.dropped(key, m, errStopped)
+			o.dropped(l.NamespacedName, m, errStopped)
 		}
 	}
 	clear(o.lines)
-	o.ready = nil
+	o.resting = nil
 }
 
-func (o *Outbox) dropped(key types.NamespacedName, m message, err error) {
-	o.log.Error(err, "Dropped message", "namespace", key.Namespace, "name", key.Name, "message", m.name)
-	if m.then != nil {
-		m.then(err)
+func (o *Outbox) dropped(of types.NamespacedName, m message, err error) {
+	o.log.Error(err, "Dropped message", "namespace", of.Namespace, "name", of.Name, "message", m.name)
+	o.tell(m, err)
+}
+
+// tell lets a message hear what became of it. A fault in that must not end the process.
+func (o *Outbox) tell(m message, err error) {
+	if m.then == nil {
+		return
 	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			o.log.Error(Fault(fault), "Panicked over what became of a message", "message", m.name, "stack", string(debug.Stack()))
+		}
+	}()
+	m.then(err)
 }
 
 func (o *Outbox) signal() {

@@ -107,6 +107,11 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: name}
 }
 
+// elsewhere is a release of a namespace of its own.
+func elsewhere(i int) types.NamespacedName {
+	return types.NamespacedName{Namespace: fmt.Sprint("namespace-", i), Name: "cart"}
+}
+
 func expect(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -130,8 +135,8 @@ func TestMessagesOfAReleaseLeaveInOrder(t *testing.T) {
 		}
 		pass(time.Hour)
 		expect(t, "sent", sent.list(), want)
-		if len(o.lines) != 0 || len(o.ready) != 0 || o.sending != 0 {
-			t.Errorf("left behind: %d lines, %d ready, %d under way", len(o.lines), len(o.ready), o.sending)
+		if len(o.lines) != 0 || len(o.resting) != 0 || o.copies.Taken() != 0 {
+			t.Errorf("left behind: %d lines, %d that rest, %d under way", len(o.lines), len(o.resting), o.copies.Taken())
 		}
 	})
 }
@@ -180,7 +185,7 @@ func TestFewEventsLeaveAtOnce(t *testing.T) {
 		sent := &lines{}
 		answer := make(chan error)
 		for i := range 3 * recordLimit {
-			o.post(named(fmt.Sprint(i)), message{name: "event", record: true, send: func(context.Context) error {
+			o.post(elsewhere(i), message{name: "event", record: true, send: func(context.Context) error {
 				sent.add("event")
 				return <-answer
 			}})
@@ -199,7 +204,7 @@ func TestFewEventsLeaveAtOnce(t *testing.T) {
 
 		close(answer)
 		pass(time.Minute)
-		expect(t, "events under way", o.records, 0)
+		expect(t, "events under way", o.records.Taken(), 0)
 		expect(t, "attempts", len(sent.list()), 3*recordLimit+2)
 	})
 }
@@ -237,41 +242,101 @@ func TestATransientFailureIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAFullQueueDropsTheOldestThatIsNotAnEvent(t *testing.T) {
+func TestAFullQueueDropsTheOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, logged := testLogger(t)
 		o := NewOutbox(clock.RealClock{}, logger)
 		sent := &lines{}
-		send := func(text string) func(context.Context) error {
-			return func(context.Context) error { sent.add(text); return nil }
+		post := func(record bool, text string) {
+			o.post(named("cart"), message{name: text, record: record, send: func(context.Context) error { sent.add(text); return nil }})
 		}
-		for i := range queueLimit / 2 {
-			o.post(named("cart"), message{name: "event", send: send(fmt.Sprintf("event %d", i)), record: true})
-			o.Post(named("cart"), fmt.Sprintf("hook %d", i), send(fmt.Sprintf("hook %d", i)))
+		for i := range queueLimit {
+			post(true, fmt.Sprintf("event %d", i))
+			post(false, fmt.Sprintf("hook %d", i))
 		}
-		o.post(named("cart"), message{name: "event", send: send("event last"), record: true})
-		expect(t, "waiting", len(o.lines[named("cart")].queue), queueLimit)
+		expect(t, "log", logged.String(), "")
+		post(false, "hook last")
+		expect(t, "log lines", strings.Count(logged.String(), "\n"), 1)
+		if !strings.Contains(logged.String(), `"message":"hook 1"`) { // it is the turn of the one before
+			t.Errorf("log does not name what was dropped: %s", logged)
+		}
 
 		defer start(t, o)()
 		synctest.Wait()
-		expect(t, "sent first", sent.list()[:3], []string{"event 0", "event 1", "hook 1"})
-		expect(t, "sent last", sent.list()[queueLimit-1], "event last")
-		expect(t, "log lines", strings.Count(logged.String(), "\n"), 1)
-		if !strings.Contains(logged.String(), `"message":"hook 0"`) {
-			t.Errorf("log does not name what was dropped: %s", logged)
+		all := sent.list()
+		expect(t, "sent", len(all), 2*queueLimit)
+		for _, want := range []string{"event 0", "event 1", "hook 0", "hook 2", "hook last"} {
+			if !slices.Contains(all, want) {
+				t.Errorf("%s was not sent", want)
+			}
 		}
 	})
 }
 
-func TestAFullQueueOfEventsDropsTheOldest(t *testing.T) {
-	logger, _ := testLogger(t)
-	o := NewOutbox(clock.RealClock{}, logger)
-	for i := range queueLimit + 1 {
-		o.post(named("cart"), message{name: fmt.Sprint(i), record: true})
+// I35: what the users of one namespace have alerts sent to delays nobody else's, however many there are, and no Kubernetes
+// events.
+func TestAlertsThatAreTriedAgainHoldUpNobody(t *testing.T) {
+	refuses := func(context.Context) error { return TransientFor(errors.New("busy"), time.Hour) }
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return Transient(context.Cause(ctx)) }
+	for name, send := range map[string]func(context.Context) error{"refused": refuses, "not answered": hangs} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, _, _ := posting(t)
+				for i := range 4 * sendingLimit {
+					o.Post(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)}, "alert", send)
+				}
+				for range 12 { // in the middle of attempts and of pauses
+					pass(5 * time.Second)
+					began := time.Now()
+					at := map[string]time.Duration{}
+					var mu sync.Mutex
+					note := func(what string) func(context.Context) error {
+						return func(context.Context) error {
+							mu.Lock()
+							defer mu.Unlock()
+							at[what] = time.Since(began)
+							return nil
+						}
+					}
+					o.Post(named("cart"), "alert", note("alert of another namespace"))
+					o.post(named("cart"), message{name: "event", record: true, send: note("event of another namespace")})
+					o.post(types.NamespacedName{Namespace: "evil", Name: "0"}, message{name: "event", record: true, send: note("event of its own")})
+					synctest.Wait()
+					mu.Lock()
+					expect(t, "sent after", at, map[string]time.Duration{"alert of another namespace": 0, "event of another namespace": 0, "event of its own": 0})
+					mu.Unlock()
+				}
+			})
+		})
 	}
-	queue := o.lines[named("cart")].queue
-	expect(t, "waiting", len(queue), queueLimit)
-	expect(t, "oldest", queue[0].name, "1")
+}
+
+func TestAPauseHoldsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := posting(t)
+		for i := range sendingLimit {
+			o.Post(elsewhere(i), "alert", func(context.Context) error { return TransientFor(errors.New("busy"), time.Hour) })
+		}
+		synctest.Wait()
+		expect(t, "slots that are taken", o.copies.Taken(), 0)
+		expect(t, "messages that are tried again", len(o.resting), sendingLimit)
+		pass(5*maxAsked + time.Second)
+		expect(t, "lines that remain", len(o.lines), 0)
+	})
+}
+
+func TestAPanicOverWhatBecameOfAMessageEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, logged := posting(t)
+		sent := &lines{}
+		o.PostThen(named("cart"), "alert", sent.says(nil), func(error) { panic("token=hunter2") })
+		o.Post(named("cart"), "alert", sent.says(nil))
+		synctest.Wait()
+		expect(t, "sent", len(sent.list()), 2)
+		if !strings.Contains(logged.String(), "a panic whose text is not shown") || strings.Contains(logged.String(), "hunter2") {
+			t.Errorf("log does not tell the panic, or more than that: %s", logged)
+		}
+	})
 }
 
 func TestAPanicInAMessageCostsOnlyThatMessage(t *testing.T) {
@@ -337,7 +402,7 @@ func TestNoMoreThanTheLimitAreUnderWay(t *testing.T) {
 		sent := &lines{}
 		open := make(chan struct{})
 		for i := range sendingLimit + 10 {
-			o.Post(named(fmt.Sprint(i)), "alert", func(context.Context) error { sent.add("began"); <-open; return nil })
+			o.Post(elsewhere(i), "alert", func(context.Context) error { sent.add("began"); <-open; return nil })
 		}
 		synctest.Wait()
 		expect(t, "under way", len(sent.list()), sendingLimit)

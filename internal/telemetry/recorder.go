@@ -73,7 +73,7 @@ type said struct {
 	count int32
 }
 
-// NewRecorder makes a recorder whose events leave through the outbox, in order with the other messages of a release.
+// NewRecorder makes a recorder whose events leave through the outbox, those of one release in their order.
 // component is the source that events name; empty means flagger.
 func NewRecorder(writer EventWriter, outbox *Outbox, clk clock.PassiveClock, component string) *Recorder {
 	return &Recorder{
