@@ -12,8 +12,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -115,12 +117,32 @@ func (p process) serveRollouts(ctx context.Context) error {
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
+		Marked: p.marked(ctx, own.GetAPIReader(), istio.clients),
 	})
 	p.together.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{
 		Workers: f.Argo.RolloutThreads, Cache: own.GetCache(), Leases: peers != nil && peers.LeasesUnread == "", ClusterTemplates: f.Namespace == "",
 		Groups: istio.clusters,
 	})
+}
+
+// marked are the kinds of marked objects that can be watched from the start: those that are installed here and may be read.
+// Those of another cluster are not among them: it may not answer yet.
+func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, kind := range p.flags.RolloutRouters().Marked() {
+		if elsewhere[kind.Group] != nil {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := reader.List(ctx, list, client.InNamespace(p.flags.Namespace), client.Limit(1)); err != nil {
+			p.logger.V(1).Info("Objects of this kind are not watched for marks of Rollouts that do not exist", "kind", kind.Kind, "why", err.Error())
+			continue
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
 }
 
 // questionsToAWS bounds how many questions about load balancers are out at once: AWS counts the calls of a whole account.

@@ -269,7 +269,7 @@ func (p *pass) done(status argov1.RolloutStatus) Decision {
 		Status: status, Effects: slices.Concat(p.state, p.up, p.move, p.down),
 		Gates: p.gates, Events: p.events, Wake: p.gates.Wake(),
 	}
-	if !SameStatus(status, p.stored) {
+	if !remembers(p.stored, status) {
 		d.Wake = p.Now
 	}
 	return d

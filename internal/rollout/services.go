@@ -56,7 +56,7 @@ func (p *pass) selects(name string, rs ReplicaSet, guarded bool) {
 	}
 	service := p.Services[name]
 	managed, from := service.ManagedBy == p.Name, service.Selector[argov1.PodTemplateHashLabel]
-	if managed && from == rs.Hash {
+	if managed && from == rs.Hash && !service.Stale {
 		return
 	}
 	if needed := p.needed(rs, managed); guarded && from != rs.Hash && rs.Available < needed {

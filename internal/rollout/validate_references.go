@@ -23,6 +23,8 @@ type Service struct {
 	Selector map[string]string
 	// ManagedBy is the Rollout that writes its selector; empty: none does.
 	ManagedBy string
+	// Stale is true where it does not record the routers of the Rollout as they are; see traffic.Record.
+	Stale bool
 }
 
 // ValidateServices finds Services that a strategy names and cannot use. It is for a spec that is valid otherwise. labels

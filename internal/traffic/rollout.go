@@ -229,7 +229,13 @@ func (t RolloutTarget) MarkManaged(ref Ref, obj *unstructured.Unstructured) erro
 		return Refuse(ErrForeign, "%s is managed by Rollout %s: give each Rollout its own, or remove its annotation %s",
 			ref, by, argov1.ManagedByAnnotation)
 	}
-	obj.SetAnnotations(merged(annotations, map[string]string{argov1.ManagedByAnnotation: t.Rollout.Name}))
+	marks := map[string]string{argov1.ManagedByAnnotation: t.Rollout.Name}
+	if record := t.record(); record != "" {
+		marks[argov1.RoutedByAnnotation] = record
+	} else {
+		RemoveAnnotations(obj, argov1.RoutedByAnnotation)
+	}
+	obj.SetAnnotations(merged(obj.GetAnnotations(), marks))
 	return nil
 }
 
@@ -238,7 +244,7 @@ func (t RolloutTarget) UnmarkManaged(obj *unstructured.Unstructured) bool {
 	if obj.GetAnnotations()[argov1.ManagedByAnnotation] != t.Rollout.Name {
 		return false
 	}
-	RemoveAnnotations(obj, argov1.ManagedByAnnotation)
+	RemoveAnnotations(obj, argov1.ManagedByAnnotation, argov1.RoutedByAnnotation)
 	return true
 }
 

@@ -104,7 +104,12 @@ func (a *Applier) RestoreRollout(ctx context.Context, x RolloutRouter, t Rollout
 	if err != nil {
 		return err
 	}
-	_, err = a.write(ctx, t.owner(), existing.refs(), existing.Unchanged(), x.Renderer.Restore(t, existing), nil)
+	// In the reverse of the order in which they were written: the marks by which another process would go on come last.
+	refs, unchanged, restored := existing.refs(), existing.Unchanged(), x.Renderer.Restore(t, existing)
+	slices.Reverse(refs)
+	slices.Reverse(unchanged)
+	slices.Reverse(restored)
+	_, err = a.write(ctx, t.owner(), refs, unchanged, restored, nil)
 	return err
 }
 

@@ -24,6 +24,9 @@ const (
 const (
 	// ManagedByAnnotation names the Rollout that writes the selector of a Service, or a route.
 	ManagedByAnnotation = "argo-rollouts.argoproj.io/managed-by-rollouts"
+	// RoutedByAnnotation keeps on such an object, as JSON, the UID of the Rollout and what its routers are, so that its routes can
+	// be restored when it is deleted while no process watches. It is Serin's own.
+	RoutedByAnnotation = "serin.dev/routed-by"
 	// ScaleDownDeadlineAnnotation is the moment from which a ReplicaSet may go to zero, in RFC 3339 and UTC.
 	ScaleDownDeadlineAnnotation = "scale-down-deadline"
 	// RevisionAnnotation counts the templates of a Rollout, from 1.

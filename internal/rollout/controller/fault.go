@@ -34,7 +34,7 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 		return client.IgnoreNotFound(err)
 	}
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
-	if err := r.lookForFormer(s); err != nil { // the status remembers them
+	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return err
 	}
 	decision := rollout.Faulted(s.snapshot, shell.FaultSentence(argov1.RolloutKind, fault))

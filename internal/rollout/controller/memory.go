@@ -33,6 +33,8 @@ type remembered struct {
 	unsaid time.Time
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus
+	// routedKnown is true once this process has decided what that is.
+	routedKnown bool
 	// heard is what was last heard from outside the cluster.
 	heard heard
 }
@@ -176,18 +178,20 @@ func (m *memory) ends(was *argov1.Rollout) {
 	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
 }
 
-// routedBy is what the status was to remember of routers last.
-func (m *memory) routedBy(key types.NamespacedName) []argov1.RoutedStatus {
+// routedBy is what the status was to remember of routers last; false where this process has not decided that yet.
+func (m *memory) routedBy(key types.NamespacedName) ([]argov1.RoutedStatus, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.entry(key).routed
+	e := m.entry(key)
+	return e.routed, e.routedKnown
 }
 
 // keepRouted is told what the status remembers of routers.
 func (m *memory) keepRouted(key types.NamespacedName, routed []argov1.RoutedStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entry(key).routed = routed
+	e := m.entry(key)
+	e.routed, e.routedKnown = routed, true
 }
 
 // hears is what was heard in answer to a question; an empty ID: none is asked. What was heard before it was asked does not

@@ -46,6 +46,8 @@ type Parts struct {
 	// Watch makes sure that changes of objects of these kinds bring their releases back. Add sets it; whoever runs passes
 	// without a manager provides it.
 	Watch func(kinds []schema.GroupVersionKind) error
+	// Marked are the kinds of users' objects, beside Services, that carry marks of Rollouts and may be watched.
+	Marked []schema.GroupVersionKind
 	// Health shows a sentence about the health of a part to whoever runs Serin; an empty one takes it away. nil: nobody.
 	Health func(part, sentence string)
 }
@@ -75,7 +77,10 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	object := &argov1.Rollout{}
 	switch err := r.Client.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, r.gone(ctx, key, "")
+		if err := r.gone(ctx, key, ""); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.leftovers(ctx, key)
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get Rollout %s: %w", key, err)
 	case object.DeletionTimestamp != nil:
@@ -336,12 +341,26 @@ func (r *Reconciler) stillThere(ctx context.Context, was *argov1.Rollout) bool {
 	return err == nil && live.UID == was.UID
 }
 
-// giveBack releases the Services and the routes of a Rollout that is gone.
+// giveBack releases the routes and the Services of a Rollout that is gone. The Services come last: by their marks another
+// process goes on, should this one die.
 func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
-	services, err := r.managedServices(ctx, was)
+	managed, err := r.managedServices(ctx, client.ObjectKeyFromObject(was))
 	if err != nil {
 		return err
 	}
+	former, err := r.formerOf(was, managed) // their objects may not have been given back yet
+	if err != nil {
+		return err
+	}
+	for _, named := range former {
+		if err := r.restore(ctx, as(was, named)); err != nil {
+			return err
+		}
+	}
+	if err := r.restore(ctx, was); err != nil {
+		return err
+	}
+	services := namesOf(managed)
 	for _, name := range rollout.ServicesOf(was.Spec.Strategy) { // an old list may not have them yet
 		if !slices.Contains(services, name) {
 			services = append(services, name)
@@ -352,16 +371,7 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 			return err
 		}
 	}
-	former, err := r.formerOf(was) // their objects may not have been given back yet
-	if err != nil {
-		return err
-	}
-	for _, named := range former {
-		if err := r.restore(ctx, as(was, named)); err != nil {
-			return err
-		}
-	}
-	return r.restore(ctx, was)
+	return nil
 }
 
 // restore makes the routes of a Rollout what their users have them be.

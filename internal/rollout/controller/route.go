@@ -39,9 +39,6 @@ func (s *seen) target(router traffic.RolloutRouter) traffic.RolloutTarget {
 // lookAtRoute asks all routers whether they serve what they were told. What cannot be read is found again when the Rollout
 // is validated, and said there.
 func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
-	if err := r.lookForFormer(s); err != nil {
-		return err
-	}
 	routers, err := r.routersOf(s.object)
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes

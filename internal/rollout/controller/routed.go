@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,8 +34,8 @@ func routedBy(spec argov1.RolloutSpec) *argov1.RoutedStatus {
 
 // lookForFormer finds the routers that the spec does not name any more, or not as it did. What a definition of others drops
 // from the status is still known to the process that wrote it.
-func (r *Reconciler) lookForFormer(s *seen) error {
-	former, err := r.formerOf(s.object)
+func (r *Reconciler) lookForFormer(s *seen, managed []*unstructured.Unstructured) error {
+	former, err := r.formerOf(s.object, managed)
 	if err != nil {
 		return err
 	}
@@ -46,15 +47,22 @@ func (r *Reconciler) lookForFormer(s *seen) error {
 	return nil
 }
 
-// formerOf is whom a spec named as router before, as far as anybody knows.
-func (r *Reconciler) formerOf(object *argov1.Rollout) ([]argov1.RoutedStatus, error) {
+// formerOf is whom a spec named as router before, as far as anybody knows: the status, this process, or else the Services that
+// the Rollout manages. These may have been another one's of the same name.
+func (r *Reconciler) formerOf(object *argov1.Rollout, managed []*unstructured.Unstructured) ([]argov1.RoutedStatus, error) {
 	var stored, former []argov1.RoutedStatus
 	if own := object.Status.Serin; own != nil {
 		stored = own.Routed
 	}
 	key := client.ObjectKeyFromObject(object)
 	if len(stored) == 0 {
-		stored = r.memory.routedBy(key)
+		var known bool
+		if stored, known = r.memory.routedBy(key); !known {
+			var err error
+			if _, stored, err = recorded(managed); err != nil {
+				return nil, err
+			}
+		}
 	}
 	now := routedBy(object.Spec)
 	for _, was := range stored {
@@ -84,6 +92,9 @@ func (s *seen) routed() []argov1.RoutedStatus {
 	}
 	return all[max(len(all)-maxRouted, 0):]
 }
+
+// record is what the Services of the Rollout keep of it.
+func (s *seen) record() string { return traffic.Record{UID: s.object.UID, Routed: s.routed()}.Text() }
 
 func sameRouting(was argov1.RoutedStatus, now *argov1.RoutedStatus) (bool, error) {
 	if now == nil {

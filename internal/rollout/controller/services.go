@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -40,28 +42,40 @@ func IndexServices(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// managedServices are those that say that the Rollout manages them.
-func (r *Reconciler) managedServices(ctx context.Context, object *argov1.Rollout) ([]string, error) {
+// managedServices are those that say that the Rollout manages them, by name. They must not be changed.
+func (r *Reconciler) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
-	err := r.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingFields{byManager: object.Name}, client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("list the Services of Rollout %s.%s: %w", object.Name, object.Namespace, err)
+		return nil, fmt.Errorf("list the Services of Rollout %s: %w", of, err)
 	}
-	var names []string
+	var services []*unstructured.Unstructured
 	for i := range list.Items {
-		names = append(names, list.Items[i].GetName())
+		services = append(services, &list.Items[i])
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.SortFunc(services, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return services, nil
+}
+
+func namesOf(objects []*unstructured.Unstructured) []string {
+	var names []string
+	for _, object := range objects {
+		names = append(names, object.GetName())
+	}
+	return names
 }
 
 // lookAtServices finds those that the strategy names and those that say that the Rollout manages them.
 func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
-	names, err := r.managedServices(ctx, s.object)
+	managed, err := r.managedServices(ctx, s.key())
 	if err != nil {
 		return err
 	}
+	if err := r.lookForFormer(s, managed); err != nil {
+		return err
+	}
+	record, names := s.record(), namesOf(managed)
 	for _, name := range rollout.ServicesOf(s.spec.Strategy) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -79,7 +93,10 @@ func (r *Reconciler) lookAtServices(ctx context.Context, s *seen) error {
 			continue
 		}
 		selector, _, _ := unstructured.NestedStringMap(found.Object, "spec", "selector")
-		s.snapshot.Services[name] = rollout.Service{Found: true, Selector: selector, ManagedBy: found.GetAnnotations()[argov1.ManagedByAnnotation]}
+		annotations := found.GetAnnotations()
+		s.snapshot.Services[name] = rollout.Service{
+			Found: true, Selector: selector, ManagedBy: annotations[argov1.ManagedByAnnotation], Stale: annotations[argov1.RoutedByAnnotation] != record,
+		}
 	}
 	return nil
 }
@@ -116,6 +133,11 @@ func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSele
 		annotations = map[string]string{}
 	}
 	annotations[argov1.ManagedByAnnotation] = s.object.Name
+	if record := s.record(); record != "" {
+		annotations[argov1.RoutedByAnnotation] = record
+	} else {
+		delete(annotations, argov1.RoutedByAnnotation)
+	}
 	after.SetAnnotations(annotations)
 	return r.change(ctx, before, after)
 }
@@ -130,6 +152,7 @@ func (r *Reconciler) releaseService(ctx context.Context, namespace, manager, nam
 	unstructured.RemoveNestedField(after.Object, "spec", "selector", argov1.PodTemplateHashLabel)
 	annotations := after.GetAnnotations()
 	delete(annotations, argov1.ManagedByAnnotation)
+	delete(annotations, argov1.RoutedByAnnotation)
 	after.SetAnnotations(annotations)
 	return r.change(ctx, before, after)
 }

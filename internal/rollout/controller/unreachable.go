@@ -21,7 +21,7 @@ func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, be
 	key := client.ObjectKeyFromObject(object)
 	r.Metrics.RolloutFailed(key.Namespace, key.Name)
 	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: began, Status: object.Status}}
-	if err := r.lookForFormer(s); err != nil { // the status remembers them
+	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
 		return r.later(ctx, key, began, err)
 	}
 	decision := rollout.Unreachable(s.snapshot, nil, shell.Sentence(cause))

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -78,6 +79,9 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 			return err
 		}
 	}
+	if err := r.Watch(r.Marked); err != nil {
+		return fmt.Errorf("watch what Rollouts mark: %w", err)
+	}
 	return r.watchPeers(w, o.Leases)
 }
 
@@ -130,7 +134,13 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		}
 		return ownerOfIt(object)
 	default:
-		return r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		requests := r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		for _, manager := range managers(before, after) {
+			if !slices.Contains(requests, manager) {
+				requests = append(requests, manager)
+			}
+		}
+		return requests
 	}
 }
 
@@ -198,6 +208,21 @@ func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	requests := make([]reconcile.Request, 0, len(list.Items))
 	for i := range list.Items {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return append(requests, r.orphans(ctx)...)
+}
+
+// orphans are the Rollouts that Services name, whether they exist or not.
+func (r *Reconciler) orphans(ctx context.Context) []reconcile.Request {
+	services := &unstructured.UnstructuredList{}
+	services.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
+	if err := r.Client.List(ctx, services, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Looked for the Rollouts that Services name")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range services.Items {
+		requests = append(requests, managers(&services.Items[i])...)
 	}
 	return requests
 }

@@ -45,6 +45,9 @@ func rolloutKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "appmesh.k8s.aws", Version: string(V1Beta2), Kind: kind}
 }
 
+// Marked implements the traffic package's marker.
+func (RolloutRenderer) Marked() schema.GroupVersionKind { return rolloutKind("VirtualNode") }
+
 func configuration(t traffic.RolloutTarget) argov1.AppMeshTrafficRouting {
 	if mesh := t.Routing().AppMesh; mesh != nil {
 		return *mesh

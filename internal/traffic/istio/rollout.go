@@ -62,6 +62,9 @@ func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traff
 	return refs
 }
 
+// Marked implements the traffic package's marker.
+func (rd RolloutRenderer) Marked() schema.GroupVersionKind { return rd.kind("DestinationRule") }
+
 func (rd RolloutRenderer) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "networking.istio.io", Version: rd.version, Kind: kind}
 }

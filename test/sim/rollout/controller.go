@@ -71,7 +71,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
 		},
-		Clock: i.Clock, Recorder: p.recorder(), Standing: &telemetry.Standing{}, Metrics: p.metrics,
+		Clock: i.Clock, Recorder: p.recorder(), Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.Marked(),
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -79,9 +79,9 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 			return nil
 		},
 	})
-	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{
+	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
 		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind,
-	}, concerned: func(change store.Change) []reconcile.Request {
+	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
 		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
 	}}
 }
@@ -170,4 +170,13 @@ func (p *process) ask() {
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
 	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == replicaSetKind)
+}
+
+// marked are the kinds of users' objects that carry marks, beside Services.
+func (k *Rollouts) marked() []schema.GroupKind {
+	var all []schema.GroupKind
+	for _, kind := range k.routers.Marked() {
+		all = append(all, kind.GroupKind())
+	}
+	return all
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -19,41 +18,23 @@ var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 type givenBack struct {
 	*ledger
 
-	met  map[types.UID]map[string]bool // the processes that have looked at a Rollout
 	gone map[types.UID]time.Time
-	died time.Time
 }
 
 func (c *givenBack) see(happening any) {
-	if c.met == nil {
-		c.met, c.gone = map[types.UID]map[string]bool{}, map[types.UID]time.Time{}
+	if c.gone == nil {
+		c.gone = map[types.UID]time.Time{}
 	}
-	switch h := happening.(type) {
-	case sim.Started:
-		for _, processes := range c.met {
-			delete(processes, h.Instance)
-		}
-	case sim.Crashed:
-		c.died = c.now()
-	case sim.Passed:
-		if r := c.named[h.Release]; r != nil && h.Err == nil {
-			if c.met[r.uid] == nil {
-				c.met[r.uid] = map[string]bool{}
-			}
-			c.met[r.uid][h.Instance] = true
-		}
-	case moved:
-		if h.after == nil && h.of != nil {
-			c.gone[h.of.uid] = c.now()
-		}
+	if h, ok := happening.(moved); ok && h.after == nil && h.of != nil {
+		c.gone[h.of.uid] = c.now()
 	}
 }
 
-// end: what a Rollout had that is gone is as its user made it, if the process that knew it still lives.
+// end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
+// deleted.
 func (c *givenBack) end() {
 	for _, r := range c.all {
-		at, gone := c.gone[r.uid]
-		if !gone || !r.deleted || len(c.met[r.uid]) == 0 || !c.died.Before(at.Add(-c.delta)) || c.named[r.key] != nil || c.successor(r) {
+		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.named[r.key] != nil || c.successor(r) {
 			continue
 		}
 		for _, kind := range networkKinds {

@@ -126,7 +126,7 @@ func (c *preconditions) see(happening any) {
 }
 
 // triedAgain is when a pass that failed is tried again at the latest.
-const triedAgain = 30 * time.Second
+const triedAgain = 5 * time.Minute
 
 // noFight is I19.
 type noFight struct {

@@ -145,8 +145,20 @@ var Rollouts = []Tooth{
 	{
 		"Services of a Rollout that is gone",
 		"I16",
-		"internal/rollout/controller/reconciler.go",
-		"	if now == \"\" {\n\t\tif err := r.giveBack(", "	if now == \"\" && was.Name == \"\" {\n\t\tif err := r.giveBack(", 18,
+		"internal/rollout/controller/services.go",
+		"	unstructured.RemoveNestedField(after.Object, \"spec\", \"selector\", argov1.PodTemplateHashLabel)\n", "", 18,
+	},
+	{
+		"what a Rollout had that was deleted while no process watched",
+		"I16",
+		"internal/rollout/controller/leftovers.go",
+		"if err != nil || len(marked) == 0 {", "if err != nil || len(marked) >= 0 {", 18,
+	},
+	{
+		"routes of a Rollout that was deleted while no process watched",
+		"I16",
+		"internal/traffic/rollout_record.go",
+		"	text := annotations[argov1.RoutedByAnnotation]\n", "	text := annotations[\"\"]\n", 18,
 	},
 	{
 		"subsets of a Rollout that is gone",

@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
+)
+
+// startsWith are the releases that a process that starts looks at because of the objects of a kind.
+func (p *pocket) startsWith(gvk schema.GroupVersionKind) []reconcile.Request {
+	p.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := p.client.List(p.Context(), list); err != nil {
+		p.Fatal(err)
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		out = append(out, p.reconciler.Touched(p.Context(), gvk.GroupKind(), nil, &list.Items[i])...)
+	}
+	return out
+}
+
+func (p *pocket) deleteRollout() {
+	p.Helper()
+	if err := p.client.Delete(p.Context(), p.rollout()); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// TestWhatARolloutHadIsRestoredByAnotherProcess: it was deleted while none watched. Another one finds it by the marks on the
+// users' objects, also when it dies at each of its writes, and then asks for nothing more.
+func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		manifests []string
+		seen      schema.GroupVersionKind // what leads there
+	}{
+		"by Services":      {routedObjects, serviceKind},
+		"by subsets alone": {withoutServices(), istio.NewRollout("").Marked()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPocket(t, test.manifests...)
+			p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
+			p.reconciler.Marked = p.reconciler.Routers.Marked()
+			p.settle()
+			p.edit(image("cart:2"))
+			p.settle()
+			if !p.has("VirtualService", "testers") || !p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+				t.Fatal("the routers were not told")
+			}
+			p.deleteRollout()
+			for range 20 { // each of which dies after one write
+				p.restart()
+				if requests := p.startsWith(test.seen); !slices.Contains(requests, reconcile.Request{NamespacedName: key}) {
+					break
+				}
+				written := 0
+				p.refuse = func(string, client.Object) error {
+					if written++; written > 1 {
+						return errAway
+					}
+					return nil
+				}
+				_, _ = p.pass()
+			}
+			p.refuse = nil
+			for _, left := range []struct{ kind, text string }{
+				{"VirtualService", "testers"}, {"DestinationRule", argov1.PodTemplateHashLabel},
+				{"DestinationRule", argov1.ManagedByAnnotation}, {"DestinationRule", argov1.RoutedByAnnotation},
+			} {
+				if p.has(left.kind, left.text) {
+					t.Errorf("%s still has %s", left.kind, left.text)
+				}
+			}
+			for _, name := range []string{"cart", "cart-canary"} {
+				found, err := p.reconciler.getService(t.Context(), key.Namespace, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if found == nil {
+					continue
+				}
+				selector, _, _ := unstructured.NestedStringMap(found.Object, "spec", "selector")
+				if selector[argov1.PodTemplateHashLabel] != "" || selector["app"] != "cart" || found.GetAnnotations()[argov1.ManagedByAnnotation] != "" ||
+					found.GetAnnotations()[argov1.RoutedByAnnotation] != "" || found.GetAnnotations()["owner"] != "web" {
+					t.Errorf("Service %s: %v, %v", name, selector, found.GetAnnotations())
+				}
+			}
+			p.restart()
+			p.writes, p.live = nil, nil
+			if _, err := p.pass(); err != nil || len(p.writes) > 0 || len(p.live) > 0 {
+				t.Errorf("restored, it wrote %v, read %v: %v", p.writes, p.live, err)
+			}
+		})
+	}
+}
+
+// withoutServices are those of routed, with Istio's subsets alone.
+func withoutServices() []string {
+	all := slices.Clone(routedObjects)
+	all[0] = strings.NewReplacer("      stableService: cart\n      canaryService: cart-canary\n", "", "        nginx: {stableIngress: cart}\n", "").Replace(all[0])
+	all[3] = strings.Replace(all[3], "{destination: {host: cart}}, {destination: {host: cart-canary}, weight: 0}", "{destination: {host: cart, subset: stable}}, {destination: {host: cart, subset: canary}, weight: 0}", 1)
+	return all
+}
+
+// TestAnotherRolloutOfTheNameTakesOver what the one had that was deleted meanwhile: what it does not name itself goes back.
+func TestAnotherRolloutOfTheNameTakesOver(t *testing.T) {
+	p := routed(t)
+	p.deleteRollout()
+	p.restart()
+	again, _ := p.object(strings.NewReplacer(
+		"        managedRoutes: [{name: testers}]\n", "", "          virtualService: {name: cart}\n          destinationRule: {name: cart, canarySubsetName: canary, stableSubsetName: stable}\n", "",
+		"        istio:\n", "", "        - setHeaderRoute: {name: testers, match: [{headerName: x-tester, headerValue: {exact: \"1\"}}]}\n", "",
+	).Replace(routedCart)).(*argov1.Rollout)
+	if err := p.client.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	p.settle()
+	if p.has("VirtualService", "testers") || p.has("DestinationRule", argov1.PodTemplateHashLabel) {
+		t.Error("what the new one does not name was not restored")
+	}
+	found, err := p.reconciler.getService(t.Context(), key.Namespace, "cart")
+	if err != nil || found.GetAnnotations()[argov1.ManagedByAnnotation] != "cart" || !strings.Contains(found.GetAnnotations()[argov1.RoutedByAnnotation], "nginx") {
+		t.Errorf("the Service was not taken over: %v, %v", found.GetAnnotations(), err)
+	}
+	if text := found.GetAnnotations()[argov1.RoutedByAnnotation]; strings.Contains(text, "istio") || strings.Contains(text, "testers") {
+		t.Errorf("it still records what was restored: %s", text)
+	}
+}
+
+// TestTheServicesOfARolloutThatIsNotSeenStay: its label says another controller.
+func TestTheServicesOfARolloutThatIsNotSeenStay(t *testing.T) {
+	p := routed(t)
+	p.restart()
+	p.writes = nil
+	if _, err := p.reconciler.leftovers(t.Context(), key); err != nil || len(p.writes) > 0 {
+		t.Errorf("wrote %v, %v", p.writes, err)
+	}
+}
