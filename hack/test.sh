@@ -31,12 +31,13 @@ serin() { go list ./... | grep -v /test/sim | xargs go test "${race[@]}" -timeou
 simulated() { go test -timeout 20m ./test/sim/...; } # histories that held before must hold
 
 # Fresh histories are drawn from the tree that is tested: who tests it again plays the same. They take what time the tests of
-# the playground leave of the processors, which wait for windows mostly, and end up waiting for nobody.
+# the playground leave of the processors, which wait for windows mostly, and end up waiting for nobody. Both APIs take turns:
+# HISTORIES is the number of simulation runs of both together.
 fresh() {
 	local tree idle=(nice -n 19)
 	tree=$(git rev-parse --short=12 "HEAD^{tree}" 2>/dev/null) || tree=$(date +%Y%m%d)
 	! chrt -i 0 true 2>/dev/null || idle=(chrt -i 0)
-	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary}" HISTORIES="${HISTORIES:-20000}" SEED="${SEED:-$((16#$tree))}"
+	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" HISTORIES="${HISTORIES:-20000}" SEED="${SEED:-$((16#$tree))}"
 }
 
 # One package at a time: those that start a cluster want the machine for themselves. Only Debian has the packages in which
