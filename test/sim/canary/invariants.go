@@ -55,6 +55,8 @@ func Invariants() []Invariant {
 		{"I27", "what Serin makes has an owner, and nothing of a run is left at its end", func(l *ledger) checker { return &nothingLeft{ledger: l} }},
 		{"I28", "copies of configuration change only at creation, promotion and rollback", func(l *ledger) checker { return &promotedConfig{ledger: l} }},
 		{"I31", "of two Canaries with one target, the younger one writes nothing but its status, and says why", func(l *ledger) checker { return &oneOwner{ledger: l} }},
+		{"I32", "between the last progress of a copy and a rollback for its readiness lies at least the deadline", func(l *ledger) checker { return &patient{ledger: l} }},
+		{"I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes, and no other revision has more than its first step", func(l *ledger) checker { return &reinstated{ledger: l} }},
 	}
 }
 

@@ -280,6 +280,7 @@ func (l *ledger) readMove(e *store.Event, mine bool) moved {
 	if name := nameOf(after); l.begins(m, name) {
 		m.begins = &run{
 			name: name, began: l.now(), before: before.Phase, contents: m.of.target.ran(l.then()), primary: m.of.primary.content,
+			unearned: m.of.orphaned && m.of.route.canary > 0,
 		}
 	}
 	m.opens = opened(after, l.pruning) != opened(before, l.pruning) && !opened(after, l.pruning).IsZero()
@@ -296,6 +297,8 @@ func (l *ledger) begins(m moved, name string) bool {
 		return false
 	case m.of.run != nil && !unnamed(after) && name == m.of.run.name:
 		return false // it goes on, whatever phase somebody wrote in between
+	case m.of.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && takenUp(after) == takenUp(before):
+		return false // a promotion that failed goes on
 	case !moving(before.Phase):
 		return true
 	case name == nameOf(before):
@@ -558,6 +561,9 @@ func (l *ledger) noteRoute(h routed) {
 	r.route.weights, r.route.touched = h.after, l.now()
 	if h.ours && l.outpaced(h.Actor, r) {
 		r.route.outpaced = l.now()
+	}
+	if r.run != nil && h.ours {
+		r.run.unearned = false // from now on it has what Serin gave it
 	}
 	switch {
 	case !h.ours:

@@ -293,7 +293,9 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	v, status := p.version, within(p.version.Content(), "status")
 	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
 	p.available = number(status, "availableReplicas", 0)
+	running := number(status, "readyReplicas", 0)
 	if v.Kind() == daemonSetKind {
+		running = number(status, "numberReady", 0)
 		total = number(status, "currentNumberScheduled", 0) + number(status, "numberMisscheduled", 0)
 		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
 	}
@@ -306,7 +308,36 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
+	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && !(ready && p.replicas > 0))
+	if p.givesUp && !givenUp(v) {
+		p.gaveUp = l.now()
+	}
+	p.givesUp = givenUp(v)
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
+}
+
+// noteProgress takes down that a workload lost its readiness, or that more of its pods are updated, ready or available.
+// What was so for less than the lags of the history no process need have seen.
+func (l *ledger) noteProgress(p *pods, counts [3]int64, lost bool) {
+	seen := l.now().Sub(p.countedAt) > l.delta
+	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
+	if rises || lost && l.now().Sub(p.readyAt) > l.delta {
+		p.progressed = append(p.progressed, l.now())
+	}
+	if counts != p.counts {
+		p.counts, p.countedAt = counts, l.now()
+	}
+}
+
+// progress is the last one that every process must know of; zero: there was none.
+func (p *pods) progress(then time.Time) time.Time {
+	for i := len(p.progressed) - 1; i >= 0; i-- {
+		if at := p.progressed[i]; !at.After(then) {
+			p.progressed = p.progressed[i:] // nobody asks for what was before
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 // givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.

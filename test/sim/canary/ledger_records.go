@@ -136,6 +136,8 @@ type run struct {
 	intent   string
 	intended time.Time
 	promoted time.Time // when the primary got its content
+	// unearned is true of a run that began with the users of the revision before it, until Serin first raised its weight.
+	unearned bool
 }
 
 // window is one observation.
@@ -169,10 +171,19 @@ type pods struct {
 	template any
 	contents []content
 
-	replicas, available       int64
-	ready, serves             bool
-	readyAt, servesAt         time.Time // when that last changed
-	disturbed                 time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
+	replicas, available int64
+	ready, serves       bool
+	readyAt, servesAt   time.Time // when that last changed
+	disturbed           time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
+	// counts are the pods that are updated, ready and available, countedAt is since when.
+	counts    [3]int64
+	countedAt time.Time
+	// progressed are the moments at which it lost its readiness, or one of these numbers rose.
+	progressed []time.Time
+	// givesUp is true while Kubernetes takes it for one that never comes, gaveUp when that was last so.
+	givesUp bool
+	gaveUp  time.Time
+
 	created, foreign, removed time.Time
 	emptied                   time.Time // when Serin took all its pods away; zero: it has some
 }

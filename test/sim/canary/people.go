@@ -39,6 +39,7 @@ const (
 	SwapStrategy     sim.Class = "swap-strategy"
 	SameTarget       sim.Class = "same-target"
 	Strangers        sim.Class = "strangers"
+	ManyPods         sim.Class = "many-pods" // so many that a primary takes longer than the deadline to be replaced
 )
 
 // people are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
@@ -72,7 +73,7 @@ var deeds = []kinds.Deed[*people, *Release]{
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.
-var Classes = slices.Concat(hookTroubles, kinds.MetricTroubles, []sim.Class{Strangers, kinds.GitOps}, kinds.Classes(deeds), cluster.Classes())
+var Classes = slices.Concat(hookTroubles, kinds.MetricTroubles, []sim.Class{Strangers, ManyPods, kinds.GitOps}, kinds.Classes(deeds), cluster.Classes())
 
 // live plans what people do in this history.
 func (p *people) live() {

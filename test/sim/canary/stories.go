@@ -104,6 +104,7 @@ func (k *Canaries) Populate(w *sim.World) {
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2, 3)
 	for i, name := range []string{"cart", "till", "desk"}[:n] {
 		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Trouble.Happens(fmt.Sprintf("release#%d", i+1)) {
+			k.enlarge(r, i)
 			k.begin(r)
 		}
 	}
@@ -486,6 +487,25 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	default:
 		spec.TargetRef.Kind = "DaemonSet"
 	}
+}
+
+// enlarge gives a release so many pods that replacing them one after the other takes longer than its deadline.
+func (k *Canaries) enlarge(r *Release, i int) {
+	if !k.world.Trouble.Has(ManyPods) || r.Kind != deploymentKind {
+		return
+	}
+	s := k.world.Draws.Stream("pods/" + r.Key.Name)
+	replicas := s.Int(6, 14)
+	if !s.Chance(0.4) || !k.world.Trouble.Happens(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
+		return
+	}
+	r.replicas = replicas
+	for _, o := range r.objects {
+		if o.GetKind() == deploymentKind.Kind && o.GetName() == r.Target {
+			within(o.Object, "spec")["replicas"] = int64(replicas)
+		}
+	}
+	k.world.Say("%s has %d pods", r.Key.Name, replicas)
 }
 
 // strangers makes objects of others under names that a release needs.

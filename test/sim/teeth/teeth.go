@@ -286,6 +286,38 @@ var Teeth = []Tooth{
 		"internal/canary/controller/observe.go",
 		"other.UID != s.object.UID && older(other, s.object)", "other.UID == \"\" && older(other, s.object)", 38,
 	},
+	{
+		"deadline of the canary counted from the start of the window",
+		"I32",
+		"internal/canary/deadline.go",
+		"return s.canaryProgressed().Add(s.Plan.Deadline) }",
+		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 1,
+	},
+	{
+		"progress of the primary does not extend its deadline",
+		"I32",
+		"internal/canary/deadline.go",
+		"return s.primaryProgressed().Add(s.Plan.Deadline) }",
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryProgressed().Add(s.Plan.Deadline) }", 1,
+	},
+	{
+		"progress that a restart forgets",
+		"I32",
+		"internal/canary/deadline.go",
+		"c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available", "c.Updated < 0 && recorded == nil", 1,
+	},
+	{
+		"a promotion that failed stays failed",
+		"I33",
+		"internal/canary/machine.go",
+		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 1,
+	},
+	{
+		"users that a revision inherited stay with it",
+		"I33",
+		"internal/canary/progress.go",
+		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Plan.Deadline == 0 {", 1,
+	},
 }
 
 // Elsewhere are the invariants in which timing plays no part, or that one history cannot break, and the tests that hold
