@@ -56,15 +56,40 @@ func OwnRelease(status flaggerv1.CanaryStatus) bool {
 
 // rollsBack is true where a rollback begins, goes on or ends, and where the traffic leaves a revision that was replaced.
 func rollsBack(s Snapshot, d Decision) bool {
+	if advances(s, d) {
+		return false
+	}
 	intends := func(status flaggerv1.CanaryStatus) bool {
 		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
 	}
+	failed := s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
 	// A revision that arrives meanwhile must not get the users of the one before it, unobserved.
 	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.exposed() && slices.ContainsFunc(d.Effects, takesOff)
-	failed := s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
 	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a promotion that failed
-	advances := d.Status.Phase == flaggerv1.CanaryPhaseFinalising || d.Status.Phase == flaggerv1.CanaryPhasePromoting && s.Status.Phase != d.Status.Phase
-	return !advances && (intends(s.Status) || intends(d.Status) || replaced || failed || ended)
+	return intends(s.Status) || intends(d.Status) || failed || replaced || ended
+}
+
+// advances is true of a decision that gives the new revision more than it has.
+func advances(s Snapshot, d Decision) bool {
+	switch d.Status.Phase {
+	case flaggerv1.CanaryPhaseFinalising:
+		return true
+	case flaggerv1.CanaryPhasePromoting:
+		if s.Status.Phase != flaggerv1.CanaryPhasePromoting {
+			return true
+		}
+	default: // in the others it depends on what is done
+	}
+	return slices.ContainsFunc(d.Effects, func(effect release.Effect) bool {
+		switch effect := effect.(type) {
+		case CopyTemplate:
+			return true
+		case RouteIs:
+			return effect.Canary > s.live()
+		default:
+			return false
+		}
+	})
 }
 
 // standBack leaves everything to the other controller, the status included: whoever writes it would make the other
