@@ -17,12 +17,16 @@ func (s *Snapshot) resumable() bool {
 	return primaryEndpoints(*s).Verdict == release.Pass
 }
 
-// hasAnalysed is true when a promotion failed and the primary still has the template that was promoted.
+// hasAnalysed is true when a promotion failed and the primary still has the template that was promoted. Where the target
+// has another one by now, only the mark of the promotion tells.
 func (s *Snapshot) hasAnalysed() bool {
 	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.orphaned() || !s.Workload.Primary.Found {
 		return false
 	}
-	return s.copied() || s.Pruned && s.Workload.Same && s.Workload.Target.Revision == s.pinned()
+	if s.Workload.Target.Revision == s.pinned() {
+		return s.Workload.Same
+	}
+	return s.copied()
 }
 
 // resume goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
