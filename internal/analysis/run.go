@@ -80,6 +80,20 @@ type Decision = release.Decision[argov1.AnalysisRunStatus]
 // pause before a measurement is repeated that went wrong, or that has no interval.
 const pause = 10 * time.Second
 
+// minInterval is the shortest time between two measurements of a metric, whatever its interval says: each one is a call to a
+// service and a write of the status. Argo Rollouts has no minimum.
+const minInterval = time.Second
+
+// intervalOf returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for less
+// than the minimum.
+func intervalOf(m argov1.Metric) (interval time.Duration, short bool) {
+	interval, _ = duration(m.Interval)
+	if interval != 0 && interval < minInterval {
+		return minInterval, true
+	}
+	return interval, false
+}
+
 // Next decides what a run needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
 func Next(s Snapshot) Decision {
 	if s.Status.Phase.Completed() {
@@ -100,6 +114,9 @@ func Next(s Snapshot) Decision {
 	}
 	if err != nil {
 		return r.complete(argov1.AnalysisPhaseError, err.Error())
+	}
+	if s.Status.StartedAt == nil {
+		r.reportShortIntervals(metrics)
 	}
 	r.terminating = s.Spec.Terminate || slices.ContainsFunc(status.MetricResults, func(m argov1.MetricResult) bool { return !m.DryRun && bad(m.Phase) })
 	for _, m := range metrics {
@@ -210,6 +227,16 @@ func (r *run) tell(of, message string, phase argov1.AnalysisPhase) {
 	r.d.Events = append(r.d.Events, release.Event{Type: kind, Reason: of + string(phase), Message: message, Phase: string(phase)})
 }
 
+// reportShortIntervals reports the metrics that are measured less often than they ask for.
+func (r *run) reportShortIntervals(metrics []argov1.Metric) {
+	for _, m := range metrics {
+		if _, short := intervalOf(m); short {
+			r.d.Events = append(r.d.Events, release.Event{Type: release.Warning, Reason: "IntervalTooShort", Message: fmt.Sprintf(
+				"Metric '%s' is measured every %s: its interval %s is below the minimum", m.Name, minInterval, m.Interval)})
+		}
+	}
+}
+
 // result is what was measured of a metric so far.
 func (r *run) result(m argov1.Metric) *argov1.MetricResult {
 	results := &r.d.Status.MetricResults
@@ -243,7 +270,11 @@ func (r *run) measure(m argov1.Metric) {
 		}
 	}
 	if ok && due.After(r.s.Now) {
-		r.gate(release.WaitsUntil(m.Name, due, "measured at "+due.UTC().Format(time.RFC3339)))
+		text := "measured at " + due.UTC().Format(time.RFC3339)
+		if _, short := intervalOf(m); short {
+			text += fmt.Sprintf("; the interval %s is below the minimum of %s", m.Interval, minInterval)
+		}
+		r.gate(release.WaitsUntil(m.Name, due, text))
 		if r.d.Wake.IsZero() || due.Before(r.d.Wake) {
 			r.d.Wake = due
 		}
@@ -286,7 +317,7 @@ func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at 
 	if phase, _ := assessed(m, result, false); phase.Completed() || l.wanted(m) > 0 && int(result.Count) >= l.wanted(m) {
 		return q, at, false
 	}
-	interval, _ := duration(m.Interval)
+	interval, _ := intervalOf(m)
 	if newest.Phase == argov1.AnalysisPhaseError || interval == 0 {
 		interval = pause
 	}

@@ -201,6 +201,43 @@ func TestMeasurementsAreKeptAsLongAsTheyMayBe(t *testing.T) {
 	}
 }
 
+// TestIntervalsHaveAMinimum: less, also less than nothing, is accepted, and measured once a second.
+func TestIntervalsHaveAMinimum(t *testing.T) {
+	for _, interval := range []string{"1ms", "1ns", "999ms", "-5m"} {
+		p := newPlay(map[string]string{"m": strings.Repeat("S", 500)}, metric("m", "interval="+interval))
+		p.until(noon.Add(10 * time.Second))
+		if count := p.s.Status.MetricResults[0].Count; count != 11 {
+			t.Errorf("interval %s: %d measurements in 10s, want 11", interval, count)
+		}
+		if want := "Warning Metric 'm' is measured every 1s: its interval " + interval + " is below the minimum"; p.events[0] != want || len(p.events) != 1 {
+			t.Errorf("interval %s: events %q, want %q", interval, p.events, want)
+		}
+		p.s.Answers = nil
+		p.s.Now = p.s.Now.Add(time.Millisecond)
+		if gates := fmt.Sprint(analysis.Next(p.s).Gates); !strings.Contains(gates, "below the minimum of 1s") {
+			t.Errorf("interval %s: gates %s", interval, gates)
+		}
+	}
+}
+
+// TestErrorsAndDelaysDoNotMeasureWithoutAPause: whatever a metric asks for.
+func TestErrorsAndDelaysDoNotMeasureWithoutAPause(t *testing.T) {
+	for name, m := range map[string]argov1.Metric{
+		"errors": metric("m", "interval=1ms", "errors=1000000"), "delay": metric("m", "interval=1ms", "delay=-1h", "errors=1000000"),
+	} {
+		p := newPlay(map[string]string{"m": strings.Repeat("E", 500)}, m)
+		p.until(noon.Add(time.Minute))
+		if count := p.s.Status.MetricResults[0].Error; count != 7 {
+			t.Errorf("%s: %d measurements in a minute, want 7", name, count)
+		}
+	}
+	p := newPlay(map[string]string{"m": strings.Repeat("R", 500)}, metric("m", "interval=1ms"))
+	p.until(noon.Add(time.Minute))
+	if left := len(p.letters["m"]); left < 430 {
+		t.Errorf("a measurement under way was looked at %d times in a minute", 500-left)
+	}
+}
+
 func TestARunGoesWhenItsTimeIsOver(t *testing.T) {
 	for _, c := range []struct {
 		letters string

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,12 +42,13 @@ type Parts struct {
 // Reconciler is one pass over one AnalysisRun.
 type Reconciler struct {
 	Parts
+	pace  *pace
 	frame *shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
 }
 
 // New makes a reconciler that has told nothing yet.
 func New(parts Parts) *Reconciler {
-	r := &Reconciler{Parts: parts}
+	r := &Reconciler{Parts: parts, pace: newPace()}
 	r.frame = &shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
 		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind),
 		Client: parts.Client, Clock: parts.Clock, Recorder: parts.Recorder, Metrics: parts.Metrics,
@@ -55,7 +57,10 @@ func New(parts Parts) *Reconciler {
 		Status:  func(run *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &run.Status },
 		Pass:    r.pass,
 		Faulted: analysis.Faulted,
-		Left:    parts.Prober.Forget,
+		Left: func(key types.NamespacedName) {
+			parts.Prober.Forget(key)
+			r.pace.forget(key)
+		},
 	}
 	return r
 }
@@ -74,6 +79,11 @@ func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconci
 		return reconcile.Result{}, err
 	}
 	d := r.frame.Decide(func() analysis.Decision { return analysis.Next(s) })
+	if !d.Status.Phase.Completed() && !equality.Semantic.DeepEqual(run.Status, d.Status) {
+		if wait := r.pace.wait(key, s.Now); wait > 0 { // the answers are kept, and the next decision has more of them
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
+	}
 	if err := r.apply(ctx, run, d.Effects); err != nil {
 		return shell.Later(ctx, err)
 	}
@@ -83,6 +93,7 @@ func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconci
 	r.frame.Report(ctx, run, d.Events)
 	if d.Status.Phase.Completed() {
 		r.Prober.Forget(key)
+		r.pace.forget(key)
 	} else {
 		r.Prober.Ask(asking, d.Probes)
 		r.Prober.Remember(asking, len(run.Spec.Metrics))

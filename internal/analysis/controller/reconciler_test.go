@@ -331,3 +331,33 @@ func TestAPanicIsToldOnTheRun(t *testing.T) {
 		t.Errorf("mended, and still %q", status.Message)
 	}
 }
+
+// TestStatusWritesOfARunAreBounded: whatever makes its status change, and its end is written at once.
+func TestStatusWritesOfARunAreBounded(t *testing.T) {
+	o := open(t, "", analysisRun(argov1.Metric{Name: "m", InitialDelay: "1h", Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: "http://127.0.0.1:1"}}}))
+	began := time.Now()
+	var last reconcile.Result
+	for i := range 200 {
+		run := o.run()
+		run.Status.Message = fmt.Sprint("Fault: ", i) // each decision takes it away again
+		if err := o.client.Update(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+		last = o.pass()
+	}
+	if most := int32(11 + time.Since(began)/time.Second); o.writes.Load() > most {
+		t.Errorf("%d writes, want at most %d", o.writes.Load(), most)
+	}
+	if last.RequeueAfter <= 0 || last.RequeueAfter > time.Second {
+		t.Errorf("the last reconciliation comes back after %s", last.RequeueAfter)
+	}
+	run := o.run()
+	run.Spec.Terminate = true
+	if err := o.client.Update(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	o.pass()
+	if phase := o.run().Status.Phase; phase != argov1.AnalysisPhaseSuccessful {
+		t.Errorf("after the termination: %s", phase)
+	}
+}

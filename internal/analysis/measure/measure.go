@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -16,6 +17,8 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
+	"github.com/serin-dev/serin/internal/analysis/condition"
+	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/outbound"
@@ -51,7 +54,13 @@ type Measurer struct {
 	// Amazon has the credentials of the process in the cloud.
 	Amazon    *cloudwatch.Ambient
 	Telemetry *telemetry.Metrics
+
+	once        sync.Once
+	evaluations *fairshare.Semaphore
 }
+
+// maxEvaluations is how many conditions are evaluated at once. Each may need some ten MiB.
+const maxEvaluations = 4
 
 // Ask makes the measurement that a question asks for. The detail of its answer is an analysis.Answer.
 func (m *Measurer) Ask(ctx context.Context, key prober.Key, p release.Probe) release.Answer {
@@ -118,7 +127,24 @@ func (m *Measurer) measure(ctx context.Context, run *argov1.AnalysisRun, q analy
 		}
 		return analysis.Answer{}, errors.New("a measurement of this provider cannot be resumed")
 	}
-	return service.ask(ctx, resolved)
+	return service.ask(ctx, func(value any) (judged argov1.AnalysisPhase, err error) {
+		err = m.evaluate(ctx, run.Namespace, func() (err error) {
+			judged, err = condition.Judge(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
+			return err
+		})
+		return judged, err
+	})
+}
+
+// evaluate evaluates what a user wrote in a namespace, in turn with what those of other namespaces wrote.
+func (m *Measurer) evaluate(ctx context.Context, namespace string, evaluation func() error) error {
+	m.once.Do(func() { m.evaluations = fairshare.NewSemaphore(maxEvaluations) })
+	done, err := m.evaluations.Acquire(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return evaluation()
 }
 
 func indexOf(run *argov1.AnalysisRun, name string) int {

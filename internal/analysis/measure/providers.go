@@ -43,7 +43,7 @@ const (
 func (m *Measurer) service(ctx context.Context, run *argov1.AnalysisRun, of argov1.Metric, hidden *secrets) (service, error) {
 	switch p := of.Provider; {
 	case p.Prometheus != nil:
-		return m.prometheus(ctx, *p.Prometheus, hidden)
+		return m.prometheus(ctx, run.Namespace, *p.Prometheus, hidden)
 	case p.Web != nil:
 		return m.web(*p.Web, hidden)
 	case p.Datadog != nil:
@@ -77,7 +77,7 @@ func span(text argov1.DurationString, otherwise time.Duration) (time.Duration, e
 	return time.ParseDuration(string(text))
 }
 
-func (m *Measurer) prometheus(ctx context.Context, p argov1.PrometheusMetric, hidden *secrets) (service, error) {
+func (m *Measurer) prometheus(ctx context.Context, namespace string, p argov1.PrometheusMetric, hidden *secrets) (service, error) {
 	caller := m.Named
 	if p.Address == "" {
 		p.Address, caller = m.Environment(prometheusVariable), m.Trusted
@@ -102,7 +102,11 @@ func (m *Measurer) prometheus(ctx context.Context, p argov1.PrometheusMetric, hi
 	hide(hidden, config.Credentials["password"], config.Credentials["oauth2_client_secret"])
 	query := metric.Query{Text: p.Query, Now: m.Clock.Now()}
 	if p.RangeQuery != nil {
-		if query.Range, err = rangeOf(ctx, *p.RangeQuery, query.Now); err != nil {
+		err = m.evaluate(ctx, namespace, func() (err error) {
+			query.Range, err = rangeOf(ctx, *p.RangeQuery, query.Now)
+			return err
+		})
+		if err != nil {
 			return service{}, err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis"
-	"github.com/serin-dev/serin/internal/analysis/condition"
 	"github.com/serin-dev/serin/internal/metric"
 )
 
@@ -30,8 +29,8 @@ type service struct {
 	now   func() time.Time
 }
 
-// ask asks, and judges what was answered by the conditions of the metric, with the values of secrets in them.
-func (s service) ask(ctx context.Context, m argov1.Metric) (analysis.Answer, error) {
+// ask asks, and has judge judge what was answered.
+func (s service) ask(ctx context.Context, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.Answer, error) {
 	found, err := s.finder.Find(ctx, s.query)
 	switch {
 	case errors.Is(err, metric.ErrNoData) && s.noneErr != nil:
@@ -44,7 +43,7 @@ func (s service) ask(ctx context.Context, m argov1.Metric) (analysis.Answer, err
 		return analysis.Answer{}, err
 	}
 	answer := analysis.Answer{Text: s.text(found.Value), Metadata: found.Metadata}
-	answer.Judged, err = condition.Judge(ctx, found.Value, m.SuccessCondition, m.FailureCondition)
+	answer.Judged, err = judge(found.Value)
 	return answer, err
 }
 
