@@ -16,22 +16,37 @@ const placeholder = "*****"
 // tag is a place for an argument.
 var tag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
+// maxResolved bounds the metrics of a run with the values of their arguments, in bytes: a value may be put in any number of
+// times. An object that the API server stores is smaller.
+const maxResolved = 4 << 20
+
 // Resolved is a metric with the values of its arguments. Secret gives the content of a key of a Secret, once a
 // measurement is made; nil: placeholders stand for it. Errors: an argument that is not there, or has no value; those of
 // secret; a metric that is none with these values.
 func Resolved(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
+	room := maxResolved
+	return resolvedWithin(&room, metric, args, secret)
+}
+
+// resolvedWithin is Resolved where room is left for so many bytes; it takes what the metric needs.
+func resolvedWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {
 		return metric, fmt.Errorf("write metric %s: %w", metric.Name, err)
 	}
 	var failed error
+	*room -= len(text)
 	resolved := tag.ReplaceAllStringFunc(string(text), func(found string) string {
+		if failed != nil {
+			return found
+		}
 		name := strings.TrimSpace(found[2 : len(found)-2])
 		value, err := valueOf(name, args, secret)
+		if *room -= len(value); err == nil && *room < 0 {
+			err = fmt.Errorf("metric %s needs more than %d MiB with its arguments: shorten them", metric.Name, maxResolved>>20)
+		}
 		if err != nil {
-			if failed == nil {
-				failed = err
-			}
+			failed = err
 			return found
 		}
 		quoted, _ := json.Marshal(value) // a string always has a form

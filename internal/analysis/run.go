@@ -170,9 +170,9 @@ func present(status *argov1.AnalysisRunStatus, now time.Time) {
 }
 
 func resolved(spec argov1.AnalysisRunSpec) ([]argov1.Metric, error) {
-	out := make([]argov1.Metric, 0, len(spec.Metrics))
+	out, room := make([]argov1.Metric, 0, len(spec.Metrics)), maxResolved
 	for _, m := range spec.Metrics {
-		m, err := Resolved(m, spec.Args, nil)
+		m, err := resolvedWithin(&room, m, spec.Args, nil)
 		if err != nil {
 			return nil, fmt.Errorf("Unable to resolve metric arguments: %w", err) //nolint:staticcheck // the text is part of the API
 		}

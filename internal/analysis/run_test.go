@@ -201,6 +201,42 @@ func TestMeasurementsAreKeptAsLongAsTheyMayBe(t *testing.T) {
 	}
 }
 
+// TestRunsAreBounded: an object of a megabyte costs its own run an error, and no worker its time or memory.
+func TestRunsAreBounded(t *testing.T) {
+	many := func(n int, m func(i int) argov1.Metric) (out []argov1.Metric) {
+		for i := range n {
+			out = append(out, m(i))
+		}
+		return out
+	}
+	named := func(i int) argov1.Metric { return metric(fmt.Sprint("metric-", i)) }
+	rules := make([]argov1.DryRun, 1000)
+	for i := range rules {
+		rules[i].MetricName = fmt.Sprint("metric-", i)
+	}
+	long := metric("m")
+	long.Provider.Prometheus.Query = strings.Repeat("{{args.x}}", 50_000)
+	for name, c := range map[string]struct {
+		spec argov1.AnalysisRunSpec
+		want string
+	}{
+		"arguments":        {argov1.AnalysisRunSpec{Metrics: []argov1.Metric{long}, Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "needs more than 4 MiB"},
+		"many arguments":   {argov1.AnalysisRunSpec{Metrics: many(900, func(i int) argov1.Metric { m := named(i); m.Provider.Prometheus.Query = "{{args.x}}"; return m }), Args: []argov1.Argument{{Name: "x", Value: new(strings.Repeat("x", 500_000))}}}, "needs more than 4 MiB"},
+		"metrics":          {argov1.AnalysisRunSpec{Metrics: many(1001, named)}, "1001 metrics are more than 1000"},
+		"large expression": {argov1.AnalysisRunSpec{Metrics: many(1, named), DryRun: []argov1.DryRun{{MetricName: strings.Repeat("x{1000}", 1000)}}}, "are too large for so many metrics"},
+		"many rules":       {argov1.AnalysisRunSpec{Metrics: many(1000, named), DryRun: rules}, "are too large for so many metrics"},
+	} {
+		d := analysis.Next(analysis.Snapshot{Now: noon, Spec: c.spec})
+		if d.Status.Phase != argov1.AnalysisPhaseError || !strings.Contains(d.Status.Message, c.want) {
+			t.Errorf("%s: %s %.200q, want %q", name, d.Status.Phase, d.Status.Message, c.want)
+		}
+	}
+	ordinary := argov1.AnalysisRunSpec{Metrics: many(50, named), DryRun: []argov1.DryRun{{MetricName: "metric-[0-9]+"}, {MetricName: ".*"}}, MeasurementRetention: []argov1.MeasurementRetention{{MetricName: "metric-.*", Limit: 20}}}
+	if d := analysis.Next(analysis.Snapshot{Now: noon, Spec: ordinary}); d.Status.Phase != argov1.AnalysisPhaseRunning {
+		t.Errorf("an ordinary run: %s %s", d.Status.Phase, d.Status.Message)
+	}
+}
+
 // TestIntervalsHaveAMinimum: less, also less than nothing, is accepted, and measured once a second.
 func TestIntervalsHaveAMinimum(t *testing.T) {
 	for _, interval := range []string{"1ms", "1ns", "999ms", "-5m"} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -42,10 +43,57 @@ func (l limits) wanted(m argov1.Metric) int {
 	return l.count
 }
 
+// The bounds of one run, which is decided about beside those of other namespaces.
+const (
+	maxMetrics  = 1000
+	maxRuleCost = 1 << 20 // instructions of all rules, for each byte of the names of all metrics
+)
+
+// ruleCost is what comparing all rules with all metrics costs.
+func ruleCost(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) int {
+	names := 0
+	for _, m := range metrics {
+		names += len(m.Name) + 1
+	}
+	cost := 0
+	for _, rule := range spec.DryRun {
+		cost += names * instructions(rule.MetricName)
+	}
+	for _, rule := range spec.MeasurementRetention {
+		cost += names * instructions(rule.MetricName)
+	}
+	return cost
+}
+
+// instructions is about how many instructions a regular expression has. One that is wrong matches nothing.
+func instructions(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 1
+	}
+	var count func(*syntax.Regexp) int
+	count = func(r *syntax.Regexp) int {
+		n := 1 + len(r.Rune)
+		for _, sub := range r.Sub {
+			n += count(sub)
+		}
+		if r.Op == syntax.OpRepeat {
+			n *= max(r.Min, r.Max, 1)
+		}
+		return min(n, maxRuleCost)
+	}
+	return count(parsed)
+}
+
 // Validate says what is wrong with a run, in the words of the API. Metrics are those of the spec, with their arguments.
 func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
-	if len(metrics) == 0 {
+	switch {
+	case len(metrics) == 0:
 		return errors.New("no metrics specified")
+	case len(metrics) > maxMetrics:
+		return fmt.Errorf("%d metrics are more than %d", len(metrics), maxMetrics)
+	case ruleCost(spec, metrics) > maxRuleCost:
+		return errors.New("the rules of dryRun and measurementRetention are too large for so many metrics: use shorter expressions")
 	}
 	seen := map[string]bool{}
 	for i, m := range metrics {
