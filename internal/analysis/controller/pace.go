@@ -46,3 +46,10 @@ func (p *pace) forget(key types.NamespacedName) {
 	defer p.mu.Unlock()
 	delete(p.runs, key)
 }
+
+// len is the number of runs that something is known of.
+func (p *pace) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.runs)
+}

@@ -28,7 +28,7 @@ func TestPace(t *testing.T) {
 	}
 	p.forget(run)
 	p.forget(types.NamespacedName{Name: "other"})
-	if len(p.runs) != 0 {
-		t.Errorf("%d runs are known", len(p.runs))
+	if p.len() != 0 {
+		t.Errorf("%d runs are known", p.len())
 	}
 }

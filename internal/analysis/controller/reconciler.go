@@ -168,6 +168,6 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 // Footprint is of how many AnalysisRuns each part of the process remembers something.
 func (r *Reconciler) Footprint() shell.Footprint {
 	parts := r.frame.Footprint()
-	parts["prober"] = r.Prober.Len()
+	parts["prober"], parts["pace"] = r.Prober.Len(), r.pace.len()
 	return shell.FootprintOf(parts)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -544,5 +545,40 @@ func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
 	b.measurer.Cluster = metric.Cluster{Address: b.URL, Anonymous: anonymous}
 	if answer := b.ask(version, analysis.Question{}); answer.Judged != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("got %+v of the API server, want success", answer)
+	}
+}
+
+// TestAMeasurementEnds: also where nothing that it needs answers.
+func TestAMeasurementEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hanging := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+		})
+		measurer := &measure.Measurer{Client: hanging, Clock: clocktesting.NewFakePassiveClock(noon), Telemetry: telemetry.New(prometheus.NewRegistry())}
+		began := time.Now()
+		answer := measurer.Ask(t.Context(), prober.Key{}, release.Probe{Question: analysis.Question{}})
+		detail, _ := answer.Detail.(analysis.Answer)
+		if took := time.Since(began); took != 2*time.Minute || detail.Judged != argov1.AnalysisPhaseError || detail.Message != "no measurement within 2m0s" {
+			t.Errorf("got %+v after %s", detail, took)
+		}
+	})
+}
+
+// TestAHostileConditionIsAnError of its own measurement.
+func TestAHostileConditionIsAnError(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1") })
+	for _, condition := range []string{
+		`let a = repeat("x", 900000); let b=a+a+a+a+a+a; let c=b+b+b+b+b+b+b+b+b+b; let d=c+c+c+c; len(d)>0`, `let a = 1..1000; all(a, all(a, all(a, #>0)))`,
+	} {
+		got := b.ask(argov1.Metric{SuccessCondition: condition, Provider: argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL}}}, analysis.Question{})
+		if got.Judged != argov1.AnalysisPhaseError || !strings.Contains(got.Message, "it needs too much time or memory") {
+			t.Errorf("%s: got %+v", condition, got)
+		}
+		if err := b.client.DeleteAllOf(t.Context(), &argov1.AnalysisRun{}, client.InNamespace("shop")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -146,11 +146,11 @@ func (c *Courier) namespaces(of string) []string {
 
 // evaluate finds what is due by a configuration, and queues it.
 func (c *Courier) evaluate(ctx context.Context, about About, event release.Event, subject notification.Subject, s notification.Situation, from source) error {
-	release, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
+	done, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
 		return telemetry.Transient(fmt.Errorf("wait to evaluate triggers: %w", err))
 	}
-	defer release()
+	defer done()
 	config := c.config(from)
 	to := config.Destinations(subject)
 	if text := notification.Unreadable(subject); text != "" {
@@ -234,6 +234,13 @@ func (c *Courier) settle(key types.NamespacedName, uid types.UID) {
 	c.Metrics.ForgetNotifications(key)
 }
 
+// Len is the number of Rollouts of which something is known.
+func (c *Courier) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ledgers)
+}
+
 // gone reports whether a Rollout was forgotten: nothing about it may be recorded that nobody forgets again.
 func (c *Courier) gone(about About) bool {
 	c.mu.Lock()
@@ -308,11 +315,11 @@ func (c *Courier) attempt(ctx context.Context, about About, config *configured, 
 
 // render executes the templates of a message, in turn with those of other namespaces.
 func (c *Courier) render(ctx context.Context, about About, config *configured, message notification.Message, vars map[string]any) (notification.Content, error) {
-	release, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
+	done, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
 		return notification.Content{}, telemetry.Transient(fmt.Errorf("wait to execute templates: %w", err))
 	}
-	defer release()
+	defer done()
 	return config.Render(ctx, message.Templates, vars)
 }
 

@@ -406,8 +406,8 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 			o.courier.Forget(key)
 			o.send()
 			o.want("bad", "gone")
-			if o.courier.Known() != 0 || len(o.told) > 0 {
-				t.Errorf("%d Rollouts are known, told %q", o.courier.Known(), o.told)
+			if o.courier.Len() != 0 || len(o.told) > 0 {
+				t.Errorf("%d Rollouts are known, told %q", o.courier.Len(), o.told)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -434,7 +434,7 @@ func TestRolloutsComeAndGo(t *testing.T) {
 		o.courier.Forget(client.ObjectKeyFromObject(about.Object))
 		o.send()
 	}
-	if o.courier.Known() != 0 || sent(t, o.registry, "notification_send_error") != 0 {
-		t.Errorf("%d Rollouts are known", o.courier.Known())
+	if o.courier.Len() != 0 || sent(t, o.registry, "notification_send_error") != 0 {
+		t.Errorf("%d Rollouts are known", o.courier.Len())
 	}
 }

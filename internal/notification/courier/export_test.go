@@ -11,10 +11,3 @@ func (c *Courier) Occupy(ctx context.Context, namespace string) error {
 	}
 	return nil
 }
-
-// Known returns how many Rollouts something is known about.
-func (c *Courier) Known() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ledgers)
-}

@@ -414,5 +414,8 @@ func (r *Reconciler) Footprint() shell.Footprint {
 	if r.Outside != nil {
 		parts["prober"] = r.Outside.Len()
 	}
+	if r.Courier != nil {
+		parts["courier"] = r.Courier.Len()
+	}
 	return shell.FootprintOf(parts)
 }
