@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -357,15 +356,6 @@ func Own(obj, want map[string]any, keys ...string) {
 			obj[key] = value
 		} else {
 			delete(obj, key)
-		}
-	}
-}
-
-// Carry keeps in obj what was, but for the keys that the renderer knows: those are as obj has them.
-func Carry(obj, was map[string]any, known ...string) {
-	for key, value := range was {
-		if _, set := obj[key]; !set && !slices.Contains(known, key) {
-			obj[key] = runtime.DeepCopyJSONValue(value)
 		}
 	}
 }

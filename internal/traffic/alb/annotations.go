@@ -59,6 +59,11 @@ type httpHeaderConfig struct {
 	Values         []string `json:"values"`
 }
 
+// pathFields are what of the path of a managed route Serin writes.
+var pathFields = traffic.Fields{"path": {}, "pathType": {}, "backend": {Fields: traffic.Fields{
+	"service": {Fields: traffic.Fields{"name": {}, "port": {Fields: traffic.Whole("name")}}},
+}}}
+
 // editor writes on an Ingress that is the user's.
 type editor struct {
 	t   traffic.RolloutTarget
@@ -161,12 +166,20 @@ func (e editor) paths(obj *unstructured.Unstructured, routes []release.HeaderRou
 			continue
 		}
 		var paths []map[string]any
+		all := traffic.Maps(http["paths"])
 		for _, route := range routes {
-			paths = append(paths, map[string]any{"path": "/*", "pathType": "ImplementationSpecific", "backend": map[string]any{
+			path := map[string]any{"path": "/*", "pathType": "ImplementationSpecific", "backend": map[string]any{
 				"service": map[string]any{"name": route.Name, "port": map[string]any{"name": useAnnotation}},
-			}})
+			}}
+			i := slices.IndexFunc(all, func(was map[string]any) bool {
+				return e.managed(was) && traffic.IngressBackend(was)["name"] == route.Name
+			})
+			if i >= 0 {
+				path = traffic.Merged(path, all[i], pathFields)
+			}
+			paths = append(paths, path)
 		}
-		http["paths"] = traffic.List(append(paths, slices.DeleteFunc(traffic.Maps(http["paths"]), e.managed)...))
+		http["paths"] = traffic.List(append(paths, slices.DeleteFunc(all, e.managed)...))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func TestContract(t *testing.T) {
 	traffictest.Run(t, apisix.New(), traffictest.Options{
-		Provider: "apisix", Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Canary: named, Given: users,
+		Provider: "apisix", Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Canary: named, Given: users, Copies: true,
 	})
 }
 

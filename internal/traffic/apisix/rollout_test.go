@@ -19,7 +19,7 @@ func TestRolloutContract(t *testing.T) {
 	for name, rules := range map[string][]string{"by name": {"main", "second"}, "by default": nil} {
 		t.Run(name, func(t *testing.T) {
 			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: rolloutRouters, Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"),
+				Routers: rolloutRouters, Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Copies: true,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Apisix = &argov1.ApisixTrafficRouting{Route: &argov1.ApisixRoute{Name: "shop", Rules: rules}}
 				},

@@ -37,8 +37,8 @@ func (Renderer) Features(traffic.Target) traffic.Features {
 // part is one object: where it is, what its spec has, and whose metadata it carries.
 type part struct {
 	kind, name string
-	// keys of the spec are ours.
-	keys []string
+	// fields of the spec that Serin writes.
+	fields traffic.Fields
 	// node is true for objects that carry the metadata of the apex, exposed for the one that gateways look for.
 	node, exposed bool
 	// routed is true for the object whose first route has the weights.
@@ -89,9 +89,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		if p.exposed {
 			setGateway(t, obj)
 		}
-		spec := traffic.Spec(obj)
-		carry(want, spec)
-		traffic.Own(spec, want, p.keys...)
+		traffic.Write(traffic.Spec(obj), want, p.fields)
 		out[i] = obj
 	}
 	return out, nil
@@ -103,7 +101,7 @@ func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructure
 	out := make([]*unstructured.Unstructured, len(refs))
 	var unknown error
 	for i, p := range r.parts(t) {
-		ours := traffic.Ours{Spec: p.keys, Bare: !p.node}
+		ours := traffic.Ours{Spec: p.fields.Names(), Bare: !p.node}
 		if p.exposed {
 			ours.Annotations = gatewayAnnotations
 		}

@@ -29,11 +29,28 @@ const (
 // gatewayAnnotations are what a gateway reads of a service that it offers to the world. It is never changed.
 var gatewayAnnotations = []string{exposeAnnotation, domainAnnotation, timeoutAnnotation, retriesAnnotation}
 
+// What Serin writes of the objects themselves.
+var (
+	nodeFields = traffic.Fields{
+		"listeners": listeners, "serviceDiscovery": {Fields: discoveryFields}, "backends": backends, "logging": {Fields: loggingFields},
+	}
+	providerFields = traffic.Fields{"provider": {Fields: traffic.Fields{
+		"virtualRouter": {Fields: traffic.Fields{"virtualRouterRef": {Fields: traffic.Whole("name")}}},
+		"virtualNode":   {}, // never beside a router
+	}}}
+)
+
+func embeddedFields(t traffic.Target) traffic.Fields {
+	return traffic.Fields{
+		"meshName": {}, "virtualRouter": {Fields: traffic.Fields{"name": {}, "listeners": listeners}}, "routes": routesOfRelease(t),
+	}
+}
+
 // embedded are the objects of v1beta1.
 func embedded(t traffic.Target) []part {
 	node := func(name, service string) part {
 		return part{
-			kind: virtualNode, name: name, node: true, keys: []string{"meshName", "listeners", "serviceDiscovery", "backends", "logging"},
+			kind: virtualNode, name: name, node: true, fields: nodeFields.With(traffic.Whole("meshName")),
 			spec: func(release.Route) (map[string]any, error) {
 				spec := nodeSpec(t, map[string]any{"portMapping": portMapping(t, int64(t.Canary.Spec.Service.Port))})
 				spec["meshName"] = t.Canary.Spec.Service.MeshName
@@ -44,7 +61,7 @@ func embedded(t traffic.Target) []part {
 	}
 	service := func(name string, routed bool) part {
 		return part{
-			kind: virtualService, name: name + "." + t.Namespace, keys: []string{"meshName", "virtualRouter", "routes"},
+			kind: virtualService, name: name + "." + t.Namespace, fields: embeddedFields(t),
 			exposed: routed, routed: routed,
 			spec: func(r release.Route) (map[string]any, error) {
 				routes, err := inVirtualService(t).routes(name, own(routed, r))
@@ -67,7 +84,8 @@ func embedded(t traffic.Target) []part {
 func separate(t traffic.Target) []part {
 	node := func(name string, primary bool) part {
 		return part{
-			kind: virtualNode, name: name, node: true, keys: []string{"listeners", "serviceDiscovery", "podSelector", "backends", "logging"},
+			kind: virtualNode, name: name, node: true,
+			fields: nodeFields.With(traffic.Fields{"podSelector": {Fields: traffic.Whole("matchLabels")}}),
 			spec: func(release.Route) (map[string]any, error) {
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
 				timeout, err := perRequest(t)
@@ -92,7 +110,7 @@ func separate(t traffic.Target) []part {
 	}
 	router := func(name string, routed bool) part {
 		return part{
-			kind: virtualRouter, name: name, keys: []string{"listeners", "routes"}, routed: routed,
+			kind: virtualRouter, name: name, fields: traffic.Fields{"listeners": listeners, "routes": routesOfRelease(t)}, routed: routed,
 			spec: func(r release.Route) (map[string]any, error) {
 				routes, err := inVirtualRouter(t).routes(name, own(routed, r))
 				listener := map[string]any{"portMapping": portMapping(t, podPort(t))}
@@ -102,7 +120,7 @@ func separate(t traffic.Target) []part {
 	}
 	service := func(name string, exposed bool) part {
 		return part{
-			kind: virtualService, name: name, keys: []string{"provider"}, exposed: exposed,
+			kind: virtualService, name: name, fields: providerFields, exposed: exposed,
 			spec: func(release.Route) (map[string]any, error) {
 				ref := map[string]any{"virtualRouterRef": map[string]any{"name": name}}
 				return map[string]any{"provider": map[string]any{"virtualRouter": ref}}, nil

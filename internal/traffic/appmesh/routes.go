@@ -13,11 +13,70 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of a route is ours. All else may be written by others.
+// What Serin writes of specs. All else may be written by others.
 var (
-	routeKeys = []string{"name", "priority", "http", "httpRoute"}
-	ruleKeys  = []string{"match", "action", "retryPolicy", "timeout"}
+	mappingFields = traffic.Fields{
+		"portMapping": {Fields: traffic.Whole("port", "protocol")},
+		"timeout": {Fields: traffic.Fields{
+			"http": {Fields: requestTimeout}, "grpc": {Fields: requestTimeout},
+		}},
+	}
+	durationFields = traffic.Whole("unit", "value")
+	requestTimeout = traffic.Fields{"perRequest": {Fields: durationFields}}
+	listeners      = traffic.Field{Fields: mappingFields, Same: traffic.Sole} // a node and a router have one
+
+	discoveryFields = traffic.Fields{
+		"dns":      {Fields: traffic.Whole("hostName", "hostname")},
+		"cloudMap": {}, "awsCloudMap": {}, // never beside dns
+	}
+	loggingFields = traffic.Fields{"accessLog": {Fields: traffic.Fields{"file": {Fields: traffic.Whole("path")}}}}
+	backends      = traffic.Field{
+		Fields: traffic.Fields{"virtualService": {Fields: traffic.Fields{
+			"virtualServiceName": {}, "virtualServiceRef": {Fields: traffic.Whole("name")}, "virtualServiceARN": {},
+		}}},
+		Same: func(was, now map[string]any) bool { return called(was) == called(now) },
+	}
+
+	ruleFields = traffic.Fields{
+		"match": {Fields: traffic.Fields{
+			"prefix": {},
+			"headers": {
+				Fields: traffic.Fields{"name": {}, "match": {Fields: traffic.Whole("exact", "prefix", "suffix", "regex", "range")}},
+				Same:   traffic.By("name"),
+			},
+		}},
+		"action": {Fields: traffic.Fields{"weightedTargets": {
+			Fields: traffic.Fields{"virtualNodeName": {}, "virtualNodeRef": {Fields: traffic.Whole("name")}, "virtualNodeARN": {}, "weight": {}},
+			Same:   func(was, now map[string]any) bool { return nodeOf(was) == nodeOf(now) },
+		}}},
+		"retryPolicy": {Fields: traffic.Fields{
+			"maxRetries": {}, "perRetryTimeoutMillis": {}, "perRetryTimeout": {Fields: durationFields},
+			"httpRetryEvents": {}, "tcpRetryEvents": {},
+		}},
+		"timeout": {Fields: requestTimeout},
+	}
 )
+
+// routesOfRelease are told apart by their names. One of the same name that leads elsewhere is the user's, and is replaced.
+func routesOfRelease(t traffic.Target) traffic.Field {
+	return traffic.Field{
+		Fields: traffic.Fields{"name": {}, "priority": {}, "http": {Fields: ruleFields}, "httpRoute": {Fields: ruleFields}},
+		Same: func(was, now map[string]any) bool {
+			return was["name"] == now["name"] && slices.ContainsFunc(weightedTargets(was), func(target map[string]any) bool {
+				return nodeOf(target) == t.Primary || nodeOf(target) == t.CanaryService
+			})
+		},
+	}
+}
+
+func weightedTargets(route map[string]any) []map[string]any {
+	var out []map[string]any
+	for _, rule := range []string{"http", "httpRoute"} {
+		list, _, _ := unstructured.NestedFieldNoCopy(route, rule, "action", "weightedTargets")
+		out = append(out, traffic.Maps(list)...)
+	}
+	return out
+}
 
 // Priorities of the routes of an A/B test: who matches, and everybody else.
 const (
@@ -241,71 +300,36 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 }
 
 func weights(t traffic.Target, route map[string]any) (primary, canary int, namesCanary bool, err error) {
-	for _, rule := range []string{"http", "httpRoute"} {
-		list, _, _ := unstructured.NestedFieldNoCopy(route, rule, "action", "weightedTargets")
-		for _, target := range traffic.Maps(list) {
-			node, _ := target["virtualNodeName"].(string)
-			if node == "" {
-				node, _, _ = unstructured.NestedString(target, "virtualNodeRef", "name")
-			}
-			if node != t.Primary && node != t.CanaryService {
-				continue
-			}
-			weight, err := traffic.Number(target["weight"])
-			if err != nil || weight < 0 {
-				return 0, 0, false, fmt.Errorf("the weight of %s is %v, which is not a number from 0", node, target["weight"])
-			}
-			if node == t.Primary {
-				primary = int(weight)
-			} else {
-				canary, namesCanary = int(weight), true
-			}
+	for _, target := range weightedTargets(route) {
+		node := nodeOf(target)
+		if node != t.Primary && node != t.CanaryService {
+			continue
+		}
+		weight, err := traffic.Number(target["weight"])
+		if err != nil || weight < 0 {
+			return 0, 0, false, fmt.Errorf("the weight of %s is %v, which is not a number from 0", node, target["weight"])
+		}
+		if node == t.Primary {
+			primary = int(weight)
+		} else {
+			canary, namesCanary = int(weight), true
 		}
 	}
 	return primary, canary, namesCanary, nil
 }
 
-// carry keeps what somebody added to the router, and to listeners, backends and routes that are still wanted.
-func carry(want, was map[string]any) {
-	router, _ := want["virtualRouter"].(map[string]any)
-	old, _ := was["virtualRouter"].(map[string]any)
-	if router != nil {
-		traffic.Carry(router, old, "name", "listeners")
+// nodeOf is the name of the node of a weighted target.
+func nodeOf(target map[string]any) string {
+	if node, _ := target["virtualNodeName"].(string); node != "" {
+		return node
 	}
-	before := traffic.Maps(was["listeners"])
-	for i, listener := range traffic.Maps(want["listeners"]) {
-		if i < len(before) { // a node and a router have one
-			traffic.Carry(listener, before[i], "portMapping", "timeout")
-		}
-	}
-	for _, backend := range traffic.Maps(want["backends"]) {
-		for _, old := range traffic.Maps(was["backends"]) {
-			service, _ := backend["virtualService"].(map[string]any)
-			known, _ := old["virtualService"].(map[string]any)
-			if called(service) == called(known) {
-				traffic.Carry(service, known, "virtualServiceName", "virtualServiceRef", "virtualServiceARN")
-			}
-		}
-	}
-	for _, route := range traffic.Maps(want["routes"]) {
-		for _, old := range traffic.Maps(was["routes"]) {
-			if route["name"] != old["name"] {
-				continue
-			}
-			traffic.Carry(route, old, routeKeys...)
-			for _, key := range []string{"http", "httpRoute"} {
-				rule, _ := route[key].(map[string]any)
-				known, _ := old[key].(map[string]any)
-				if rule != nil {
-					traffic.Carry(rule, known, ruleKeys...)
-				}
-			}
-		}
-	}
+	node, _, _ := unstructured.NestedString(target, "virtualNodeRef", "name")
+	return node
 }
 
 // called is the name by which a node refers to a service that it calls.
-func called(service map[string]any) string {
+func called(backend map[string]any) string {
+	service, _ := backend["virtualService"].(map[string]any)
 	name, _ := service["virtualServiceName"].(string)
 	arn, _ := service["virtualServiceARN"].(string)
 	ref, _, _ := unstructured.NestedString(service, "virtualServiceRef", "name")

@@ -46,48 +46,30 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	traffic.SetApexMetadata(t, obj)
 
 	spec := traffic.Spec(obj)
-	was := traffic.Maps(spec["routes"])
-	routes := renderRoutes(t, route)
-	for _, rendered := range routes {
-		was = carry(t, rendered, was)
-	}
-	want := map[string]any{"routes": traffic.List(routes)}
+	want := map[string]any{"routes": traffic.List(renderRoutes(t, route))}
 	if r.class != "" {
 		want["ingressClassName"] = r.class
 	}
-	traffic.Own(spec, want, r.specKeys()...)
+	traffic.Write(spec, want, r.specFields(t))
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// specKeys are what of the spec is ours. Hosts, includes and all else may be written by others.
-func (r Renderer) specKeys() []string {
-	if r.class == "" {
-		return []string{"routes"}
+// specFields are what of the spec Serin writes. Hosts, includes and all else may be written by others.
+func (r Renderer) specFields(t traffic.Target) traffic.Fields {
+	out := traffic.Fields{"routes": {
+		Fields: routeFields,
+		Same:   func(was, now map[string]any) bool { return role(t, was) == role(t, now) },
+	}}
+	if r.class != "" {
+		out["ingressClassName"] = traffic.Field{}
 	}
-	return []string{"routes", "ingressClassName"}
+	return out
 }
 
 // Restore gives back the routes of an adopted HTTPProxy.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specKeys()...)
+	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
-}
-
-// carry keeps in a route what somebody added to the first of its role, and gives the rest of what was.
-func carry(t traffic.Target, rendered map[string]any, was []map[string]any) []map[string]any {
-	i := slices.IndexFunc(was, func(old map[string]any) bool { return role(t, old) == role(t, rendered) })
-	if i < 0 {
-		return was
-	}
-	traffic.Carry(rendered, was[i], routeKeys...)
-	for _, service := range traffic.Maps(rendered["services"]) {
-		for _, before := range traffic.Maps(was[i]["services"]) {
-			if service["name"] == before["name"] {
-				traffic.Carry(service, before, serviceKeys...)
-			}
-		}
-	}
-	return slices.Delete(slices.Clone(was), i, i+1)
 }
 
 // role tells the routes of a release from each other and from those of others, whose role is empty.

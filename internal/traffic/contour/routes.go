@@ -12,11 +12,23 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of a route and of its services is ours.
-var (
-	routeKeys   = []string{"conditions", "services", "timeoutPolicy", "retryPolicy"}
-	serviceKeys = []string{"name", "port", "weight", "requestHeadersPolicy"}
-)
+// What of a route Serin writes.
+var routeFields = traffic.Fields{
+	"conditions": {Fields: traffic.Fields{
+		"prefix": {}, "header": {Fields: traffic.Whole("name", "exact", "contains", "regex")},
+	}},
+	"services": {
+		Fields: traffic.Fields{
+			"name": {}, "port": {}, "weight": {},
+			"requestHeadersPolicy": {Fields: traffic.Fields{
+				"set": {Fields: traffic.Whole("name", "value"), Same: traffic.By("name")},
+			}},
+		},
+		Same: traffic.By("name"),
+	},
+	"timeoutPolicy": {Fields: traffic.Whole("response", "idle")},
+	"retryPolicy":   {Fields: traffic.Whole("count", "perTryTimeout", "retryOn")},
+}
 
 // idleTimeout is what Contour uses where nothing is said. It is said beside a timeout so that the one does not change
 // what the other is.

@@ -64,6 +64,6 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 
 // Restore gives back the parents, host names and rules of an adopted HTTPRoute.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], specKeys...)
+	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -14,13 +14,58 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of the spec is ours. Names of rules, retries and all else may be written by others.
+// What of the spec Serin writes. Names of rules, retries and all else may be written by others.
 var (
-	specKeys = []string{"parentRefs", "hostnames", "rules"}
-	// ruleKeys are those of V1Beta1; V1 has timeouts as well.
-	ruleKeys    = []string{"matches", "filters", "backendRefs"}
-	backendKeys = []string{"group", "kind", "name", "namespace", "port", "weight", "filters"}
+	backendFields  = traffic.Whole("group", "kind", "name", "namespace", "port")
+	headerFields   = traffic.Whole("type", "name", "value")
+	modifierFields = traffic.Fields{
+		"add": {Fields: headerFields, Same: traffic.By("name")}, "set": {Fields: headerFields, Same: traffic.By("name")}, "remove": {},
+	}
+	filters = traffic.Field{
+		Fields: traffic.Fields{
+			"type":                   {},
+			"requestHeaderModifier":  {Fields: modifierFields},
+			"responseHeaderModifier": {Fields: modifierFields},
+			"urlRewrite": {Fields: traffic.Fields{
+				"hostname": {}, "path": {Fields: traffic.Whole("type", "replaceFullPath", "replacePrefixMatch")},
+			}},
+			"requestMirror": {Fields: traffic.Fields{"backendRef": {Fields: backendFields}}},
+			"cors":          {Fields: traffic.FieldsOf[gatewayv1.HTTPCORSFilter]()},
+		},
+		Same: sameFilter,
+	}
+	matchFields = traffic.Fields{
+		"path": {Fields: traffic.Whole("type", "value")}, "method": {},
+		"headers":     {Fields: headerFields, Same: traffic.By("name")},
+		"queryParams": {Fields: headerFields, Same: traffic.By("name")},
+	}
 )
+
+// specFields are those of the release. Rules are told apart by what they do.
+func (r Renderer) specFields(t traffic.Target) traffic.Fields {
+	rules := traffic.Fields{
+		"matches":     {Fields: matchFields},
+		"filters":     filters,
+		"backendRefs": {Fields: backendFields.With(traffic.Fields{"weight": {}, "filters": filters}), Same: traffic.By("name")},
+	}
+	if r.version == V1 {
+		rules["timeouts"] = traffic.Field{Fields: traffic.Whole("request", "backendRequest")}
+	}
+	return traffic.Fields{
+		"parentRefs": {Fields: backendFields.With(traffic.Whole("sectionName"))},
+		"hostnames":  {},
+		"rules":      {Fields: rules, Same: func(was, now map[string]any) bool { return role(t, was) == role(t, now) }},
+	}
+}
+
+// sameFilter tells filters apart by their type, of which a rule has one, but for mirrors.
+func sameFilter(was, now map[string]any) bool {
+	to := func(filter map[string]any) string {
+		name, _, _ := unstructured.NestedString(filter, "requestMirror", "backendRef", "name")
+		return name
+	}
+	return was["type"] == now["type"] && to(was) == to(now)
+}
 
 const (
 	serviceKind  = "Service"
@@ -39,16 +84,6 @@ func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[str
 	if err != nil {
 		return err
 	}
-	was := map[string][]map[string]any{} // by role, as several rules may have one
-	for _, rule := range traffic.Maps(spec["rules"]) {
-		was[role(t, rule)] = append(was[role(t, rule)], rule)
-	}
-	for _, rule := range traffic.Maps(values) {
-		if old := was[role(t, rule)]; len(old) > 0 {
-			r.carry(rule, old[0])
-			was[role(t, rule)] = old[1:]
-		}
-	}
 	want := map[string]any{"rules": values}
 	if want["parentRefs"], err = traffic.Value(parents(t)); err != nil {
 		return err
@@ -58,7 +93,7 @@ func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[str
 			return err
 		}
 	}
-	traffic.Own(spec, want, specKeys...)
+	traffic.Write(spec, want, r.specFields(t))
 	return nil
 }
 
@@ -216,22 +251,6 @@ func address(t traffic.Target, name string) gatewayv1.BackendObjectReference {
 	group, kind := gatewayv1.Group(""), gatewayv1.Kind(serviceKind)
 	port := gatewayv1.PortNumber(t.Canary.Spec.Service.Port)
 	return gatewayv1.BackendObjectReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(name), Port: &port}
-}
-
-// carry keeps what somebody added to the rule.
-func (r Renderer) carry(rule, was map[string]any) {
-	known := ruleKeys
-	if r.version == V1 {
-		known = append(slices.Clone(known), "timeouts")
-	}
-	traffic.Carry(rule, was, known...)
-	for _, ref := range traffic.Maps(rule["backendRefs"]) {
-		for _, before := range traffic.Maps(was["backendRefs"]) {
-			if ref["name"] == before["name"] {
-				traffic.Carry(ref, before, backendKeys...)
-			}
-		}
-	}
 }
 
 // role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty

@@ -42,6 +42,7 @@ func backendOf(rule map[string]any, name string) map[string]any {
 
 // rules are those of the user with the weights of the route, and the managed ones after them.
 func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Objects) []map[string]any {
+	before := slices.Clone(traffic.Maps(runtime.DeepCopyJSONValue(spec["rules"])))
 	rules := e.users(spec)
 	var managed []map[string]any
 	for _, route := range e.inOrder(r.HeaderRoutes) {
@@ -56,13 +57,15 @@ func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Obj
 					made["name"] = route.Name + "-" + strconv.Itoa(count)
 				}
 				count++
+				keepHeaders(made, rule, before)
 				managed = append(managed, made)
 			}
 		}
 	}
-	for _, rule := range rules {
+	before = slices.DeleteFunc(before, e.managed)
+	for i, rule := range rules {
 		if shares(e.t, rule) {
-			e.weigh(rule, r, existing)
+			e.weigh(rule, traffic.Maps(before[i]["backendRefs"]), r, existing)
 		}
 	}
 	return append(rules, managed...)
@@ -88,7 +91,7 @@ func (e editor) users(spec map[string]any) []map[string]any {
 	return rules
 }
 
-func (e editor) weigh(rule map[string]any, r release.Route, existing traffic.Objects) {
+func (e editor) weigh(rule map[string]any, before []map[string]any, r release.Route, existing traffic.Objects) {
 	backendOf(rule, e.t.CanaryService)["weight"] = int64(r.Canary)
 	backendOf(rule, e.t.StableService)["weight"] = int64(r.Stable())
 	if len(r.Others) == 0 {
@@ -96,10 +99,14 @@ func (e editor) weigh(rule map[string]any, r release.Route, existing traffic.Obj
 	}
 	refs := traffic.Maps(rule["backendRefs"])
 	for _, d := range r.Others {
-		refs = append(refs, map[string]any{
+		made := map[string]any{
 			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Rollout.Namespace,
 			"port": portOf(existing.Get(serviceKind, e.t.Rollout.Namespace, d.Service)), "weight": int64(d.Weight),
-		})
+		}
+		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isService(was, d.Service) }); i >= 0 {
+			made = traffic.Merged(made, before[i], backendFields.With(traffic.Whole("weight")))
+		}
+		refs = append(refs, made)
 	}
 	rule["backendRefs"] = traffic.List(refs)
 }
@@ -148,6 +155,38 @@ func (e editor) byHeader(rule map[string]any, route release.HeaderRoute) []map[s
 		out = append(out, toCanary([]any{match}))
 	}
 	return out
+}
+
+// keepHeaders keeps what others added to the headers that a step asks for, in a managed rule that exists. All else in the
+// rule is a copy of the user's, and follows that.
+func keepHeaders(made, users map[string]any, before []map[string]any) {
+	i := slices.IndexFunc(before, func(was map[string]any) bool { return was["name"] == made["name"] })
+	if i < 0 {
+		return
+	}
+	was := traffic.Maps(before[i]["matches"])
+	matches := traffic.Maps(made["matches"])
+	for j, match := range matches {
+		k := slices.IndexFunc(was, func(existing map[string]any) bool { return sameHeaders(existing, match) })
+		switch {
+		case k < 0:
+			continue
+		case len(traffic.Maps(users["matches"])) == 0: // the user has none that it could be a copy of
+			matches[j] = traffic.Merged(match, was[k], matchFields)
+		default:
+			merged := traffic.Merged(map[string]any{"headers": match["headers"]}, map[string]any{"headers": was[k]["headers"]}, matchFields)
+			match["headers"] = merged["headers"]
+		}
+		was = slices.Delete(was, k, k+1)
+	}
+	made["matches"] = traffic.List(matches)
+}
+
+// sameHeaders says whether two matches ask for the same headers.
+func sameHeaders(a, b map[string]any) bool {
+	return slices.EqualFunc(traffic.Maps(a["headers"]), traffic.Maps(b["headers"]), func(x, y map[string]any) bool {
+		return x["name"] == y["name"] && x["type"] == y["type"] && x["value"] == y["value"]
+	})
 }
 
 // alternatives are the matches of a rule. A rule of an HTTPRoute without any has the one that an API server fills in.

@@ -96,7 +96,7 @@ func (r *Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructur
 	copy(out, existing)
 	var unknown error
 	for _, i := range []int{primaryUpstream, canaryUpstream, routeTable} {
-		obj, err := traffic.GivenBack(t, refs[i], existing[i], specKeys...)
+		obj, err := traffic.GivenBack(t, refs[i], existing[i], specFields(refs).Names()...)
 		if err != nil {
 			unknown = err
 		}

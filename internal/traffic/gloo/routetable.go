@@ -12,12 +12,27 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of a RouteTable and of its routes is ours. Options and all else may be written by others.
-var (
-	specKeys        = []string{"routes"}
-	routeKeys       = []string{"inheritablePathMatchers", "matchers", "routeAction"}
-	destinationKeys = []string{"destination", "weight"}
-)
+// specFields are what of a RouteTable Serin writes. Options and all else may be written by others. Routes are told apart by
+// what they do.
+func specFields(refs []traffic.Ref) traffic.Fields {
+	destinations := traffic.Field{
+		Fields: traffic.Fields{
+			"destination": {Fields: traffic.Fields{"upstream": {Fields: traffic.Whole("name", "namespace")}}},
+			"weight":      {},
+		},
+		Same: func(was, now map[string]any) bool { return upstreamOf(was) == upstreamOf(now) },
+	}
+	return traffic.Fields{"routes": {
+		Fields: traffic.Fields{
+			"inheritablePathMatchers": {},
+			"matchers": {Fields: traffic.Fields{
+				"headers": {Fields: traffic.Whole("name", "value", "regex"), Same: traffic.By("name")},
+			}},
+			"routeAction": {Fields: traffic.Fields{"multi": {Fields: traffic.Fields{"destinations": destinations}}}},
+		},
+		Same: func(was, now map[string]any) bool { return role(refs, was) == role(refs, now) },
+	}}
+}
 
 func renderRouteTable(t traffic.Target, r release.Route, refs []traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	obj, err := traffic.Desired(t, refs[routeTable], existing)
@@ -34,12 +49,7 @@ func renderRouteTable(t traffic.Target, r release.Route, refs []traffic.Ref, exi
 	} else {
 		routes = append(routes, route(refs, r.Canary))
 	}
-	spec := traffic.Spec(obj)
-	was := traffic.Maps(spec["routes"])
-	for _, rendered := range routes {
-		carry(refs, rendered, was)
-	}
-	traffic.Own(spec, map[string]any{"routes": traffic.List(routes)}, specKeys...)
+	traffic.Write(traffic.Spec(obj), map[string]any{"routes": traffic.List(routes)}, specFields(refs))
 	return obj, nil
 }
 
@@ -82,24 +92,6 @@ func matchers(matches []release.Match) []any {
 		out = append(out, map[string]any{"headers": headers})
 	}
 	return out
-}
-
-// carry keeps what somebody added to the route of the same role, and to its destinations.
-func carry(refs []traffic.Ref, rendered map[string]any, was []map[string]any) {
-	for _, old := range was {
-		if role(refs, old) != role(refs, rendered) {
-			continue
-		}
-		traffic.Carry(rendered, old, routeKeys...)
-		for _, to := range destinations(rendered) {
-			for _, before := range destinations(old) {
-				if upstreamOf(to) == upstreamOf(before) {
-					traffic.Carry(to, before, destinationKeys...)
-				}
-			}
-		}
-		return
-	}
 }
 
 // role tells the routes of a release from each other and from those of others, whose role is empty.

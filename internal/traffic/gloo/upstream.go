@@ -11,7 +11,7 @@ import (
 
 // patternKeys are what an Upstream takes over from the one that spec.upstreamRef names.
 var patternKeys = []string{
-	"sslConfig", "circuitBreakers", "connectionConfig", "loadBalancerConfig", "useHttp2",
+	"labels", "sslConfig", "circuitBreakers", "connectionConfig", "loadBalancerConfig", "useHttp2",
 	"initialStreamWindowSize", "initialConnectionWindowSize", "httpProxyHostName",
 }
 
@@ -37,7 +37,7 @@ func (r *Renderer) renderUpstream(t traffic.Target, ref traffic.Ref, service str
 	if t.SelectorLabel != "" {
 		want["selector"] = map[string]any{t.SelectorLabel: selected(t, service)}
 	}
-	traffic.Own(kube, want, kubeKeys...)
+	traffic.Own(kube, want, kubeKeys...) // whole values, in which there is nothing to keep
 	if pattern == nil {
 		return obj, nil
 	}
@@ -66,7 +66,8 @@ func selected(t traffic.Target, service string) string {
 	return value
 }
 
-// labels of the pattern that were asked for. Flagger looks for them in the spec, people put them where labels are.
+// labels of the pattern that the Upstream itself carries: those that were asked for. Flagger looks for them in the spec, which
+// is copied with all of them, and users put them where labels are.
 func (r *Renderer) labels(pattern *unstructured.Unstructured) map[string]string {
 	out, _, _ := unstructured.NestedStringMap(pattern.Object, "spec", "labels")
 	if out == nil {

@@ -80,9 +80,9 @@ func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructure
 	out := make([]*unstructured.Unstructured, len(refs))
 	var unknown error
 	for i, ref := range refs {
-		ours := traffic.Ours{Spec: destinationRuleKeys, Bare: true}
+		ours := traffic.Ours{Spec: destinationRuleFields.Names(), Bare: true}
 		if i == virtualService {
-			ours = traffic.Ours{Spec: virtualServiceKeys}
+			ours = traffic.Ours{Spec: virtualServiceFields(t).Names()}
 		}
 		obj, err := ours.GivenBack(t, ref, existing[i])
 		if err != nil {

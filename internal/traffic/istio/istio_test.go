@@ -13,11 +13,11 @@ import (
 func TestContract(t *testing.T) {
 	admission := traffictest.NewAdmission(t, "istio.io/api", "kubernetes/customresourcedefinitions.gen.yaml")
 	t.Run("http", func(t *testing.T) {
-		traffictest.Run(t, istio.New(), traffictest.Options{Provider: "istio", Admission: admission, Canary: istioFields})
+		traffictest.Run(t, istio.New(), traffictest.Options{Provider: "istio", Admission: admission, Canary: istioFields, Whole: whole})
 	})
 	t.Run("tcp", func(t *testing.T) {
 		traffictest.Run(t, istio.New(), traffictest.Options{
-			Provider: "istio", Admission: admission,
+			Provider: "istio", Admission: admission, Whole: whole,
 			Canary: func(t *rapid.T, c *flaggerv1.Canary) {
 				istioFields(t, c)
 				c.Spec.Service.AppProtocol = rapid.SampledFrom([]string{"tcp", "TCP"}).Draw(t, "protocol")
@@ -69,3 +69,6 @@ func differencesIn(object string, cases map[string]map[int]string) []traffictest
 	}
 	return out
 }
+
+// whole is what the Canary gives as it is, in the terms of Istio.
+var whole = []string{"DestinationRule spec.trafficPolicy"}

@@ -12,16 +12,40 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What of the specs is ours. Subsets, exportTo and all else may be written by others.
+// What of the specs Serin writes. Subsets, exportTo and all else may be written by others.
 var (
-	virtualServiceKeys  = []string{"hosts", "gateways", "http", "tcp"}
-	destinationRuleKeys = []string{"host", "trafficPolicy"}
-	ruleKeys            = []string{
-		"match", "rewrite", "timeout", "retries", "corsPolicy", "headers", "route", "mirror", "mirrorPercentage",
-	}
-	weightKeys      = []string{"destination", "weight", "headers"}
-	destinationKeys = []string{"host", "port"}
+	destinationRuleFields = traffic.Whole("host", "trafficPolicy")
+
+	addressFields = traffic.Fields{"host": {}, "port": {Fields: traffic.Whole("number")}}
+	headerFields  = traffic.FieldsOf[flaggerv1.Headers]()
 )
+
+// virtualServiceFields are those of the release. Rules are told apart by what they do, and their destinations by the host.
+func virtualServiceFields(t traffic.Target) traffic.Fields {
+	rules := traffic.Field{
+		Fields: traffic.Fields{
+			"match":      {Fields: traffic.FieldsOf[flaggerv1.HTTPMatchRequest]()},
+			"rewrite":    {Fields: traffic.FieldsOf[flaggerv1.HTTPRewrite]()},
+			"timeout":    {},
+			"retries":    {Fields: traffic.FieldsOf[flaggerv1.HTTPRetry]()},
+			"corsPolicy": {Fields: traffic.FieldsOf[flaggerv1.CorsPolicy]()},
+			"headers":    {Fields: headerFields},
+			"route": {
+				Fields: traffic.Fields{"destination": {Fields: addressFields}, "weight": {}, "headers": {Fields: headerFields}},
+				Same:   func(was, now map[string]any) bool { return hostOf(was) == hostOf(now) },
+			},
+			"mirror":           {Fields: addressFields},
+			"mirrorPercentage": {Fields: traffic.Whole("value")},
+		},
+		Same: func(was, now map[string]any) bool { return role(t, was) == role(t, now) },
+	}
+	return traffic.Fields{"hosts": {}, "gateways": {}, "http": rules, "tcp": rules}
+}
+
+func hostOf(destination map[string]any) string {
+	host, _, _ := unstructured.NestedString(destination, "destination", "host")
+	return host
+}
 
 // cookieHeader is how the match of a session affinity rule names the header. Istio takes names in any case.
 const cookieHeader = "Cookie"
@@ -37,7 +61,7 @@ func renderDestinationRule(t traffic.Target, ref traffic.Ref, existing *unstruct
 			return nil, err
 		}
 	}
-	traffic.Own(traffic.Spec(obj), want, destinationRuleKeys...)
+	traffic.Write(traffic.Spec(obj), want, destinationRuleFields)
 	return obj, nil
 }
 
@@ -67,17 +91,13 @@ func renderVirtualService(t traffic.Target, r release.Route, ref traffic.Ref, ex
 	if err != nil {
 		return nil, err
 	}
-	was := traffic.Maps(spec[ours])
-	for _, rule := range rules {
-		carry(t, rule, was)
-	}
 	want[ours] = traffic.List(rules)
 	if left := traffic.Maps(spec[other]); !slices.ContainsFunc(left, func(rule map[string]any) bool { return role(t, rule) != "" }) {
 		if value, ok := spec[other]; ok {
 			want[other] = value // routes of the other protocol that are not of this release
 		}
 	}
-	traffic.Own(spec, want, virtualServiceKeys...)
+	traffic.Write(spec, want, virtualServiceFields(t))
 	return obj, nil
 }
 
@@ -299,28 +319,6 @@ func stringMatches(in map[string]release.StringMatch) map[string]flaggerv1.Strin
 		out[name] = match
 	}
 	return out
-}
-
-// carry keeps what somebody added to the rule of the same role.
-func carry(t traffic.Target, rule map[string]any, was []map[string]any) {
-	for _, old := range was {
-		if role(t, old) != role(t, rule) {
-			continue
-		}
-		traffic.Carry(rule, old, ruleKeys...)
-		for _, weight := range traffic.Maps(rule["route"]) {
-			for _, before := range traffic.Maps(old["route"]) {
-				to, from := cloned(weight["destination"]), cloned(before["destination"])
-				if to["host"] != from["host"] {
-					continue
-				}
-				traffic.Carry(weight, before, weightKeys...)
-				traffic.Carry(to, from, destinationKeys...)
-				weight["destination"] = to
-			}
-		}
-		return
-	}
 }
 
 // role tells the rules of a release apart by what they do: the pattern of the cookie rules, weighted, or primary; empty

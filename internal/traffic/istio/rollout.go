@@ -161,6 +161,7 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 		return err
 	}
 	spec := traffic.Spec(obj)
+	all := traffic.Maps(spec["subsets"])
 	subsets := e.withoutExperiments(spec, traffic.AddedTo(e.t, obj))
 	for name, hash := range map[string]string{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash} {
 		i := slices.IndexFunc(subsets, func(subset map[string]any) bool { return subset["name"] == name })
@@ -172,6 +173,9 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 	for _, d := range r.Others {
 		subset := map[string]any{"name": d.Service}
 		setHash(subset, d.Revision)
+		if i := slices.IndexFunc(all, func(was map[string]any) bool { return was["name"] == d.Service }); i >= 0 {
+			subset = traffic.Merged(subset, all[i], traffic.Whole("name", "labels"))
+		}
 		subsets = append(subsets, subset)
 	}
 	spec["subsets"] = traffic.List(subsets)

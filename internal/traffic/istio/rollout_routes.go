@@ -15,6 +15,24 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
+// What of the routes of steps and of the destinations of experiments Serin writes. The destinations of a mirror route are a
+// copy of the user's, and follow them.
+var (
+	experimentFields = traffic.Fields{"destination": {Fields: traffic.Whole("host")}, "weight": {}}
+	conditionFields  = traffic.Whole("exact", "prefix", "regex")
+	canaryFields     = traffic.Fields{"host": {}, "subset": {}, "port": {Fields: traffic.Whole("number")}}
+	stepMatches      = traffic.Field{Fields: traffic.Fields{
+		"headers": {}, "method": {Fields: conditionFields}, "uri": {Fields: conditionFields},
+	}}
+	headerRouteFields = traffic.Fields{
+		"name": {}, "match": stepMatches,
+		"route": {Fields: traffic.Fields{"destination": {Fields: canaryFields}, "weight": {}}, Same: traffic.Sole},
+	}
+	mirrorRouteFields = traffic.Fields{
+		"name": {}, "match": stepMatches, "route": {}, "mirror": {Fields: canaryFields}, "mirrorPercentage": {Fields: traffic.Whole("value")},
+	}
+)
+
 // editor writes into objects that are the user's.
 type editor struct {
 	t traffic.RolloutTarget
@@ -210,15 +228,17 @@ func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstr
 	if _, had := spec["http"]; !had && found.http == nil {
 		return nil
 	}
-	users := slices.DeleteFunc(traffic.Maps(spec["http"]), e.managed)
-	spec["http"] = traffic.List(append(e.managedRoutes(r, found.http), users...))
+	all := traffic.Maps(spec["http"])
+	users := slices.DeleteFunc(slices.Clone(all), e.managed)
+	spec["http"] = traffic.List(append(e.managedRoutes(r, found.http, all), users...))
 	return nil
 }
 
 // weigh gives each destination of a route its weight. What others have there keeps its own, at the expense of the stable
 // side.
 func (e editor) weigh(route map[string]any, r release.Route) error {
-	kept := slices.DeleteFunc(traffic.Maps(route["route"]), func(d map[string]any) bool { return e.sideOf(d) == experiment })
+	all := traffic.Maps(route["route"])
+	kept := slices.DeleteFunc(slices.Clone(all), func(d map[string]any) bool { return e.sideOf(d) == experiment })
 	stable := r.Stable()
 	for _, d := range kept {
 		if e.sideOf(d) != somebodys {
@@ -240,23 +260,34 @@ func (e editor) weigh(route map[string]any, r release.Route) error {
 		}
 	}
 	for _, d := range slices.SortedFunc(slices.Values(r.Others), func(a, b release.Destination) int { return cmp.Compare(a.Service, b.Service) }) {
-		kept = append(kept, map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)})
+		made := map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)}
+		was := slices.IndexFunc(all, func(was map[string]any) bool { return e.sideOf(was) == experiment && hostOf(was) == d.Service })
+		if was >= 0 {
+			made = traffic.Merged(made, all[was], experimentFields)
+		}
+		kept = append(kept, made)
 	}
 	route["route"] = traffic.List(kept)
 	return nil
 }
 
-// managedRoutes are the routes of steps, made from the HTTP route that is shared.
-func (e editor) managedRoutes(r release.Route, from map[string]any) []map[string]any {
+// managedRoutes are the routes of steps, made from the HTTP route that is shared, with what others added to those that exist.
+func (e editor) managedRoutes(r release.Route, from map[string]any, existing []map[string]any) []map[string]any {
 	var out []map[string]any
+	add := func(route map[string]any, fields traffic.Fields) {
+		if i := slices.IndexFunc(existing, func(was map[string]any) bool { return was["name"] == route["name"] }); i >= 0 {
+			route = traffic.Merged(route, existing[i], fields)
+		}
+		out = append(out, route)
+	}
 	for _, route := range r.HeaderRoutes {
 		if len(route.Match) > 0 {
-			out = append(out, e.headerRoute(route, from))
+			add(e.headerRoute(route, from), headerRouteFields)
 		}
 	}
 	for _, route := range r.MirrorRoutes {
 		if len(route.Match) > 0 {
-			out = append(out, e.mirrorRoute(route, from))
+			add(e.mirrorRoute(route, from), mirrorRouteFields)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b map[string]any) int {

@@ -20,8 +20,15 @@ const primaryAnnotation = "flagger.app/primary-revision"
 
 var serviceKind = schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}
 
-// What of the spec is ours.
-var specKeys = []string{"traffic"}
+// specFields are what of the spec Serin writes. Entries with a tag are the user's, as they are.
+var specFields = traffic.Fields{"traffic": {
+	Fields: traffic.Whole("latestRevision", "revisionName", "percent", "tag"),
+	Same: func(was, now map[string]any) bool {
+		latest, _ := was["latestRevision"].(bool)
+		stays, _ := now["latestRevision"].(bool)
+		return latest == stays && was["tag"] == now["tag"]
+	},
+}}
 
 // Renderer writes the shares of the user's Knative Service.
 type Renderer struct{}
@@ -48,7 +55,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		return existing, nil // the target is gone, which is not for a route to tell
 	}
 	ref := r.Refs(t)[0]
-	obj, err := traffic.Desired(t, ref, before(existing[0]), specKeys...)
+	obj, err := traffic.Desired(t, ref, before(existing[0]), specFields.Names()...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +76,11 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if of, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written for ever
 		named["latestRevision"] = of
 	}
-	traffic.Spec(obj)["traffic"] = append([]any{latest, named}, live.addresses...)
+	spec := traffic.Spec(obj)
+	if was, ok := traffic.Spec(existing[0].DeepCopy())["traffic"]; ok {
+		spec["traffic"] = was // also where they are not noted as the user's
+	}
+	traffic.Write(spec, map[string]any{"traffic": append([]any{latest, named}, live.addresses...)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -180,6 +191,6 @@ func latestReady(obj *unstructured.Unstructured) string {
 
 // Restore gives the former shares back, whether or not the Service still names a primary.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.Ours{Spec: specKeys, Bare: true}.GivenBack(t, r.Refs(t)[0], existing[0])
+	obj, err := traffic.Ours{Spec: specFields.Names(), Bare: true}.GivenBack(t, r.Refs(t)[0], existing[0])
 	return []*unstructured.Unstructured{obj}, err
 }

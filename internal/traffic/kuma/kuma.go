@@ -22,11 +22,18 @@ const (
 	serviceTag = "kuma.io/service"
 )
 
-// What of the spec is ours, and of the route in it. All else may be written by others.
-var (
-	specKeys  = []string{"sources", "destinations", "conf"}
-	splitKeys = []string{"weight", "destination"}
-)
+// specFields are what of the spec Serin writes. All else may be written by others.
+var specFields = traffic.Fields{
+	"sources":      {Fields: traffic.Whole("match")},
+	"destinations": {Fields: traffic.Whole("match")},
+	"conf": {Fields: traffic.Fields{
+		"split": {
+			Fields: traffic.Whole("weight", "destination"),
+			Same:   func(was, now map[string]any) bool { return tagged(was) == tagged(now) },
+		},
+		"destination": {}, // all requests to one place, which Kuma takes for a contradiction beside a split
+	}},
+}
 
 // Renderer makes a TrafficRoute named as the apex.
 type Renderer struct{}
@@ -60,26 +67,12 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if existing[0] == nil { // a route cannot change its mesh
 		obj.Object["mesh"] = mesh(t)
 	}
-	spec := traffic.Spec(obj)
 	split := []map[string]any{share(t, t.Primary, release.Total-route.Canary), share(t, t.CanaryService, route.Canary)}
-	conf, _, _ := unstructured.NestedMap(spec, "conf")
-	for _, part := range split {
-		for _, was := range traffic.Maps(conf["split"]) {
-			if tagged(was) == tagged(part) {
-				traffic.Carry(part, was, splitKeys...)
-			}
-		}
-	}
-	if conf == nil {
-		conf = map[string]any{}
-	}
-	delete(conf, "destination") // all requests to one place, which Kuma takes for a contradiction beside a split
-	conf["split"] = traffic.List(split)
-	traffic.Own(spec, map[string]any{
+	traffic.Write(traffic.Spec(obj), map[string]any{
 		"sources":      []any{match("*")},
 		"destinations": []any{match(tag(t, t.Apex))},
-		"conf":         conf,
-	}, specKeys...)
+		"conf":         map[string]any{"split": traffic.List(split)},
+	}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -188,6 +181,6 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 
 // Restore gives back an adopted TrafficRoute. One that was made for the release shall not exist: nothing collects it.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], left(t, existing[0]), specKeys...)
+	obj, err := traffic.GivenBack(t, r.Refs(t)[0], left(t, existing[0]), specFields.Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

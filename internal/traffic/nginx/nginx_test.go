@@ -15,7 +15,7 @@ func TestContract(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			traffictest.Run(t, nginx.New(prefix), traffictest.Options{
 				Provider: "nginx", Admission: traffictest.IngressAdmission(),
-				Canary: traffictest.IngressRef, Given: traffictest.GivenIngress, Route: taken,
+				Canary: traffictest.IngressRef, Given: traffictest.GivenIngress, Route: taken, Copies: true,
 			})
 		})
 	}

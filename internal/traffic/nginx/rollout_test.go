@@ -25,7 +25,7 @@ func TestRolloutContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: rolloutRouters, Admission: traffictest.IngressAdmission(),
+				Routers: rolloutRouters, Admission: traffictest.IngressAdmission(), Copies: true,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) { ro.Spec.Strategy.Canary.TrafficRouting.Nginx = &routing },
 				Given: func(t traffic.RolloutTarget) []*unstructured.Unstructured {
 					var out []*unstructured.Unstructured

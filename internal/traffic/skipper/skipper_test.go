@@ -10,7 +10,7 @@ import (
 func TestContract(t *testing.T) {
 	traffictest.Run(t, skipper.New(), traffictest.Options{
 		Provider: "skipper", Admission: traffictest.IngressAdmission(),
-		Canary: traffictest.IngressRef, Given: traffictest.GivenIngress,
+		Canary: traffictest.IngressRef, Given: traffictest.GivenIngress, Copies: true,
 	})
 }
 

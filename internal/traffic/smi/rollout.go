@@ -52,15 +52,13 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 	if err != nil {
 		return nil, err
 	}
-	spec := traffic.Spec(obj)
 	backends := []map[string]any{{"service": t.CanaryService, "weight": rd.canary.weight(r.Canary)}}
 	for _, d := range r.Others {
 		backends = append(backends, map[string]any{"service": d.Service, "weight": rd.canary.weight(d.Weight)})
 	}
 	backends = append(backends, map[string]any{"service": t.StableService, "weight": rd.canary.weight(r.Stable())})
-	carry(backends, spec)
 	root := cmp.Or(configuration(t).RootService, t.StableService)
-	traffic.Own(spec, map[string]any{"service": root, "backends": traffic.List(backends)}, specKeys...)
+	traffic.Write(traffic.Spec(obj), map[string]any{"service": root, "backends": traffic.List(backends)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 

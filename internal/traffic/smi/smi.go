@@ -33,11 +33,8 @@ const (
 // gatewaysAnnotation tells the adapter for Istio which gateways the split is for.
 const gatewaysAnnotation = "VirtualService.v1alpha3.networking.istio.io/spec.gateways"
 
-// What of the spec is ours. Matches and all else may be written by others.
-var (
-	specKeys    = []string{"service", "backends"}
-	backendKeys = []string{"service", "weight"}
-)
+// specFields are what of the spec Serin writes. Matches and all else may be written by others.
+var specFields = traffic.Fields{"service": {}, "backends": {Fields: traffic.Whole("service", "weight"), Same: traffic.By("service")}}
 
 // Renderer makes a TrafficSplit named as the apex.
 type Renderer struct {
@@ -68,25 +65,12 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if err := setGateways(t, obj); err != nil {
 		return nil, err
 	}
-	spec := traffic.Spec(obj)
 	backends := []map[string]any{
 		{"service": t.CanaryService, "weight": r.weight(route.Canary)},
 		{"service": t.Primary, "weight": r.weight(release.Total - route.Canary)},
 	}
-	carry(backends, spec)
-	traffic.Own(spec, map[string]any{"service": root(t), "backends": traffic.List(backends)}, specKeys...)
+	traffic.Write(traffic.Spec(obj), map[string]any{"service": root(t), "backends": traffic.List(backends)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
-}
-
-// carry keeps what somebody added to a backend.
-func carry(backends []map[string]any, spec map[string]any) {
-	for _, backend := range backends {
-		for _, was := range traffic.Maps(spec["backends"]) {
-			if was["service"] == backend["service"] {
-				traffic.Carry(backend, was, backendKeys...)
-			}
-		}
-	}
 }
 
 // root is the service whose clients are split: a split knows only one.
@@ -196,7 +180,7 @@ func weightOf(v any) (int, error) {
 
 // Restore gives back service, backends and gateways of an adopted TrafficSplit.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	ours := traffic.Ours{Spec: specKeys, Bare: true}
+	ours := traffic.Ours{Spec: specFields.Names(), Bare: true}
 	if forIstio(t) {
 		ours.Annotations = []string{gatewaysAnnotation}
 	}

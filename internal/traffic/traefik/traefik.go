@@ -15,11 +15,13 @@ import (
 
 var traefikServiceKind = schema.GroupVersionKind{Group: "traefik.io", Version: "v1alpha1", Kind: "TraefikService"}
 
-// What of the spec is ours. Stickiness, settings of one entry and all else may be written by others.
-var (
-	specKeys  = []string{"weighted"}
-	entryKeys = []string{"kind", "name", "namespace", "port", "weight"}
-)
+// specFields are what of the spec Serin writes. Stickiness, settings of one entry and all else may be written by others.
+func specFields(t traffic.Target) traffic.Fields {
+	return traffic.Fields{"weighted": {Fields: traffic.Fields{"services": {
+		Fields: traffic.Whole("kind", "name", "namespace", "port", "weight"),
+		Same:   func(was, now map[string]any) bool { return isService(t, was, now["name"]) },
+	}}}}
+}
 
 // Renderer makes a TraefikService named as the apex.
 type Renderer struct{}
@@ -47,24 +49,12 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	}
 	traffic.SetApexMetadata(t, obj)
 
-	spec := traffic.Spec(obj)
-	weighted, ok := spec["weighted"].(map[string]any)
-	if !ok {
-		weighted = map[string]any{}
-		spec["weighted"] = weighted
-	}
 	entries := []map[string]any{entry(t, t.Primary, release.Total-route.Canary)}
 	if route.Canary > 0 {
 		entries = append(entries, entry(t, t.CanaryService, route.Canary))
 	}
-	for _, e := range entries {
-		for _, was := range traffic.Maps(weighted["services"]) {
-			if isService(t, was, e["name"]) {
-				traffic.Carry(e, was, entryKeys...)
-			}
-		}
-	}
-	weighted["services"] = traffic.List(entries)
+	want := map[string]any{"weighted": map[string]any{"services": traffic.List(entries)}}
+	traffic.Write(traffic.Spec(obj), want, specFields(t))
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -120,6 +110,6 @@ func isService(t traffic.Target, entry map[string]any, name any) bool {
 
 // Restore gives back the weighted services of an adopted TraefikService.
 func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], specKeys...)
+	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

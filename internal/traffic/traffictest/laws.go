@@ -32,6 +32,10 @@ type Options struct {
 	Given func(traffic.Target) []*unstructured.Unstructured
 	// Admission stands for the API server with the definitions of the provider; nil where a provider has no objects.
 	Admission *Admission
+	// Copies is true where the spec of derived objects is a copy of the user's: it follows that, whatever others put into it.
+	Copies bool
+	// Whole are values that the Canary gives as they are, as kind and path: VirtualService spec.hosts.
+	Whole []string
 }
 
 // Run holds a renderer to the contract.
@@ -149,24 +153,51 @@ func Run(t *testing.T, rd traffic.Renderer, o Options) {
 		})
 	})
 
-	t.Run("unknown fields survive", func(t *testing.T) {
+	t.Run("fields of others survive at every depth", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			target := o.target(t)
-			existing := o.store(t, rd, target, o.route(t, rd, target, "first"), o.absent(rd, target))
-			for _, obj := range existing {
-				if obj != nil {
-					addUnknown(obj)
+			first, second := o.route(t, rd, target, "first"), o.route(t, rd, target, "second")
+			refs, u := rd.Refs(target), o.unknowns(rd, target)
+			existing := o.store(t, rd, target, first, o.absent(rd, target))
+			marked := each(existing, u.add)
+			again := must(rd.Render(target, first, marked))(t)
+			for i, ref := range refs {
+				if diff := cmp.Diff(marked[i], again[i]); diff != "" && !(o.Copies && ref.Derived) {
+					t.Fatalf("%s again: %s (-with fields of others +rendered):\n%s", first, ref, diff)
 				}
 			}
-			rendered := must(rd.Render(target, o.route(t, rd, target, "second"), existing))(t)
-			for i, obj := range rendered {
-				if obj == nil || existing[i] == nil {
-					continue // taken away, or made anew
+			marked = again // copies have what others wrote in the user's
+			plain, rendered := must(rd.Render(target, second, existing))(t), must(rd.Render(target, second, marked))(t)
+			for i, ref := range refs {
+				if lost := u.lost(existing[i], plain[i], rendered[i]); lost != "" {
+					t.Fatalf("%s after %s: %s: %s", second, first, ref, lost)
 				}
-				for _, path := range unknown {
-					if value, _, _ := unstructured.NestedString(obj.Object, path...); value != "kept" {
-						t.Fatalf("%s %s lost %v", obj.GetKind(), obj.GetName(), path)
-					}
+			}
+		})
+	})
+
+	t.Run("a copy follows the user's at every depth", func(t *testing.T) {
+		if !o.Copies {
+			return
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			target := o.target(t)
+			route, u := o.route(t, rd, target, "route"), o.unknowns(rd, target)
+			existing := o.store(t, rd, target, route, o.absent(rd, target))
+			copied := must(rd.Render(target, route, each(existing, u.add)))(t)
+			since := copies(existing)
+			for i, ref := range rd.Refs(target) {
+				if !ref.Derived {
+					continue
+				}
+				if _, without := u.inside(copied[i]); len(without) > 0 {
+					t.Fatalf("%s has nothing of the user's fields in %v", ref, without)
+				}
+				since[i] = copied[i]
+			}
+			for i, obj := range must(rd.Render(target, route, since))(t) {
+				if with, _ := u.inside(obj); len(with) > 0 {
+					t.Fatalf("%s has fields in %v that the user removed", rd.Refs(target)[i], with)
 				}
 			}
 		})
@@ -364,12 +395,35 @@ func (o Options) adoptable(t *rapid.T, rd traffic.Renderer, target traffic.Targe
 	return out
 }
 
+// unknowns are the fields of others in the objects of a release.
+func (o Options) unknowns(rd traffic.Renderer, target traffic.Target) unknowns {
+	u := unknowns{admission: o.Admission, whole: o.Whole, sides: []string{target.Primary, target.CanaryService}}
+	if o.Copies {
+		u.follows = func(obj *unstructured.Unstructured) bool {
+			return slices.ContainsFunc(rd.Refs(target), func(ref traffic.Ref) bool {
+				return ref.Derived && ref.GVK.Kind == obj.GetKind() && ref.Name == obj.GetName()
+			})
+		}
+	}
+	return u
+}
+
 // absent is what exists before a release: nothing but what the user has to make.
 func (o Options) absent(rd traffic.Renderer, target traffic.Target) []*unstructured.Unstructured {
 	if o.Given != nil {
 		return o.Given(target)
 	}
 	return make([]*unstructured.Unstructured, len(rd.Refs(target)))
+}
+
+func each(objs []*unstructured.Unstructured, change func(*unstructured.Unstructured) *unstructured.Unstructured) []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, len(objs))
+	for i, obj := range objs {
+		if obj != nil {
+			out[i] = change(obj)
+		}
+	}
+	return out
 }
 
 func copies(objs []*unstructured.Unstructured) []*unstructured.Unstructured {
@@ -419,23 +473,6 @@ func controlledBy(c *flaggerv1.Canary) []metav1.OwnerReference {
 		APIVersion: flaggerv1.SchemeGroupVersion.String(), Kind: flaggerv1.CanaryKind, Name: c.Name, UID: c.UID,
 		Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
-}
-
-// unknown are places where others write.
-var unknown = [][]string{
-	{"metadata", "labels", "theirs"},
-	{"metadata", "annotations", "example.com/theirs"},
-	{"spec", "someField"},
-	{"status", "someField"},
-	{"someField"},
-}
-
-func addUnknown(obj *unstructured.Unstructured) {
-	for _, path := range unknown {
-		if err := unstructured.SetNestedField(obj.Object, "kept", path...); err != nil {
-			panic(err)
-		}
-	}
 }
 
 type stranger struct {

@@ -32,6 +32,10 @@ type RolloutOptions struct {
 	ExactOnly bool
 	// Admission stands for the API server with the definitions of the router.
 	Admission *Admission
+	// Copies is true where the spec of derived objects is a copy of the user's: it follows that, whatever others put into it.
+	Copies bool
+	// Whole are values that the release writes whole, as kind and path.
+	Whole []string
 }
 
 // RunRollout holds a router of Rollouts to the contract.
@@ -150,27 +154,58 @@ func RunRollout(t *testing.T, o RolloutOptions) {
 		}
 	})
 
-	law("unknown fields survive", func(t *rapid.T, s *rolloutStory) {
-		route := s.route(t, "second")
+	law("fields of others survive at every depth", func(t *rapid.T, s *rolloutStory) {
+		first, second := s.route(t, "first"), s.route(t, "second")
 		s.target.Drained = false // what may go takes its fields along
-		existing := s.find(route, s.apply(t, s.route(t, "first"), s.given()))
-		for _, x := range existing {
-			if x.Object != nil {
-				addUnknown(x.Object)
+		u := s.unknowns()
+		stored := s.apply(t, first, s.given())
+		marked := objects{}
+		for key, obj := range stored {
+			marked[key] = u.add(obj)
+		}
+		compare := func(how string, change func(traffic.Objects) []*unstructured.Unstructured, route release.Route) {
+			existing, with := s.find(route, stored), s.find(route, marked)
+			plain, rendered := change(existing), change(with)
+			for i, x := range existing {
+				if lost := u.lost(x.Object, plain[i], rendered[i]); lost != "" {
+					t.Fatalf("%s after %s: %s: %s", how, first, x.Ref, lost)
+				}
 			}
 		}
-		rendered := s.render(t, route, existing)
-		restored := s.router.Renderer.Restore(s.target, existing)
+		compare(second.String(), func(existing traffic.Objects) []*unstructured.Unstructured { return s.render(t, second, existing) }, second)
+		compare("the same", func(existing traffic.Objects) []*unstructured.Unstructured { return s.render(t, first, existing) }, first)
+		compare("restored", func(existing traffic.Objects) []*unstructured.Unstructured {
+			return s.router.Renderer.Restore(s.target, existing)
+		}, second)
+	})
+
+	law("a copy follows the user's at every depth", func(t *rapid.T, s *rolloutStory) {
+		if !o.Copies {
+			return
+		}
+		u, route := s.unknowns(), s.route(t, "route")
+		stored := s.apply(t, route, s.given())
+		existing, marked := s.find(route, stored), s.find(route, stored)
+		for i, x := range marked {
+			marked[i].Object = u.add(x.Object)
+		}
+		copied := s.render(t, route, marked)
+		since := slices.Clone(existing)
 		for i, x := range existing {
-			for _, obj := range []*unstructured.Unstructured{rendered[i], restored[i]} {
-				if x.Object == nil || obj == nil {
-					continue
-				}
-				for _, path := range unknown {
-					if value, _, _ := unstructured.NestedString(obj.Object, path...); value != "kept" {
-						t.Fatalf("%s lost %v", x.Ref, path)
-					}
-				}
+			if !x.Ref.Derived || x.Object == nil {
+				continue
+			}
+			if _, without := u.inside(copied[i]); len(without) > 0 {
+				t.Fatalf("%s has nothing of the user's fields in %v", x.Ref, without)
+			}
+			since[i].Object = copied[i]
+		}
+		for i, obj := range s.render(t, route, since) {
+			if obj == nil {
+				continue
+			}
+			if with, _ := u.inside(obj); len(with) > 0 {
+				t.Fatalf("%s has fields in %v that the user removed", existing[i].Ref, with)
 			}
 		}
 	})
@@ -316,6 +351,15 @@ func (o RolloutOptions) story(t *rapid.T) *rolloutStory {
 	s.target = s.router.Target(ro, rapid.SampledFrom([]string{"6d4f", ""}).Draw(t, "canary hash"), stable)
 	s.target.Drained = rapid.Bool().Draw(t, "drained")
 	return s
+}
+
+// unknowns are the fields of others in the objects of the Rollout.
+func (s *rolloutStory) unknowns() unknowns {
+	u := unknowns{admission: s.options.Admission, whole: s.options.Whole, sides: []string{s.target.StableService, s.target.CanaryService}}
+	if s.options.Copies {
+		u.follows = func(obj *unstructured.Unstructured) bool { return s.target.IsMade(obj) }
+	}
+	return u
 }
 
 func (s *rolloutStory) total(t *rapid.T) int {
