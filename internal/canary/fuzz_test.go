@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,8 @@ func checkPlan(t *testing.T, p canary.Plan) {
 	if p.Window <= 0 || p.Threshold < 1 || p.Iterations < 0 || p.PromotionStep < 0 || p.PromotionStep > release.Total {
 		t.Fatalf("no plan: window %s, threshold %d, iterations %d, step back %d", p.Window, p.Threshold, p.Iterations, p.PromotionStep)
 	}
-	if p.Strategy == canary.Weighted && !p.Skip && len(p.Blocks) == 0 && (p.Max < 1 || p.Max > release.Total || p.Step < 1 && len(p.Steps) == 0) {
+	if p.Strategy == canary.Weighted && !p.Skip && len(p.Blocks) == 0 && (p.Max < 1 || p.Max > release.Total ||
+		p.Step < 1 && (len(p.Steps) == 0 || slices.Min(p.Steps) < 1 || slices.Max(p.Steps) > release.Total)) {
 		t.Fatalf("weights that lead nowhere: step %d, steps %v, max %d", p.Step, p.Steps, p.Max)
 	}
 }

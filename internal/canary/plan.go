@@ -238,8 +238,10 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 	if p.Strategy == ABTesting && features.Known && !features.Matches {
 		p.block("provider %s cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider", p.Provider)
 	}
+	// Without mirrored requests and without cookies a release exposes no more users than with them, so it goes on.
 	if mirrors := features.Mirror && (p.Strategy == BlueGreen || features.WeightedMirror); p.Mirror && p.Strategy != ABTesting && features.Known && !mirrors {
-		p.block("provider %s cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider", p.Provider)
+		p.Mirror = false
+		p.note("provider %s cannot mirror traffic with this strategy: spec.analysis.mirror is ignored", p.Provider)
 	}
 	if a := analysis.SessionAffinity; a != nil && p.Strategy == Weighted {
 		p.Cookie, p.PrimaryCookie = a.CookieName, a.PrimaryCookieName
@@ -247,33 +249,47 @@ func (p *Plan) strategy(analysis *flaggerv1.CanaryAnalysis, features Features) {
 			p.block("can't use the same cookie name for both primary and cookie name; please update them to be different")
 		}
 		if features.Known && !features.Sticky {
-			p.block("provider %s has no session affinity: remove spec.analysis.sessionAffinity, or choose another provider", p.Provider)
+			p.Cookie, p.PrimaryCookie = "", ""
+			p.note("provider %s has no session affinity: spec.analysis.sessionAffinity is ignored", p.Provider)
 		}
 	}
-	for field, percent := range map[string]*int{"primaryReadyThreshold": analysis.PrimaryReadyThreshold, "canaryReadyThreshold": analysis.CanaryReadyThreshold} {
-		if percent != nil && (*percent < 0 || *percent > 100) {
-			p.block("spec.analysis.%s is %d, but a share of pods lies between 0 and 100: correct it", field, *percent)
-		}
-	}
+	p.readiness("primaryReadyThreshold", analysis.PrimaryReadyThreshold)
+	p.readiness("canaryReadyThreshold", analysis.CanaryReadyThreshold)
 	slices.Sort(p.Blocks)
 }
 
-// ladder checks that the weights of a weighted release lead somewhere.
+// readiness says that a share of pods is not what was written.
+func (p *Plan) readiness(field string, percent *int) {
+	if percent == nil || *percent >= 0 && *percent <= 100 {
+		return
+	}
+	p.note("spec.analysis.%s is %d: %d is used", field, *percent, min(max(*percent, 0), 100))
+}
+
+// ladder reads the weights of a weighted release, and blocks one whose weights lead nowhere.
 func (p *Plan) ladder() {
 	switch {
 	case len(p.Steps) > 0 && p.Step <= 0:
-		before := 0
-		for _, weight := range p.Steps {
-			if weight <= before || weight > 100 {
-				p.block("spec.analysis.stepWeights is %v, but weights must rise from above 0 to at most 100: correct them", p.Steps)
-				return
+		steps, arrives := climb(p.Steps)
+		if !arrives {
+			last := 0
+			if len(steps) > 0 {
+				last = steps[len(steps)-1]
 			}
-			before = weight
+			p.block("spec.analysis.stepWeights is %v, and nothing would follow the weight %d: write weights that rise, from 1 to 100", p.Steps, last)
+			return
 		}
+		if !slices.Equal(steps, p.Steps) {
+			p.note("spec.analysis.stepWeights is %v: the canary gets %v", p.Steps, steps)
+		}
+		p.Steps, p.Max = steps, steps[len(steps)-1]
 	case p.Step <= 0:
 		p.block("spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them")
-	case p.Max < 1 || p.Max > 100:
-		p.block("spec.analysis.maxWeight is %d, but a share of traffic lies between 1 and 100: correct it", p.Max)
+	case p.Max < 1:
+		p.block("spec.analysis.stepWeights ends with %d, so the canary would be promoted without any traffic: correct it", p.Max)
+	case p.Max > 100:
+		p.note("spec.analysis.maxWeight is %d: the canary gets at most 100", p.Max)
+		p.Max = 100
 	}
 }
 
@@ -342,6 +358,10 @@ func (p *Plan) references(c *flaggerv1.Canary, analysis *flaggerv1.CanaryAnalysi
 			p.block("can't access alert provider %s.%s, cross-namespace references are blocked", ref.Name, ref.Namespace)
 		}
 	}
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
 func (p *Plan) block(format string, args ...any) {

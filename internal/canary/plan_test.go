@@ -1,6 +1,7 @@
 package canary_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,8 +123,68 @@ func TestPlanNotes(t *testing.T) {
 	}
 }
 
+// TestPlanAcceptsWhatFlaggerAccepts: what leads somewhere in Flagger is no reason to block a Canary. What is done otherwise
+// than it is written is said.
+func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
+	weights := func(weights ...int) func(*flaggerv1.CanarySpec) {
+		return func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, weights }
+	}
+	threshold := func(percent int) func(*flaggerv1.CanarySpec) {
+		return func(s *flaggerv1.CanarySpec) { s.Analysis.CanaryReadyThreshold = &percent }
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*flaggerv1.CanarySpec)
+		ladder []int // steps, step and maximum
+		notes  []string
+	}{
+		{"weights that rise", weights(20, 40), []int{20, 40, 0, 40}, nil},
+		{
+			"a last weight beyond all", weights(20, 150), []int{20, 100, 0, 100},
+			[]string{"spec.analysis.stepWeights is [20 150]: the canary gets [20 100]"},
+		},
+		{
+			"weights beyond all", weights(60, 150, 200), []int{60, 100, 0, 100},
+			[]string{"spec.analysis.stepWeights is [60 150 200]: the canary gets [60 100]"},
+		},
+		{"one weight beyond all", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: the canary gets [100]"}},
+		{"a last weight that falls", weights(50, 20), []int{50, 0, 50}, []string{"spec.analysis.stepWeights is [50 20]: the canary gets [50]"}},
+		{"a last weight that repeats", weights(20, 20), []int{20, 0, 20}, []string{"spec.analysis.stepWeights is [20 20]: the canary gets [20]"}},
+		{
+			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 }, []int{50, 100},
+			[]string{"spec.analysis.maxWeight is 120: the canary gets at most 100"},
+		},
+		{
+			"a step beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 }, []int{100, 100},
+			nil,
+		},
+		{
+			"a threshold beyond all pods", threshold(101), []int{20, 100},
+			[]string{"spec.analysis.canaryReadyThreshold is 101: 100 is used"},
+		},
+		{
+			"a threshold below none", threshold(-1), []int{20, 100},
+			[]string{"spec.analysis.canaryReadyThreshold is -1: 0 is used"},
+		},
+		{
+			"mirrored requests where the router has none", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Mirror = "plain", true },
+			[]int{20, 100}, []string{"provider plain cannot mirror traffic with this strategy: spec.analysis.mirror is ignored"},
+		},
+		{
+			"cookies where the router has none", func(s *flaggerv1.CanarySpec) {
+				s.Provider, s.Analysis.SessionAffinity = "plain", &flaggerv1.SessionAffinity{CookieName: "a"}
+			},
+			[]int{20, 100}, []string{"provider plain has no session affinity: spec.analysis.sessionAffinity is ignored"},
+		},
+	} {
+		plan := canary.NewPlan(spec(test.change), settings())
+		if diff := cmp.Diff(test.ladder, append(slices.Clone(plan.Steps), plan.Step, plan.Max)) + cmp.Diff(test.notes, plan.Notes); diff != "" || len(plan.Blocks) > 0 || plan.Mirror || plan.Cookie != "" {
+			t.Errorf("%s: blocks %v, mirror %v, cookie %q (-want +got):\n%s", test.name, plan.Blocks, plan.Mirror, plan.Cookie, diff)
+		}
+	}
+}
+
 func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
-	percent := 101
 	for _, test := range []struct {
 		name   string
 		change func(*flaggerv1.CanarySpec)
@@ -138,24 +199,16 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 			"spec.analysis names no stepWeight, no stepWeights and no iterations, so the canary would never get traffic: set one of them",
 		},
 		{
-			"steps that fall", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20} },
-			"spec.analysis.stepWeights is [50 20], but weights must rise from above 0 to at most 100: correct them",
+			"steps that fall before the end", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{50, 20, 80} },
+			"spec.analysis.stepWeights is [50 20 80], and nothing would follow the weight 50: write weights that rise, from 1 to 100",
 		},
 		{
-			"steps that repeat", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20} },
-			"spec.analysis.stepWeights is [20 20], but weights must rise from above 0 to at most 100: correct them",
+			"steps that repeat before the end", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 20, 50} },
+			"spec.analysis.stepWeights is [20 20 50], and nothing would follow the weight 20: write weights that rise, from 1 to 100",
 		},
 		{
 			"a step of nothing", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{0, 20} },
-			"spec.analysis.stepWeights is [0 20], but weights must rise from above 0 to at most 100: correct them",
-		},
-		{
-			"steps beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.StepWeights = 0, []int{20, 150} },
-			"spec.analysis.stepWeights is [20 150], but weights must rise from above 0 to at most 100: correct them",
-		},
-		{
-			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.MaxWeight = 120 },
-			"spec.analysis.maxWeight is 120, but a share of traffic lies between 1 and 100: correct it",
+			"spec.analysis.stepWeights is [0 20], and nothing would follow the weight 0: write weights that rise, from 1 to 100",
 		},
 		{
 			"a router without weights", func(s *flaggerv1.CanarySpec) { s.Provider = "nothing" },
@@ -167,19 +220,9 @@ func TestPlanBlocksWhatCanNeverWork(t *testing.T) {
 			},
 			"provider nothing cannot select requests, so spec.analysis.match would send every user to the canary: remove it, or choose another provider",
 		},
-		{
-			"a router without mirrors", func(s *flaggerv1.CanarySpec) {
-				s.Provider, s.Analysis.Iterations, s.Analysis.Mirror = "nothing", 1, true
-			},
-			"provider nothing cannot mirror traffic with this strategy: remove spec.analysis.mirror, or choose another provider",
-		},
 		{"one cookie for both", func(s *flaggerv1.CanarySpec) {
 			s.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "a", PrimaryCookieName: "a"}
 		}, "can't use the same cookie name for both primary and cookie name; please update them to be different"},
-		{
-			"a threshold beyond all pods", func(s *flaggerv1.CanarySpec) { s.Analysis.CanaryReadyThreshold = &percent },
-			"spec.analysis.canaryReadyThreshold is 101, but a share of pods lies between 0 and 100: correct it",
-		},
 		{
 			"a duration without threshold", func(s *flaggerv1.CanarySpec) { s.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.Duration}} },
 			"spec.analysis.metrics[0] (request-duration) has no threshold, so that no request could ever be fast enough: set thresholdRange.max, in milliseconds",

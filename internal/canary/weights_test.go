@@ -2,6 +2,7 @@ package canary
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -61,6 +62,33 @@ func TestNextWeight(t *testing.T) {
 			t.Errorf("%s: next(%d) = %d, want %d", test.name, test.current, got, test.want)
 		}
 	}
+}
+
+// TestClimbIsFlaggersWay compares with the rule of Flagger, as it is written down: a step is added to the weight, and what is
+// not above 0 ends the run where it is.
+func TestClimbIsFlaggersWay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(-2, 120), 1, 5).Draw(t, "steps")
+		var want []int
+		weight, stuck := 0, false
+		for most := min(100, steps[len(steps)-1]); weight < most && !stuck; {
+			room := 100 - weight
+			step := room
+			if i := slices.Index(steps, weight); weight == 0 {
+				step = min(room, steps[0])
+			} else if i >= 0 && i < len(steps)-1 {
+				step = min(room, steps[i+1]-weight)
+			}
+			if stuck = step <= 0; !stuck {
+				weight += step
+				want = append(want, weight)
+			}
+		}
+		got, arrives := climb(steps)
+		if arrives != (!stuck && weight > 0) || !slices.Equal(got, want) {
+			t.Fatalf("climb %v: %v, arrives %v; Flagger: %v, stuck %v", steps, got, arrives, want, stuck)
+		}
+	})
 }
 
 // TestNextWeightLeadsToTheMaximum: from any weight a plan that is not blocked gets to its maximum, in at most 100 steps

@@ -141,6 +141,8 @@ func everything(provider string) canary.Features {
 	switch provider {
 	case canary.ProviderKubernetes, "nothing":
 		return canary.Features{Known: true}
+	case "plain":
+		return canary.Features{Known: true, Weights: true, Matches: true}
 	case "unheard-of":
 		return canary.Features{}
 	case "joined":

@@ -295,13 +295,13 @@ func thresholds(c *flaggerv1.Canary) (primary, canary int) {
 	if analysis == nil {
 		return primary, canary
 	}
-	if analysis.PrimaryReadyThreshold != nil {
-		primary = *analysis.PrimaryReadyThreshold
+	share := func(threshold *int) int { // what is beyond all pods is all pods, and the plan says so
+		if threshold == nil {
+			return 100
+		}
+		return min(max(*threshold, 0), 100)
 	}
-	if analysis.CanaryReadyThreshold != nil {
-		canary = *analysis.CanaryReadyThreshold
-	}
-	return primary, canary
+	return share(analysis.PrimaryReadyThreshold), share(analysis.CanaryReadyThreshold)
 }
 
 //nolint:gosec // the API has int32

@@ -108,7 +108,10 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	if renderer == nil {
 		return nil
 	}
-	route := release.Route{Canary: is.Canary, Sticky: traffic.Sticky(s.object, status)}
+	route := release.Route{Canary: is.Canary}
+	if renderer.Features(target).Sticky {
+		route.Sticky = traffic.Sticky(s.object, status)
+	}
 	route.Mirror.On = is.Mirror
 	if (is.Mirror || w == keepWeights) && renderer.Features(target).MirrorPercent {
 		route.Mirror.Percent = analysisOf(s.object).MirrorWeight
