@@ -31,6 +31,7 @@ type Stage struct {
 	rows    int
 	columns int
 	stream  stream
+	undrawn bool // the footer shows an earlier state, because the view was in the middle of its output
 	inner   *os.File
 	resized chan os.Signal
 	copying sync.WaitGroup
@@ -58,7 +59,10 @@ func (v *Stage) Begin() error {
 	// Terminals answer questions of programs (for their colour, say) on an input that the view does not have; for this
 	// kind of terminal programs ask nothing.
 	v.View.Env = append(os.Environ(), append(v.View.Env, "TERM=screen-256color")...)
-	inner, err := pty.Start(v.View)
+	// The size is set before the view starts: a view that asks for it first thing, on a busy machine before this process
+	// runs again, would otherwise read 0×0.
+	v.rows, v.columns = v.size()
+	inner, err := pty.StartWithSize(v.View, v.viewSize())
 	if err != nil {
 		return fmt.Errorf("start the view: %w", err)
 	}
@@ -83,15 +87,24 @@ func (v *Stage) Begin() error {
 
 // resize divides the terminal anew.
 func (v *Stage) resize() {
+	v.rows, v.columns = v.size()
+	_ = pty.Setsize(v.inner, v.viewSize())
+	fmt.Fprintf(v.Terminal, "\x1b[1;%dr\x1b[2J\x1b[1;1H", v.rows-footer)
+	v.draw()
+}
+
+// size returns the terminal's size, or a common one where the terminal reports none or is too small for the footer.
+func (v *Stage) size() (rows, columns int) {
 	rows, columns, err := pty.Getsize(v.Terminal)
 	if err != nil || rows <= footer+1 {
-		rows, columns = 24, 80
+		return 24, 80
 	}
-	v.rows, v.columns = rows, columns
-	// The view believes in a terminal of this size, and scrolls within these lines only.
-	_ = pty.Setsize(v.inner, &pty.Winsize{Rows: uint16(rows - footer), Cols: uint16(columns)})
-	fmt.Fprintf(v.Terminal, "\x1b[1;%dr\x1b[2J\x1b[1;1H", rows-footer)
-	v.draw()
+	return rows, columns
+}
+
+// viewSize is the size of the view's terminal: the view scrolls within the lines above the footer.
+func (v *Stage) viewSize() *pty.Winsize {
+	return &pty.Winsize{Rows: uint16(v.rows - footer), Cols: uint16(v.columns)}
 }
 
 // copy shows what the view prints, until it ends.
@@ -103,6 +116,9 @@ func (v *Stage) copy() {
 			v.mu.Lock()
 			_, _ = v.Terminal.Write(buffer[:n]) // a terminal that has gone shows nothing
 			v.stream.feed(buffer[:n])
+			if v.undrawn {
+				v.draw()
+			}
 			v.mu.Unlock()
 		}
 		if err != nil {
@@ -113,8 +129,9 @@ func (v *Stage) copy() {
 
 // draw writes the footer and leaves the cursor and colours as the view has them.
 func (v *Stage) draw() {
-	if !v.stream.whole() {
-		return // the next look at the counts comes soon
+	// In the middle of the view's output nothing can be inserted; copy draws as soon as that output is complete.
+	if v.undrawn = !v.stream.whole(); v.undrawn {
+		return
 	}
 	var out strings.Builder
 	out.WriteString("\x1b7\x1b[0m")

@@ -4,20 +4,27 @@ package demo
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/load"
 )
 
 // viewVariable makes this program the view of a stage.
 const viewVariable = "DEMO_TEST_VIEW"
+
+// reportDescriptor is the file in which the view writes its size past its terminal: the first of exec.Cmd.ExtraFiles.
+const reportDescriptor = 3
 
 func TestMain(m *testing.M) {
 	if os.Getenv(viewVariable) == "" {
@@ -25,7 +32,11 @@ func TestMain(m *testing.M) {
 	}
 	rows, columns, err := pty.Getsize(os.Stdout)
 	fmt.Printf("view of %d×%d %v on %s", rows, columns, err, os.Getenv("TERM"))
-	select {}
+	if report := os.NewFile(reportDescriptor, "report"); report != nil {
+		fmt.Fprintf(report, "%d×%d", rows, columns) // fails where a test passes no such file
+		report.Close()
+	}
+	select {} // until the stage ends it
 }
 
 // screen collects what is written to a terminal.
@@ -69,11 +80,7 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 	}()
 	expect := func(text string) {
 		t.Helper()
-		for !strings.Contains(shown.String(), text) {
-			if t.Context().Err() != nil {
-				t.Fatalf("%q was not shown, but %q", text, shown)
-			}
-		}
+		waittest.UntilContains(t, shown.String, text)
 	}
 
 	view := exec.Command(os.Args[0])
@@ -102,5 +109,83 @@ func TestStageSharesTheTerminalWithItsView(t *testing.T) {
 	}
 	terminal.Close()
 	outer.Close()
-	<-reading
+	waittest.Receive(t, "the terminal is closed", reading)
+}
+
+// TestTheViewStartsWithItsSize: on a busy machine the view may run before the stage does so again. Here the stage cannot:
+// nobody reads what it writes to the terminal until the view has reported its size.
+func TestTheViewStartsWithItsSize(t *testing.T) {
+	outer, terminal, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Close()
+	defer terminal.Close()
+	if err := pty.Setsize(outer, &pty.Winsize{Rows: 30, Cols: 60}); err != nil {
+		t.Fatal(err)
+	}
+	if err := terminal.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := terminal.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("fill the terminal's buffer: %v", err)
+	}
+	if err := terminal.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	size, report, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer size.Close()
+	view := exec.Command(os.Args[0])
+	view.Env, view.ExtraFiles = []string{viewVariable + "=yes"}, []*os.File{report}
+	v := &Stage{Terminal: terminal, View: view}
+	began := make(chan error, 1)
+	go func() { began <- v.Begin() }()
+	reported := make(chan string, 1)
+	go func() {
+		text := make([]byte, 100)
+		n, _ := size.Read(text)
+		reported <- string(text[:n])
+	}()
+	if got := waittest.Receive(t, "the view reports its size", reported); got != "25×60" {
+		t.Errorf("the view starts with size %s, want 25×60", got)
+	}
+	report.Close()
+	go func() { _, _ = io.Copy(io.Discard, outer) }()
+	if err := waittest.Receive(t, "the stage has begun", began); err != nil {
+		t.Fatal(err)
+	}
+	v.End()
+}
+
+// TestTheFooterFollowsOutputThatIsComplete: what could not be drawn in the middle of the view's output is drawn after it.
+func TestTheFooterFollowsOutputThatIsComplete(t *testing.T) {
+	output, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, view, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := &screen{}
+	reading := make(chan struct{})
+	go func() {
+		defer close(reading)
+		_, _ = io.Copy(shown, output)
+	}()
+	v := &Stage{Terminal: input, inner: inner, rows: 24, columns: 80, open: true}
+	v.copying.Go(v.copy)
+	fmt.Fprint(view, "a\x1b[3") // half of a control sequence
+	waittest.UntilContains(t, shown.String, "a\x1b[3")
+	v.Say("one more act")
+	fmt.Fprint(view, "1m")
+	waittest.UntilContains(t, shown.String, "a\x1b[31m\x1b7")
+	waittest.UntilContains(t, shown.String, "one more act")
+	view.Close()
+	v.copying.Wait()
+	input.Close()
+	waittest.Receive(t, "the terminal is closed", reading)
 }
