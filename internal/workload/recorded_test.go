@@ -21,11 +21,16 @@ import (
 )
 
 // The recordings of what Flagger 1.44 wrote are replayed at the level of this package: the steps of a case change the
-// cluster, the actions that belong to the phases that it waits for are carried out, and every version of every object
-// that holds pods has to be the recorded one. Where the shared recordings are absent, those in testdata are all.
+// cluster, the test carries out the actions of the phases that the case waits for, and every version of every workload
+// object must equal the recorded one.
 
-// recordings are where cases are looked for, from this package's folder.
-var recordings = []string{"testdata/recorded", "../../../shared/conformance/flagger"}
+// cases lists the folders with cases and the number of cases in each that this test replays, so that it fails when
+// recordings are missing. The case in testdata is written by hand: no recording combines a promotion that only changes
+// a ConfigMap with binary data and discovered ports.
+var cases = map[string]int{
+	"../../test/conformance/flagger": 76,
+	"testdata/cases":                 1,
+}
 
 // decided are cases whose workloads are what other packages decide; this one has no say in them.
 var decided = map[string]string{
@@ -77,13 +82,13 @@ type recordedCase struct {
 }
 
 func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
-	seen := 0
-	for _, root := range recordings {
-		folders, err := filepath.Glob(filepath.Join(root, "*", "case.yaml"))
+	for root, expected := range cases {
+		files, err := filepath.Glob(filepath.Join(root, "*", "case.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range folders {
+		replayed := 0
+		for _, file := range files {
 			dir := filepath.Dir(file)
 			var recorded recordedCase
 			readYAML(t, file, &recorded)
@@ -98,12 +103,12 @@ func TestWorkloadsAreWhatFlaggerMakes(t *testing.T) {
 			}) {
 				continue
 			}
-			seen++
+			replayed++
 			t.Run(filepath.Base(dir), func(t *testing.T) { replay(t, dir, recorded, inputs) })
 		}
-	}
-	if seen == 0 {
-		t.Fatal("no case was found, not even in testdata")
+		if replayed != expected {
+			t.Errorf("replayed %d cases of %s, expected %d: the cases are incomplete, or new ones are not counted yet", replayed, root, expected)
+		}
 	}
 }
 

@@ -81,8 +81,8 @@ func TestThreeServicesSelectTheirPods(t *testing.T) {
 
 func TestEnsureServicesWritesNothingTwice(t *testing.T) {
 	w := newWorld(t)
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	for range 3 {
 		must(t, w.d.EnsureServices(t.Context(), w.canary("till"), true))
 	}
@@ -93,8 +93,8 @@ func TestEnsureServicesWritesNothingTwice(t *testing.T) {
 
 func TestServiceOfAnotherControllerIsRefused(t *testing.T) {
 	w := newWorld(t)
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary, ownerReferences: [{apiVersion: x/v1, kind: Mesh, name: m, uid: u, controller: true}]}, spec: {ports: [{port: 80}]}}`)
 	err := w.d.EnsureServices(t.Context(), w.canary("till"), false)
 	refused(t, err, ErrForeign, "Service till-canary.shop is controlled by Mesh m, so it is left alone: rename or delete it, or give Canary till other names")
@@ -112,8 +112,8 @@ func refused(t *testing.T, err, kind error, text string) {
 
 func TestHeadlessOfAnExistingServiceIsAWarningAndHoldsNothing(t *testing.T) {
 	w := newWorld(t)
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
-	w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+	w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 	w.applyYAML(`{apiVersion: v1, kind: Service, metadata: {name: till-canary}, spec: {clusterIP: 10.0.0.1, selector: {app: x}, ports: [{port: 80}]}}`)
 	w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {service: {headless: true}}}`)
 	err := w.d.EnsureServices(t.Context(), w.canary("till"), true)
@@ -133,8 +133,8 @@ func TestServicesAreGivenBack(t *testing.T) {
 	const user = `{apiVersion: v1, kind: Service, metadata: {name: till, annotations: {note: mine}}, spec: {type: NodePort, selector: {app: till, tier: web}, ports: [{name: web, port: 80, targetPort: 8080, nodePort: 30080, protocol: TCP}, {name: old, port: 81, targetPort: 8081, nodePort: 30081, protocol: TCP}]}}`
 	setup := func(t *testing.T, service string, revert bool) *world {
 		w := newWorld(t)
-		w.apply(documentsOf(t, "testdata/recorded/own-config/input/1-workload.yaml")[0])
-		w.apply(documentsOf(t, "testdata/recorded/own-config/input/9-canary.yaml")[0])
+		w.apply(documentsOf(t, "testdata/cases/own-config/input/1-workload.yaml")[0])
+		w.apply(documentsOf(t, "testdata/cases/own-config/input/9-canary.yaml")[0])
 		w.applyYAML(service)
 		if revert {
 			w.edit(flaggerv1.SchemeGroupVersion.WithKind("Canary"), "till", `{spec: {revertOnDeletion: true}}`)

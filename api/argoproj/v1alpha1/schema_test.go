@@ -26,9 +26,6 @@ import (
 	"github.com/serin-dev/serin/config/crd/crdtest"
 )
 
-// shared holds example manifests; it lies beside the repository where it is present at all.
-const shared = "../../../../shared/examples"
-
 // manifest is one object of argoproj.io in a file.
 type manifest struct {
 	name   string // file and place in it
@@ -37,19 +34,15 @@ type manifest struct {
 
 func (m manifest) kind() string { return fmt.Sprint(m.object["kind"]) }
 
-// manifests are those of this package and, where they are present, the examples.
+// manifests are those in testdata: a few that show every field, and examples as users write them.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
-	own, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(own) == 0 {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
 		t.Fatalf("no manifests found: %v", err)
 	}
-	examples, err := filepath.Glob(shared + "/rollout-*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []manifest
-	for _, file := range append(own, examples...) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,6 @@ import (
 	"github.com/serin-dev/serin/config/crd/crdtest"
 )
 
-// shared holds recorded cases and example manifests; it lies beside the repository where it is present at all.
-const shared = "../../../../shared"
-
 // manifest is one object of flagger.app in a file.
 type manifest struct {
 	name   string // file and place in it
@@ -34,32 +31,27 @@ func (m manifest) version() string {
 	return strings.TrimPrefix(fmt.Sprint(m.object["apiVersion"]), "flagger.app/") + "/" + fmt.Sprint(m.object["kind"])
 }
 
-// manifests are those of this package and, where they are present, the recorded cases and examples.
+// manifests are those of this package, of the recorded cases, and of the end-to-end tests.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
-	var files []string
+	var all []manifest
 	for _, pattern := range []string{
 		"testdata/*.yaml",
-		shared + "/conformance/flagger/*/input/*.yaml",
-		shared + "/conformance/flagger/*/later/*.yaml",
-		shared + "/examples/canary-*.yaml",
+		"../../../test/conformance/flagger/*/input/*.yaml",
+		"../../../test/conformance/flagger/*/later/*.yaml",
+		"../../../playground/e2e/testdata/canary-*.yaml",
 	} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no manifests found in %s: %v", pattern, err)
 		}
-		files = append(files, found...)
-	}
-	var all []manifest
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, documents(t, file, text)...)
 		}
-		all = append(all, documents(t, file, text)...)
-	}
-	if len(all) == 0 {
-		t.Fatal("no manifests found")
 	}
 	return all
 }

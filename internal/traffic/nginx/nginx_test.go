@@ -41,11 +41,5 @@ func TestGolden(t *testing.T) {
 	traffictest.Golden(t, nginx.New("ingress.example.com"), "nginx", "testdata/golden-prefix")
 }
 
-// TestRecorded looks at Ingresses that Flagger wrote: one that is kept here, and all recordings where they are present.
-func TestRecorded(t *testing.T) {
-	compared := traffictest.Recorded(t, nginx.New(""), "nginx",
-		[]string{"testdata/recorded", "../../../../shared/conformance/flagger"}, nil)
-	if compared < 2 {
-		t.Errorf("compared %d versions: where are the recordings?", compared)
-	}
-}
+// TestRecorded compares with Ingresses that Flagger wrote.
+func TestRecorded(t *testing.T) { traffictest.Recorded(t, nginx.New(""), "nginx", 20, nil) }

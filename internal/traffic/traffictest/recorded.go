@@ -26,40 +26,44 @@ type Difference struct {
 	Why          string
 }
 
-// Recorded holds a renderer to what Flagger was seen to write: for each recorded version of an object, the route that
-// the version says and the Canary of the case give the same version again. Cases are those in the folders that use the
-// provider, and their names are those of their namespaces; a folder that is not there has none. It returns the number of versions that were compared.
-func Recorded(t *testing.T, rd traffic.Renderer, provider string, folders []string, differences []Difference) int {
+// recordings are the recorded cases of Flagger, seen from the folder of a provider.
+const recordings = "../../../test/conformance/flagger"
+
+// Recorded compares what a renderer renders with what Flagger wrote. For each recorded version of an object, the route
+// that Read returns for it and the Canary of the case must render to the same version again. It compares all cases of the
+// provider; their namespaces have the names of the cases. versions is the number of versions in these cases, so that a
+// clone without recordings, or with fewer of them, does not pass.
+func Recorded(t *testing.T, rd traffic.Renderer, provider string, versions int, differences []Difference) {
+	t.Helper()
 	compared := 0
-	var unused []Difference
-	unused = append(unused, differences...)
-	for _, folder := range folders {
-		inputs, err := filepath.Glob(filepath.Join(folder, "*", "input", "*.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, input := range inputs {
-			for _, c := range canariesIn(t, input) {
-				if name, _ := traffic.Normalize(c.Spec.Provider); c.Spec.Provider == "" || name != provider {
-					continue
-				}
-				dir := filepath.Dir(filepath.Dir(input))
-				c.Namespace = filepath.Base(dir) // a case has a namespace of its name
-				t.Run(filepath.Base(dir), func(t *testing.T) {
-					r := recording{renderer: rd, provider: provider, dir: dir, canary: c}
-					n, used := r.compare(t, differences)
-					compared += n
-					unused = slices.DeleteFunc(unused, func(d Difference) bool { return slices.Contains(used, d) })
-				})
+	unused := slices.Clone(differences)
+	inputs, err := filepath.Glob(filepath.Join(recordings, "*", "input", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, input := range inputs {
+		for _, c := range canariesIn(t, input) {
+			if name, _ := traffic.Normalize(c.Spec.Provider); c.Spec.Provider == "" || name != provider {
+				continue
 			}
+			dir := filepath.Dir(filepath.Dir(input))
+			c.Namespace = filepath.Base(dir)
+			t.Run(filepath.Base(dir), func(t *testing.T) {
+				r := recording{renderer: rd, provider: provider, dir: dir, canary: c}
+				n, used := r.compare(t, differences)
+				compared += n
+				unused = slices.DeleteFunc(unused, func(d Difference) bool { return slices.Contains(used, d) })
+			})
 		}
+	}
+	if compared != versions {
+		t.Errorf("%s: compared %d recorded versions, expected %d: the cases in %s are incomplete, or new ones are not counted yet",
+			provider, compared, versions, recordings)
+		return
 	}
 	for _, d := range unused {
-		if _, err := os.Stat(filepath.Join(folders[len(folders)-1], d.Case)); err == nil {
-			t.Errorf("%s: version %d of %s is as recorded: %q is no difference any more", d.Case, d.Version, d.Object, d.Why)
-		}
+		t.Errorf("%s: version %d of %s is rendered as recorded: remove the difference %q", d.Case, d.Version, d.Object, d.Why)
 	}
-	return compared
 }
 
 type recording struct {
@@ -190,9 +194,7 @@ func (r recording) states(t *testing.T) []*flaggerv1.Canary {
 			} `json:"patch"`
 		} `json:"steps"`
 	}
-	if _, err := os.Stat(filepath.Join(r.dir, "case.yaml")); err == nil {
-		read(t, filepath.Join(r.dir, "case.yaml"), &play)
-	}
+	read(t, filepath.Join(r.dir, "case.yaml"), &play)
 	out := []*flaggerv1.Canary{r.canary}
 	for _, step := range play.Steps {
 		if step.Patch.Object != "canaries.flagger.app/"+r.canary.Name {
