@@ -33,7 +33,7 @@ test: ## Run every test, on a cluster of its own where it needs one
 	@hack/test.sh
 
 .PHONY: conformance
-conformance: ## Replay the recorded cases of Flagger, where they are at hand (ARGS='--only istio')
+conformance: ## Replay the recorded cases of Flagger on a real API server (ARGS='--only istio')
 	@hack/conformance.sh $(ARGS)
 
 .PHONY: argo-suite

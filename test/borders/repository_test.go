@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -101,4 +102,29 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// upwards finds paths that begin with their parent folder: ../../docs, ${name:-../elsewhere}. What follows a slash or a
+// word is part of another path, such as $(dirname "$0")/.. or a/../b.
+var upwards = regexp.MustCompile(`(?:^|[^\w./)}])((?:\.\./)+[\w.*-]*)`)
+
+// TestNoFileReadsOutsideTheRepository: a clone with nothing beside it must run every test. Paths in Go files are relative
+// to their package, those in scripts to the root, where every script goes first.
+func TestNoFileReadsOutsideTheRepository(t *testing.T) {
+	for _, name := range files(t) {
+		folder := path.Dir(name)
+		if folder == "hack" || folder == ".ci" {
+			folder = "."
+		}
+		for number, line := range strings.Split(read(t, name), "\n") {
+			for _, found := range upwards.FindAllStringSubmatch(line, -1) {
+				if name == "Makefile" && strings.Contains(line, "go build -C playground -o "+found[1]) {
+					continue // relative to playground
+				}
+				if reached := path.Join(folder, found[1]); reached == ".." || strings.HasPrefix(reached, "../") {
+					t.Errorf("%s:%d reads %s, which is outside the repository", name, number+1, found[1])
+				}
+			}
+		}
+	}
 }
