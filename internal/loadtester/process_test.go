@@ -5,12 +5,14 @@ package loadtester
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 // alive says whether a process of that number runs; one that ended and that nobody waited for does not.
@@ -30,9 +32,12 @@ func alive(t *testing.T, pid int) bool {
 // gone waits until a process that was killed has ended: the signal is sent, the kernel delivers it.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for t.Context().Err() == nil && alive(t, pid) {
-		runtime.Gosched()
-	}
+	waittest.Until(t, fmt.Sprintf("process %d has ended", pid), func() error {
+		if alive(t, pid) {
+			return errors.New("it runs")
+		}
+		return nil
+	})
 }
 
 func numbers(t *testing.T, text string) []int {

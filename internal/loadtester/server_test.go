@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 // logged is a log that tests read while it is written.
@@ -111,12 +111,7 @@ func (lt *tester) send(path, body string, header ...string) string {
 // until waits for a text in the log.
 func (lt *tester) until(text string) {
 	lt.t.Helper()
-	for !strings.Contains(lt.log.String(), text) {
-		if lt.t.Context().Err() != nil {
-			lt.t.Fatalf("the log never says %q:\n%s", text, lt.log)
-		}
-		runtime.Gosched()
-	}
+	waittest.UntilContains(lt.t, lt.log.String, text)
 }
 
 // TestTheInterface goes through the paths in the order in which somebody would try them out.
@@ -366,9 +361,12 @@ func TestTheEndStopsTasks(t *testing.T) {
 	answers := make(chan string, 1)
 	go func() { answers <- lt.send("/", string(body)) }()
 	var pid []byte
-	for t.Context().Err() == nil && !bytes.HasSuffix(pid, []byte("\n")) {
-		pid, _ = os.ReadFile(file)
-	}
+	waittest.Until(t, "the command has written the number of its process", func() (err error) {
+		if pid, err = os.ReadFile(file); err == nil && !bytes.HasSuffix(pid, []byte("\n")) {
+			err = fmt.Errorf("it has written %q", pid)
+		}
+		return err
+	})
 	lt.stop()
 	if got := <-answers; got != "503 command bash failed: : the load tester stops" {
 		t.Errorf("got %s", got)

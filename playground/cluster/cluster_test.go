@@ -9,12 +9,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/cluster"
 	"github.com/serin-dev/serin/playground/load"
 )
@@ -103,25 +103,7 @@ func apply(t *testing.T, manifests string) {
 // wait waits until what is so; it is long enough for a busy machine.
 func wait(t *testing.T, what func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := what(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err // an answer that the end of the wait cut short says nothing
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%v; last state: %v", ctx.Err(), last)
-		}
-	}
+	waittest.Until(t, "the cluster is as wanted", func() error { return what(t.Context()) })
 }
 
 func available(name string, replicas int32) func(context.Context) error {

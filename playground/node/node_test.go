@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	playground "github.com/serin-dev/serin/playground"
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/network"
@@ -115,25 +116,14 @@ func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod) {
 // wait returns the pod once is says nothing against it.
 func wait(t *testing.T, client kubernetes.Interface, name string, is func(*corev1.Pod) error) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	var last error
-	for {
-		p, err := client.CoreV1().Pods("shop").Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			if err = is(p); err == nil {
-				return p
-			}
+	var found *corev1.Pod
+	waittest.Until(t, "pod "+name+" is as wanted", func() (err error) {
+		if found, err = client.CoreV1().Pods("shop").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			return err
 		}
-		last = err
-		select {
-		case <-ctx.Done():
-			t.Fatalf("pod %s: %v", name, last)
-		case <-ticker.C:
-		}
-	}
+		return is(found)
+	})
+	return found
 }
 
 func condition(p *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
@@ -341,17 +331,13 @@ func terminate(t *testing.T, client kubernetes.Interface, name string, grace int
 
 func waitGone(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		_, err := client.CoreV1().Pods("shop").Get(ctx, name, metav1.GetOptions{})
+	waittest.Until(t, "pod "+name+" is gone", func() error {
+		p, err := client.CoreV1().Pods("shop").Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return
+			return nil
 		}
-		if ctx.Err() != nil {
-			t.Fatalf("pod %s is still there", name)
-		}
-	}
+		return cmp.Or(err, fmt.Errorf("status %+v", p.Status))
+	})
 }
 
 func TestTerminatingPodDrainsAndGoes(t *testing.T) {

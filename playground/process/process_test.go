@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/process"
 )
 
@@ -28,9 +29,13 @@ func TestMain(m *testing.M) {
 		<-terminated
 		fmt.Println("bye")
 	case "deaf": // ends only when killed
-		signal.Ignore(syscall.SIGTERM)
+		// Not select {}: a program whose only goroutine waits for nothing is ended by its runtime.
+		terminated := make(chan os.Signal, 1)
+		signal.Notify(terminated, syscall.SIGTERM)
 		fmt.Println("ready")
-		select {}
+		for range terminated {
+			continue
+		}
 	case "broken":
 		fmt.Println("broken as asked")
 		os.Exit(3)
@@ -49,11 +54,12 @@ func start(t *testing.T, g *process.Group, role string) *process.Process {
 // ready waits until the program has said the given number of times in all that it is ready.
 func ready(t *testing.T, g *process.Group, name string, times int) {
 	t.Helper()
-	for t.Context().Err() == nil {
-		if strings.Count(g.Tail(name, 100), "ready") == times {
-			return
+	waittest.Until(t, fmt.Sprintf("%s has printed %d times that it is ready", name, times), func() error {
+		if printed := g.Tail(name, 100); strings.Count(printed, "ready") != times {
+			return fmt.Errorf("it printed %q", printed)
 		}
-	}
+		return nil
+	})
 }
 
 func group(t *testing.T) *process.Group {

@@ -30,6 +30,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
@@ -246,19 +247,14 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 // until waits for something that another goroutine brings about.
 func (o *office) until(is func() bool) {
 	o.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	waittest.Until(o, "another goroutine has done it", func() error {
 		o.mu.Lock()
-		ok := is()
-		o.mu.Unlock()
-		if ok {
-			return
+		defer o.mu.Unlock()
+		if !is() {
+			return errors.New("not yet")
 		}
-		if time.Now().After(deadline) {
-			o.Fatal("it did not come to that")
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // sent is the sum of a counter.

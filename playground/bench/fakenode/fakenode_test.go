@@ -2,6 +2,7 @@ package fakenode
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
+
+	"github.com/serin-dev/serin/internal/waittest"
 )
 
 // patience bounds every wait for something that has to come.
@@ -66,14 +69,10 @@ func TestPodsBecomeReadyAndGoWhenAskedTo(t *testing.T) {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("wait until %s: it took more than %s", what, patience)
-		case <-ticker.C:
+	waittest.Until(t, what, func() error {
+		if !holds() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
