@@ -41,10 +41,17 @@ type Config struct {
 	// CrashAfter (CRASH_AFTER) is the time from the start until the program ends with exit code 1, negative for never,
 	// which is the default.
 	CrashAfter time.Duration
-	// Drain (DRAIN) is the time between SIGTERM and the end, in which /readyz says no and all else is answered as
-	// before. It has to be longer than the time in which gateways learn that a pod goes; 3 s by default.
+	// Drain (DRAIN) is the time without requests after which the server ends, once it got SIGTERM; 3 s by default. Until
+	// then /readyz returns 503 and everything else is answered as before. It has to be longer than the usual time between
+	// two requests; see maxDrain for its end.
 	Drain time.Duration
 }
+
+// maxDrain ends a drain during which requests never stop. It is shorter than the default grace period of a pod, 30 s.
+//
+// A fixed time after SIGTERM is not enough: the endpoint controller of Kubernetes repeats an update that met a stale cache
+// after 1 s, then 2 s, then 4 s, and on a busy machine clients are sent to a terminating pod for as long.
+const maxDrain = 20 * time.Second
 
 // ErrCrash is how a server ends whose configuration makes it crash.
 var ErrCrash = errors.New("crashed as CRASH_AFTER asked")
@@ -101,6 +108,7 @@ type Server struct {
 	clock    clock.Clock
 	started  time.Time
 	draining atomic.Bool
+	asked    atomic.Int64 // when the last request came, in nanoseconds since 1970; probes and scrapes do not count
 	seconds  *prometheus.HistogramVec
 	handler  http.Handler
 
@@ -153,6 +161,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	begin := s.clock.Now()
+	s.asked.Store(begin.UnixNano())
 	status := s.nextStatus()
 	if s.config.Latency > 0 {
 		select {
@@ -200,10 +209,30 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
-	<-s.clock.After(s.config.Drain)
+	s.drain()
 	// Each request under way has a deadline of its own: the pod's grace period.
 	if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("end: %w", err)
 	}
 	return nil
+}
+
+// drain returns when nobody has asked for some time: clients are no longer sent here.
+func (s *Server) drain() {
+	quiet := s.clock.Now()
+	end := quiet.Add(max(maxDrain, s.config.Drain))
+	for {
+		if asked := time.Unix(0, s.asked.Load()); asked.After(quiet) {
+			quiet = asked
+		}
+		until := quiet.Add(s.config.Drain)
+		if until.After(end) {
+			until = end
+		}
+		wait := until.Sub(s.clock.Now())
+		if wait <= 0 {
+			return
+		}
+		<-s.clock.After(wait)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/app"
 )
 
@@ -129,11 +130,7 @@ func TestDrainAnswersWhileNotReady(t *testing.T) {
 		t.Errorf("before: %d", got)
 	}
 	terminate()
-	for !c.HasWaiters() { // the drain has begun
-		if ctx.Err() == nil {
-			t.Fatal("not terminated")
-		}
-	}
+	waits(t, c)
 	if got, _ := status("/readyz"); got != http.StatusServiceUnavailable {
 		t.Errorf("readiness while draining: %d", got)
 	}
@@ -141,7 +138,82 @@ func TestDrainAnswersWhileNotReady(t *testing.T) {
 		t.Errorf("answer while draining: %d, closes the connection: %v", got, closes)
 	}
 	c.Step(time.Minute)
-	if err := <-ended; err != nil {
+	if err := waittest.Receive(t, "the server ends", ended); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// waits waits until the server waits for its clock.
+func waits(t *testing.T, c *clocktesting.FakeClock) {
+	t.Helper()
+	waittest.Until(t, "the server waits for its clock", func() error {
+		if !c.HasWaiters() {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+}
+
+// TestDrainLastsWhileRequestsCome: on a busy machine a Service sends clients to a terminating pod for seconds.
+func TestDrainLastsWhileRequestsCome(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clocktesting.NewFakeClock(time.Unix(0, 0))
+	s := app.New(app.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
+	ctx, terminate := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	get := func(path string) {
+		t.Helper()
+		response, err := http.Get("http://" + listener.Addr().String() + path)
+		if err != nil {
+			t.Fatalf("%s after SIGTERM: %v", c.Since(time.Unix(0, 0)), err)
+		}
+		response.Body.Close()
+	}
+	get("/")
+	terminate()
+	waits(t, c)
+	for range 8 {
+		c.Step(time.Second)
+		waits(t, c)
+		get("/")
+	}
+	for range 2 {
+		c.Step(time.Second)
+		waits(t, c)
+		get("/readyz") // probes and scrapes go on until the pod is gone
+		get("/metrics")
+	}
+	c.Step(time.Second)
+	if err := waittest.Receive(t, "the server ends", ended); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func TestDrainEndsAlthoughRequestsCome(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := clocktesting.NewFakeClock(time.Unix(0, 0))
+	s := app.New(app.Config{Version: "v1", Drain: 3 * time.Second, CrashAfter: -1}, c)
+	ctx, terminate := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	terminate()
+	for range 20 {
+		waits(t, c)
+		response, err := http.Get("http://" + listener.Addr().String())
+		if err != nil {
+			t.Fatalf("%s after SIGTERM: %v", c.Since(time.Unix(0, 0)), err)
+		}
+		response.Body.Close()
+		c.Step(time.Second)
+	}
+	if err := waittest.Receive(t, "the server ends", ended); err != nil {
 		t.Errorf("ended with %v", err)
 	}
 }

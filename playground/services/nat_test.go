@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/serin-dev/serin/internal/waittest"
 	playground "github.com/serin-dev/serin/playground"
 	"github.com/serin-dev/serin/playground/network"
 	"github.com/serin-dev/serin/playground/services"
@@ -202,6 +204,60 @@ func TestManyServicesAreForwarded(t *testing.T) {
 		})
 	}
 	if err := services.Replace(forwards); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplacingForwardsLosesNoConnection: the rules of all services are replaced whenever an endpoint of any service
+// changes, and clients of the others must not notice.
+func TestReplacingForwardsLosesNoConnection(t *testing.T) {
+	n, err := network.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(services.Remove(), n.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	server := pod(t, n, "server")
+	forward := services.Forward{
+		Service: netip.MustParseAddrPort("10.96.0.7:80"), Protocol: services.TCP,
+		Backends: []netip.AddrPort{netip.AddrPortFrom(server.Address, 8080)},
+	}
+	if err := services.Replace([]services.Forward{forward}); err != nil {
+		t.Fatal(err)
+	}
+	dialled := make(chan struct{})
+	replaced := make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-dialled:
+				replaced <- nil
+				return
+			default: // Replace waits for the kernel
+			}
+			if err := services.Replace([]services.Forward{forward}); err != nil {
+				replaced <- err
+				return
+			}
+		}
+	}()
+	var dialling sync.WaitGroup
+	for range 4 {
+		dialling.Go(func() {
+			for range 500 {
+				if answer, err := dial(t.Context(), forward.Service.String()); answer != "server" {
+					t.Errorf("got %q, %v while rules were replaced by equal ones", answer, err)
+					return
+				}
+			}
+		})
+	}
+	dialling.Wait()
+	close(dialled)
+	if err := waittest.Receive(t, "the rules are no longer replaced", replaced); err != nil {
 		t.Fatal(err)
 	}
 }
