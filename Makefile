@@ -17,8 +17,12 @@ image: ## Build and push the image, for amd64 and arm64, with ko (KO_DOCKER_REPO
 
 .PHONY: demo
 demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep, ARGS=--json)
-	go build -C playground -o ../bin/playground ./cmd/playground
+	@hack/playground.sh
 	@bin/playground demo $(ARGS)
+
+.PHONY: demo-cold
+demo-cold: ## Measure the first make demo of a machine, with empty caches
+	@hack/cold-demo.sh
 
 .PHONY: test-fast
 test-fast: ## Run what needs no cluster: machines, contracts, golden files

@@ -17,7 +17,7 @@ func TestSourcesAreFoundFromAnywhereInTheRepository(t *testing.T) {
 	}
 	repository := filepath.Join(here, "..", "..")
 	t.Setenv(build.CacheVariable, t.TempDir())
-	for _, folder := range []string{".", "..", "../..", "../modules/traefik"} {
+	for _, folder := range []string{".", "..", "../..", "../modules/programs"} {
 		t.Chdir(filepath.Join(here, folder))
 		b, err := build.New(nil)
 		if err != nil {
@@ -65,8 +65,9 @@ func TestProgramsAreBuiltAndReplacedInOneStep(t *testing.T) {
 	if _, err := b.Static(t.Context(), "hello", module, "."); err == nil || !strings.Contains(err.Error(), "mistake") {
 		t.Errorf("a mistake is told as %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(cache, "hello")); err != nil {
-		t.Errorf("the last good program is gone: %v", err)
+	good, err := filepath.Glob(filepath.Join(cache, "hello-????????????"))
+	if err != nil || len(good) != 1 {
+		t.Errorf("the last good program is gone: %v, %v", good, err)
 	}
 }
 
@@ -102,6 +103,35 @@ func TestDefinitionsOfProvidersAreFound(t *testing.T) {
 	for _, file := range append(files, traefik) {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Two checkouts of one repository share the cache. Before, the one that was built last replaced the program of the other.
+func TestEachCheckoutHasItsOwnProgram(t *testing.T) {
+	t.Setenv(build.CacheVariable, t.TempDir())
+	b, err := build.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]string{}
+	for _, name := range []string{"one", "two"} {
+		checkout := t.TempDir()
+		for file, text := range map[string]string{
+			"go.mod":  "module example.com/hello\n\ngo 1.26.0\n",
+			"main.go": `package main; import "fmt"; func main() { fmt.Print("` + name + `") }`,
+		} {
+			if err := os.WriteFile(filepath.Join(checkout, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if programs[name], err = b.Static(t.Context(), "hello", checkout, "."); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, program := range programs {
+		if got, err := exec.Command(program).Output(); err != nil || string(got) != name {
+			t.Errorf("the program of checkout %s says %q, %v", name, got, err)
 		}
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 func TestProgramIsBuiltOncePerContentOfItsModule(t *testing.T) {
 	source := t.TempDir()
 	module := filepath.Join(source, "modules", "hello")
-	if err := os.MkdirAll(module, 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Join(module, "cmd"), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	write := func(name, text string) {
@@ -19,26 +20,30 @@ func TestProgramIsBuiltOncePerContentOfItsModule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var said []string
-	b := &Builder{source: source, cache: t.TempDir(), say: func(text string) { said = append(said, text) }}
+	built := 0
+	b := &Builder{source: source, cache: t.TempDir(), say: func(text string) {
+		if strings.HasPrefix(text, "building Hello from source") {
+			built++
+		}
+	}}
 	made := func() string {
 		t.Helper()
-		file, err := b.kept(t.Context(), program{name: "hello", title: "Hello", duration: "a second", args: []string{"."}})
+		file, err := b.kept(t.Context(), program{name: "hello", title: "Hello", module: "hello", pkg: "./cmd"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
 	write("go.mod", "module example.com/hello\n\ngo 1.26.0\n")
-	write("main.go", `package main; func main() { print("one") }`)
+	write("cmd/main.go", `package main; func main() { print("one") }`)
 	first := made()
-	if again := made(); again != first || len(said) != 1 {
-		t.Errorf("the same content was built again: %s, then %s; said %q", first, again, said)
+	if again := made(); again != first || built != 1 {
+		t.Errorf("the same content was built %d times: %s, then %s", built, first, again)
 	}
-	write("main.go", `package main; func main() { print("two") }`)
+	write("cmd/main.go", `package main; func main() { print("two") }`)
 	second := made()
-	if second == first || len(said) != 2 {
-		t.Errorf("other content was not built: %s, then %s; said %q", first, second, said)
+	if second == first || built != 2 {
+		t.Errorf("of two contents %d were built: %s, then %s", built, first, second)
 	}
 	for file, want := range map[string]string{first: "one", second: "two"} {
 		if got, err := exec.Command(file).CombinedOutput(); err != nil || string(got) != want {

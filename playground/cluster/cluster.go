@@ -58,6 +58,8 @@ type Options struct {
 	Folder string
 	// Log is for what happens inside; nil is silent.
 	Log *slog.Logger
+	// Terminal, where not nil, shows the progress of builds in one line.
+	Terminal *os.File
 	// Gateway and Prometheus are started where true.
 	Gateway, Prometheus bool
 	// Alone leaves the API server by itself: no controllers and no node, nobody who changes what is written.
@@ -80,6 +82,7 @@ func Enter(o *Options, say func(string), more func(context.Context, *build.Build
 	if err != nil {
 		return err
 	}
+	builder.ShowProgressOn(o.Terminal)
 	o.Builder = builder
 	o.World = playground.Enter(func(ctx context.Context) error {
 		if _, err := programsOf(ctx, builder, *o); err != nil || more == nil {
@@ -95,6 +98,9 @@ type programs struct {
 }
 
 func programsOf(ctx context.Context, b *build.Builder, o Options) (p programs, err error) {
+	if err := b.Prepare(ctx, o.Prometheus, o.Gateway); err != nil {
+		return p, err
+	}
 	if p.controlPlane, err = b.ControlPlane(ctx); err != nil {
 		return p, err
 	}

@@ -30,7 +30,7 @@ func demoCommand() *cobra.Command {
 			"0 only when all acts ended as they must and no request was lost.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: logger(false)}
+			options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Folder: folder, Log: logger(false), Terminal: terminal()}
 			var serin string
 			buildSerin := func(ctx context.Context, b *build.Builder) (err error) {
 				serin, err = b.Serin(ctx)

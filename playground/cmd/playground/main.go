@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/serin-dev/serin/playground/build"
 	"github.com/serin-dev/serin/playground/cluster"
@@ -40,6 +41,23 @@ func main() {
 // say tells a person what takes long; on stderr, so that what a command prints can be used.
 func say(text string) { fmt.Fprintln(os.Stderr, text) }
 
+// terminal is where people see what is said, nil where nobody does.
+func terminal() *os.File {
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		return os.Stderr
+	}
+	return nil
+}
+
+func newBuilder() (*build.Builder, error) {
+	builder, err := build.New(say)
+	if err != nil {
+		return nil, err
+	}
+	builder.ShowProgressOn(terminal())
+	return builder, nil
+}
+
 // untilInterrupted ends at Ctrl-C and its kin.
 func untilInterrupted() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -51,7 +69,7 @@ func upCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "up", Short: "Start a cluster with gateway and Prometheus and keep it until Ctrl-C", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose)}
+			options := cluster.Options{Folder: folder, Gateway: true, Prometheus: true, Autoscaling: true, Log: logger(verbose), Terminal: terminal()}
 			if err := cluster.Enter(&options, say, nil); err != nil {
 				return err
 			}
@@ -113,8 +131,11 @@ func buildCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			ctx, stop := untilInterrupted()
 			defer stop()
-			builder, err := build.New(say)
+			builder, err := newBuilder()
 			if err != nil {
+				return err
+			}
+			if err := builder.Prepare(ctx, true, true); err != nil {
 				return err
 			}
 			for _, tool := range tools {
@@ -138,7 +159,7 @@ func pathCommand() *cobra.Command {
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupted()
 			defer stop()
-			builder, err := build.New(say)
+			builder, err := newBuilder()
 			if err != nil {
 				return err
 			}
@@ -167,7 +188,7 @@ func kubectlCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupted()
 			defer stop()
-			builder, err := build.New(say)
+			builder, err := newBuilder()
 			if err != nil {
 				return err
 			}

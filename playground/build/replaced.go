@@ -1,0 +1,111 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// replacement is a package of another module that gives way to a small one of ours, because it links a lot that the
+// playground never uses. Ours is in the folder replaced of the module that is built, and is compiled there too, so that
+// the compiler reports what does not fit.
+type replacement struct {
+	module string
+	pkg    string // below the module
+	ours   string // below the folder replaced
+}
+
+// replacements are those of Traefik.
+var replacements = []replacement{
+	{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", ours: "dns"},
+	{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/ecs", ours: "ecs"},
+}
+
+// replace copies the modules of all replacements into a folder, puts our packages into the copies, and returns the
+// arguments of the go command that have it use them. Go's -overlay would need no copies, but refuses files of Go's module
+// cache.
+func replace(ctx context.Context, module, into string, all []replacement) (arguments []string, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("read the module: %w", err)
+	}
+	requirements := strings.Builder{}
+	requirements.Write(text)
+	for _, r := range all {
+		from, err := moduleFolder(ctx, module, r.module)
+		if err != nil {
+			return nil, err
+		}
+		to := filepath.Join(into, filepath.FromSlash(r.module))
+		if err := copyModule(from, to); err != nil {
+			return nil, fmt.Errorf("copy module %s: %w", r.module, err)
+		}
+		if err := replacePackage(filepath.Join(to, filepath.FromSlash(r.pkg)), filepath.Join(module, "replaced", r.ours)); err != nil {
+			return nil, fmt.Errorf("replace package %s of %s: %w", r.pkg, r.module, err)
+		}
+		fmt.Fprintf(&requirements, "\nreplace %s => %q\n", r.module, to)
+	}
+	file := filepath.Join(into, "go.mod")
+	if err := os.WriteFile(file, []byte(requirements.String()), 0o644); err != nil {
+		return nil, fmt.Errorf("write the module: %w", err)
+	}
+	sums, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err != nil {
+		return nil, fmt.Errorf("read the module: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(into, "go.sum"), sums, 0o644); err != nil {
+		return nil, fmt.Errorf("write the module: %w", err)
+	}
+	return []string{"-modfile=" + file}, nil
+}
+
+// copyModule copies what go build needs of a module: no tests, no documents, and the files can be changed.
+func copyModule(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if entry.Name() == "testdata" || below == "docs" || below == "integration" {
+				return filepath.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(to, below), 0o755)
+		}
+		if strings.HasSuffix(below, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, below), text, 0o644)
+	})
+}
+
+// replacePackage replaces the Go files of a folder by those of another one. A folder without any is not what was meant:
+// the module has moved its package.
+func replacePackage(folder, ours string) error {
+	old, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return err
+	}
+	if len(old) == 0 {
+		return fmt.Errorf("there is no such package: find what has become of it, and change package build")
+	}
+	for _, file := range old {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	return os.CopyFS(folder, os.DirFS(ours))
+}
