@@ -34,6 +34,9 @@ const ReasonFailed = "NotificationFailed"
 // maxEvaluations is how many evaluations run at once. Each may need some ten MiB.
 const maxEvaluations = 4
 
+// errBusy is the error of what had no turn to be evaluated. It is tried again.
+var errBusy = errors.New("other evaluations of the namespace take too long")
+
 // Parts are what a courier works with.
 type Parts struct {
 	// Client reads ConfigMaps and Secrets of those names from caches, and writes Rollouts.
@@ -63,12 +66,13 @@ type Courier struct {
 
 	mu      sync.Mutex
 	configs map[string]*configured // by namespace
-	ledgers map[types.NamespacedName]*ledger
+	// ledgers by Rollout. One that was deleted and created again has two while messages about the former are queued.
+	ledgers map[types.NamespacedName]map[types.UID]*ledger
 }
 
 // New makes a courier that has not told anything yet.
 func New(parts Parts) *Courier {
-	return &Courier{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*configured{}, ledgers: map[types.NamespacedName]*ledger{}}
+	return &Courier{Parts: parts, evaluations: fairshare.NewSemaphore(maxEvaluations), configs: map[string]*configured{}, ledgers: map[types.NamespacedName]map[types.UID]*ledger{}}
 }
 
 // About is the Rollout that there is something to tell of.
@@ -98,12 +102,9 @@ func (c *Courier) Changed(ctx context.Context, about About) { c.look(ctx, about,
 func (c *Courier) Forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.ledgers[key]
-	if l != nil && l.pending > 0 {
-		l.gone = true
-		return
+	for uid := range c.ledgers[key] {
+		c.end(key, uid)
 	}
-	delete(c.ledgers, key)
 }
 
 // look queues the question what is due. It runs in a reconcile worker, so that it evaluates nothing that users wrote.
@@ -148,7 +149,7 @@ func (c *Courier) namespaces(of string) []string {
 func (c *Courier) evaluate(ctx context.Context, about About, event release.Event, subject notification.Subject, s notification.Situation, from source) error {
 	done, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
-		return telemetry.Transient(fmt.Errorf("wait to evaluate triggers: %w", err))
+		return telemetry.Transient(fmt.Errorf("%w: %w", errBusy, err))
 	}
 	defer done()
 	config := c.config(from)
@@ -223,15 +224,16 @@ func (c *Courier) enqueue(about About, line, name string, do func(context.Contex
 func (c *Courier) settle(key types.NamespacedName, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.ledgers[key]
-	if l == nil || l.uid != uid {
+	l := c.ledgers[key][uid]
+	if l == nil {
 		return
 	}
-	if l.pending--; l.pending > 0 || !l.gone {
+	if l.pending--; !l.gone {
 		return
 	}
-	delete(c.ledgers, key)
-	c.Metrics.ForgetNotifications(key)
+	if c.end(key, uid); len(c.ledgers[key]) == 0 {
+		c.Metrics.ForgetNotifications(key)
+	}
 }
 
 // Len is the number of Rollouts of which something is known.
@@ -245,8 +247,8 @@ func (c *Courier) Len() int {
 func (c *Courier) gone(about About) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.ledgers[about.key()]
-	return l == nil || l.uid != about.Object.UID || l.gone
+	l := c.ledgers[about.key()][about.Object.UID]
+	return l == nil || l.gone
 }
 
 // post queues one message. Those for one service about one Rollout leave in their order; a service that does not answer
@@ -293,7 +295,7 @@ func (c *Courier) send(ctx context.Context, about About, config *configured, var
 		return nil
 	}
 	shown := errors.New(config.Hide(err))
-	if wait, again := notify.RetryAfter(err, c.Clock.Now()); again {
+	if wait, again := notify.RetryAfter(err, c.Clock.Now()); again || errors.Is(err, errBusy) {
 		return telemetry.TransientFor(shown, wait)
 	}
 	return shown
@@ -317,7 +319,7 @@ func (c *Courier) attempt(ctx context.Context, about About, config *configured, 
 func (c *Courier) render(ctx context.Context, about About, config *configured, message notification.Message, vars map[string]any) (notification.Content, error) {
 	done, err := c.evaluations.Acquire(ctx, about.Object.Namespace)
 	if err != nil {
-		return notification.Content{}, telemetry.Transient(fmt.Errorf("wait to execute templates: %w", err))
+		return notification.Content{}, fmt.Errorf("%w: %w", errBusy, err)
 	}
 	defer done()
 	return config.Render(ctx, message.Templates, vars)

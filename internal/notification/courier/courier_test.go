@@ -418,6 +418,28 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 	}
 }
 
+// TestARolloutThatIsCreatedAgain: messages about the former one leave, and change nothing about the new one.
+func TestARolloutThatIsCreatedAgain(t *testing.T) {
+	o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
+	former, next := o.about("Degraded"), o.about("Degraded")
+	former.Object.UID, former.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = "former", ""
+	o.courier.Happened(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
+	o.courier.Forget(key)
+	o.courier.Changed(t.Context(), next)
+	o.send()
+	o.want("gone", "bad")
+	o.courier.Changed(t.Context(), next)
+	o.send()
+	o.want() // it is known that it was sent
+	if o.courier.Len() != 1 {
+		t.Errorf("%d Rollouts are known", o.courier.Len())
+	}
+	o.courier.Forget(key)
+	if o.courier.Len() != 0 {
+		t.Errorf("%d Rollouts are known", o.courier.Len())
+	}
+}
+
 // TestRolloutsComeAndGo: 10,000 of them leave nothing behind.
 func TestRolloutsComeAndGo(t *testing.T) {
 	o := open(t, false, usual)

@@ -17,7 +17,6 @@ import (
 
 // ledger is what is known of the messages about one Rollout beyond its annotation, which a cache shows late.
 type ledger struct {
-	uid types.UID
 	// annotated is the book as the annotation was seen last.
 	annotated notification.Book
 	// told are messages that were sent, and ended those that hold no more, until the annotation says so.
@@ -35,12 +34,29 @@ type ledger struct {
 
 // ledger is that of a Rollout; c.mu is held.
 func (c *Courier) ledger(key types.NamespacedName, uid types.UID) *ledger {
-	l := c.ledgers[key]
-	if l == nil || l.uid != uid {
-		l = &ledger{uid: uid, told: notification.Book{}, ended: map[string]bool{}, begun: map[string]bool{}, complaints: map[string]map[string]bool{}}
-		c.ledgers[key] = l
+	if l := c.ledgers[key][uid]; l != nil {
+		return l
 	}
+	for former := range c.ledgers[key] {
+		c.end(key, former)
+	}
+	if c.ledgers[key] == nil {
+		c.ledgers[key] = map[types.UID]*ledger{}
+	}
+	l := &ledger{told: notification.Book{}, ended: map[string]bool{}, begun: map[string]bool{}, complaints: map[string]map[string]bool{}}
+	c.ledgers[key][uid] = l
 	return l
+}
+
+// end drops what is known of a Rollout that is gone, as soon as nothing about it is queued; c.mu is held.
+func (c *Courier) end(key types.NamespacedName, uid types.UID) {
+	l := c.ledgers[key][uid]
+	if l.gone = true; l.pending > 0 {
+		return
+	}
+	if delete(c.ledgers[key], uid); len(c.ledgers[key]) == 0 {
+		delete(c.ledgers, key)
+	}
 }
 
 // see takes in what the annotation says now.
@@ -99,8 +115,8 @@ func (l *ledger) news(version, text string) bool {
 func (c *Courier) told(key types.NamespacedName, uid types.UID, message string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.ledgers[key]
-	if l == nil || l.uid != uid || !l.begun[message] {
+	l := c.ledgers[key][uid]
+	if l == nil || !l.begun[message] {
 		return false
 	}
 	delete(l.begun, message)
@@ -115,8 +131,8 @@ func (c *Courier) keepBook(about About) {
 	key, uid := about.key(), about.Object.UID
 	c.enqueue(about, "book", "book of notifications", func(ctx context.Context) error {
 		c.mu.Lock()
-		l := c.ledgers[key]
-		if l == nil || l.uid != uid {
+		l := c.ledgers[key][uid]
+		if l == nil {
 			c.mu.Unlock()
 			return nil
 		}
