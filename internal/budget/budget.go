@@ -115,6 +115,7 @@ func (b *Budget) measure(v reflect.Value, level int) (cost, depth int, err error
 				return cost, depth, err
 			}
 		}
+	default: // numbers, truths, functions, times: nothing is in them
 	}
 	return cost, depth, nil
 }
