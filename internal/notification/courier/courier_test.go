@@ -440,11 +440,11 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestRolloutsComeAndGo: 10,000 of them leave nothing behind.
+// TestRolloutsComeAndGo: two thousand of them leave nothing behind.
 func TestRolloutsComeAndGo(t *testing.T) {
 	o := open(t, false, usual)
 	about := o.about("Degraded")
-	for i := range 10_000 {
+	for i := range 2000 {
 		about.Object = about.Object.DeepCopy()
 		about.Object.Name, about.Object.UID = fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
 		about.Object.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
