@@ -90,7 +90,8 @@ func (c *stableAgain) see(happening any) {
 	if !r.mine() {
 		return
 	}
-	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+	// After a promotion that failed, what the primary has is promoted as soon as it is ready.
+	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase && !r.orphaned {
 		c.violate("I23", r, "lastPromotedSpec changed in phase %s", after.Phase)
 	}
 	if h.begins != nil && resting(before.Phase) {

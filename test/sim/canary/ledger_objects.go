@@ -14,6 +14,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -321,23 +322,27 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 func (l *ledger) noteProgress(p *pods, counts [3]int64, lost bool) {
 	seen := l.now().Sub(p.countedAt) > l.delta
 	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
-	if rises || lost && l.now().Sub(p.readyAt) > l.delta {
+	if rises {
 		p.progressed = append(p.progressed, l.now())
+	}
+	if lost && l.now().Sub(p.readyAt) > l.delta {
+		p.lost = l.now()
 	}
 	if counts != p.counts {
 		p.counts, p.countedAt = counts, l.now()
 	}
 }
 
-// progress is the last one that every process must know of; zero: there was none.
+// progress is when a workload that a process takes for unready was last ready, or made progress that every process must
+// know of; zero: it never was, and never did.
 func (p *pods) progress(then time.Time) time.Time {
 	for i := len(p.progressed) - 1; i >= 0; i-- {
 		if at := p.progressed[i]; !at.After(then) {
 			p.progressed = p.progressed[i:] // nobody asks for what was before
-			return at
+			return release.Later(at, p.lost)
 		}
 	}
-	return time.Time{}
+	return p.lost
 }
 
 // givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.

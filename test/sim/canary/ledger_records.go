@@ -178,8 +178,9 @@ type pods struct {
 	// counts are the pods that are updated, ready and available, countedAt is since when.
 	counts    [3]int64
 	countedAt time.Time
-	// progressed are the moments at which it lost its readiness, or one of these numbers rose.
+	// progressed are the moments at which one of these numbers rose, lost is when it last was ready and is so no more.
 	progressed []time.Time
+	lost       time.Time
 	// givesUp is true while Kubernetes takes it for one that never comes, gaveUp when that was last so.
 	givesUp bool
 	gaveUp  time.Time

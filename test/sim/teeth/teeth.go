@@ -291,14 +291,14 @@ var Teeth = []Tooth{
 		"I32",
 		"internal/canary/deadline.go",
 		"return s.canaryProgressed().Add(s.Plan.Deadline) }",
-		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 1,
+		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 236,
 	},
 	{
 		"progress of the primary does not extend its deadline",
 		"I32",
 		"internal/canary/deadline.go",
 		"return s.primaryProgressed().Add(s.Plan.Deadline) }",
-		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryProgressed().Add(s.Plan.Deadline) }", 1,
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryProgressed().Add(s.Plan.Deadline) }", 217,
 	},
 	{
 		"progress that a restart forgets",
