@@ -30,6 +30,7 @@ const (
 	LateEndpoints sim.Class = "late-endpoints" // endpoints are published seconds after the pods are ready
 	LateGateways  sim.Class = "late-gateway"   // a replica of a gateway follows seconds behind
 	LoadChanges   sim.Class = "load"           // the load that autoscalers follow changes
+	NoRoom        sim.Class = "no-room"        // no node has room for another pod: new ones stay pending until others go
 )
 
 // Classes are all of them, for sim.Options.
@@ -106,6 +107,11 @@ type Cluster struct {
 	collecting bool
 	calm       bool
 
+	full  bool // no node has room, but for so many pods
+	room  int
+	queue []*pod // those that wait for room, the oldest first
+	fills int
+
 	workloads, endpoints, scaling client.Client
 	garbage                       *sim.Stream
 }
@@ -119,6 +125,7 @@ func New(w *sim.World, o Options) *Cluster {
 	}
 	w.Watch(c.see)
 	c.loseNodes()
+	c.fillUp()
 	return c
 }
 
@@ -126,6 +133,7 @@ func New(w *sim.World, o Options) *Cluster {
 // pods that wait are started, and those that are lost are replaced.
 func (c *Cluster) Calm() {
 	c.calm = true
+	c.makeRoom()
 	for _, set := range slices.Clone(c.sets) {
 		for _, p := range slices.Clone(set.pods) {
 			p.mend()

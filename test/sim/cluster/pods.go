@@ -20,6 +20,7 @@ type pod struct {
 	ready, answers bool
 	leaving, gone  bool
 	lost           bool      // with its node
+	pending        bool      // no node has room for it
 	readySince     time.Time // zero: it never was
 	deaths         int
 	trouble        string // why it waits, in the words of Kubernetes
@@ -46,6 +47,18 @@ func (r *replicaSet) start() {
 	r.pods = append(r.pods, p)
 	c.pods[p.name] = p
 	p.mirror()
+	if c.full && c.room <= 0 {
+		p.pending = true
+		c.queue = append(c.queue, p)
+		return
+	}
+	c.room--
+	p.begin()
+}
+
+// begin starts a pod that has a node.
+func (p *pod) begin() {
+	r, c := p.set, p.set.cluster
 	wait, slow := r.behaviour.Start(), r.draws.Skewed(30*time.Second, 5*time.Minute)
 	if c.world.Trouble.Strikes(SlowStarts) {
 		wait += slow
@@ -69,7 +82,7 @@ func (p *pod) settled() bool {
 func (p *pod) mend() {
 	c := p.set.cluster
 	switch {
-	case p.leaving || p.set.behaviour.Never || p.ready && p.answers:
+	case p.leaving || p.pending || p.set.behaviour.Never || p.ready && p.answers:
 	case p.lost:
 		c.plan(p.set.draws.Between(time.Second, 30*time.Second), p.replace)
 	default:
@@ -174,10 +187,57 @@ func (p *pod) vanish() {
 	p.set.pods = slices.DeleteFunc(p.set.pods, func(o *pod) bool { return o == p })
 	c := p.set.cluster
 	delete(c.pods, p.name)
+	if p.pending {
+		c.queue = slices.DeleteFunc(c.queue, func(o *pod) bool { return o == p })
+	} else {
+		c.room++
+		c.place()
+	}
 	c.wakeOwner(p.set)
 	p.set.wake()
 	c.publishFor(p.set, (*service).tidy)
 	c.lookedAt(p.set.namespace)
+}
+
+// fillUp plans that other workloads take the room of the cluster for a while, again and again.
+func (c *Cluster) fillUp() {
+	t := c.world.Trouble
+	if !t.Has(NoRoom) {
+		return
+	}
+	s := t.Stream(NoRoom)
+	c.world.After(s.Between(time.Minute, 10*time.Minute), func() {
+		c.fills++
+		room, lasts := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
+		if !c.calm && t.Has(NoRoom) && t.Happens(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
+			c.world.Say("the cluster has room for %d more pods", room)
+			c.full, c.room = true, room
+			c.world.After(lasts, c.makeRoom)
+		}
+		if !c.calm {
+			c.fillUp()
+		}
+	})
+}
+
+// makeRoom is when there is room for all again.
+func (c *Cluster) makeRoom() {
+	if c.full {
+		c.world.Say("the cluster has room again")
+	}
+	c.full = false
+	c.place()
+}
+
+// place gives room to the pods that wait for it.
+func (c *Cluster) place() {
+	for len(c.queue) > 0 && (!c.full || c.room > 0) {
+		p := c.queue[0]
+		c.queue = c.queue[1:]
+		p.pending = false
+		c.room--
+		p.begin()
+	}
 }
 
 // loseNodes plans the loss of a node, again and again.

@@ -49,6 +49,7 @@ func Invariants() []Invariant {
 		{"I26", "a release that waits says for what, and who opens it", func(l *ledger) checker { return &explainedWait{ledger: l} }},
 		{"I27", "what Serin makes has an owner, and nothing of a release is left at its end, its users and the Jobs of its judgements neither", func(l *ledger) checker { return &nothingLeft{ledger: l} }},
 		{"I31", "a Rollout whose Services another one manages gets nothing, and says why, and the other one keeps them", func(l *ledger) checker { return &oneOwner{ledger: l, relists: l.world.Trouble.Has(sim.Relists)} }},
+		{"I34", "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas asks for, and its pending pods leave the room to stable ones", func(l *ledger) checker { return &wayBack{ledger: l} }},
 	}
 }
 

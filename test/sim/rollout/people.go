@@ -65,7 +65,7 @@ var deeds = []kinds.Deed[*people, *Release]{
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.
-var Classes = slices.Concat(kinds.MetricTroubles, jobTroubles, []sim.Class{kinds.GitOps, Scaler}, kinds.Classes(deeds), cluster.Classes())
+var Classes = slices.Concat(kinds.MetricTroubles, jobTroubles, []sim.Class{kinds.GitOps, Scaler}, kinds.Classes(deeds), cluster.Classes(), []sim.Class{cluster.NoRoom})
 
 // live plans what people do in this history.
 func (p *people) live() {

@@ -268,6 +268,18 @@ var Rollouts = []Tooth{
 		"internal/rollout/validate_references.go",
 		"if service.ManagedBy != \"\" && service.ManagedBy != rollout {", "if service.ManagedBy != \"\" && service.ManagedBy != rollout && rollout == \"\" {", 15,
 	},
+	{
+		"an abort measured by spec.replicas",
+		"I34",
+		"internal/rollout/returning.go",
+		"	return min(p.replicas(), max(pods, 1))\n", "	return max(p.replicas(), pods)\n", 1,
+	},
+	{
+		"pending pods of an aborted release",
+		"I34",
+		"internal/rollout/returning.go",
+		"	pods := min(rs.Spec, rs.Available)\n", "	pods := rs.Spec\n", 1,
+	},
 }
 
 // RolloutsElsewhere are the invariants that no history of Rollouts can break, and what holds them.

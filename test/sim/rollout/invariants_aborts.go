@@ -1,0 +1,145 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// wayBack is I34.
+type wayBack struct {
+	*ledger
+	without
+
+	aborts map[types.UID]abortion
+}
+
+// abortion is an abort: when it was recorded, and of which revision.
+type abortion struct {
+	at   time.Time
+	hash string
+}
+
+func (c *wayBack) see(happening any) {
+	switch h := happening.(type) {
+	case moved:
+		c.note(h)
+	case sim.Passed:
+		if r := c.named[h.Release]; r != nil && h.Err == nil {
+			c.check(r)
+		}
+	}
+}
+
+func (c *wayBack) note(h moved) {
+	if c.aborts == nil {
+		c.aborts = map[types.UID]abortion{}
+	}
+	if h.after == nil || !h.after.Status.Abort || h.after.Status.CurrentPodHash == h.after.Status.StableRS {
+		delete(c.aborts, h.New.UID())
+		return
+	}
+	if is := c.aborts[h.after.UID]; is.hash != h.after.Status.CurrentPodHash {
+		c.aborts[h.after.UID] = abortion{c.now(), h.after.Status.CurrentPodHash}
+	}
+}
+
+// check looks at a release that was aborted so long ago that every process has seen it, and all that followed.
+func (c *wayBack) check(r *record) {
+	is, aborted := c.aborts[r.uid]
+	canary := r.object.Spec.Strategy.Canary
+	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) {
+		return
+	}
+	least := time.Duration(r.object.Spec.MinReadySeconds) * time.Second
+	from := c.then().Add(-least)
+	from = from.Add(-c.delta) // the pods that it saw may have been those of a lag before
+	stable := c.podsOf(r, r.object.Status.StableRS).leastReady(from)
+	asked := c.replicas(r)
+	enough := c.podsOf(r, is.hash).mostBetween(is.at.Add(-c.delta-least), is.at.Add(c.delta))
+	if canary.DynamicStableScale {
+		enough += c.podsOf(r, r.object.Status.StableRS).mostBetween(is.at.Add(-c.delta-least), is.at.Add(c.delta))
+	}
+	enough = min(max(enough, 1), asked)
+	share := 0
+	for _, kind := range routeKinds {
+		share = max(share, r.given(c.world.Server.Peek(kind, r.key)))
+	}
+	if allowed := max(0, 100-100*stable/enough); stable > 0 && share > allowed {
+		c.violate("I34", r.key.Name, "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
+			c.now().Sub(is.at), share, stable, enough)
+	}
+	set := c.setOf(r, is.hash)
+	if set == nil || c.podsOf(r, r.object.Status.StableRS).mostReady(from) >= asked {
+		return
+	}
+	if ready := max(c.podsOf(r, is.hash).mostReady(from), 1); int(wanted(set)) > ready {
+		c.violate("I34", r.key.Name, "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.now().Sub(is.at), wanted(set), ready)
+	}
+}
+
+// disturbed is true where somebody else had a say since, or something went wrong of which nobody has recovered yet.
+func (c *wayBack) disturbed(r *record, is abortion) bool {
+	settled := c.then().Add(-c.delta)
+	switch {
+	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.wishes(r)) > 1, !r.paused.IsZero():
+		return true
+	case len(c.world.Instances()) != 1, c.unfinished, c.failed.After(settled.Add(-triedAgain)), pruning(c.world):
+		return true
+	case r.object.Status.PromoteFull, heldInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
+		return true
+	}
+	for _, began := range c.started {
+		if began.After(settled) {
+			return true
+		}
+	}
+	for at, w := range c.objects {
+		if at.kind != rolloutKind && w.foreign.After(settled) && at.kind != podKind && (at.key.Name == r.key.Name || at.kind == replicaSetKind || at.kind == serviceKind) {
+			return true
+		}
+	}
+	return false
+}
+
+func heldInconclusive(s argov1.RolloutStatus) bool {
+	for _, c := range s.PauseConditions {
+		if c.Reason == argov1.PauseReasonInconclusiveAnalysis {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *wayBack) replicas(r *record) int { return int((&drainedFirst{ledger: c.ledger}).replicas(r)) }
+
+// leastReady is how many pods were ready at every moment since then.
+func (p *pods) leastReady(then time.Time) int {
+	if p == nil || len(p.ready) == 0 || p.ready[0].from.After(then) {
+		return 0
+	}
+	least := p.ready[len(p.ready)-1].n
+	for i, m := range p.ready {
+		if i == len(p.ready)-1 || p.ready[i+1].from.After(then) {
+			least = min(least, m.n)
+		}
+	}
+	return least
+}
+
+// mostBetween is how many pods were ready at once at some moment of a time.
+func (p *pods) mostBetween(from, to time.Time) int {
+	if p == nil {
+		return 0
+	}
+	most := 0
+	for i, m := range p.ready {
+		if !m.from.After(to) && (i == len(p.ready)-1 || p.ready[i+1].from.After(from)) {
+			most = max(most, m.n)
+		}
+	}
+	return most
+}
