@@ -130,6 +130,9 @@ type (
 
 	// WorkloadScaled sets the number of pods of the workload that spec.workloadRef names.
 	WorkloadScaled struct{ Pods int32 }
+
+	// WorkloadReleased gives a Deployment the pods back that it had before the Rollout scaled it down.
+	WorkloadReleased struct{ Name string }
 )
 
 func (ReplicasSaid) String() string    { return "replicas said" }
@@ -184,6 +187,7 @@ func (e ExperimentExists) String() string     { return e.Name + " exists" }
 func (e ExperimentTerminated) String() string { return e.Name + " terminated" }
 func (e ExperimentGone) String() string       { return e.Name + " gone" }
 func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has %d pods", e.Pods) }
+func (e WorkloadReleased) String() string     { return "workload " + e.Name + " released" }
 
 // Told is what people are told of an effect once it has changed something, whatever becomes of the status; nothing: false.
 func Told(effect release.Effect) (release.Event, bool) {

@@ -225,6 +225,7 @@ func (p *pass) create() Decision {
 // keep holds what is true of a Rollout and of its new ReplicaSet in every pass.
 func (p *pass) keep() {
 	p.hold()
+	p.releaseWorkloads()
 	revision := p.revision()
 	p.state = append(p.state, ReplicaSetKept{Name: p.new.Name, Revision: revision, Avoids: p.avoids()})
 	if p.Revision != fmt.Sprint(revision) {

@@ -46,6 +46,8 @@ type Snapshot struct {
 	DisabledPlugins []string
 	// Workload is the one that spec.workloadRef names; nil without.
 	Workload *WorkloadPods
+	// FormerWorkloads are Deployments that this Rollout has scaled down, and does not refer to any more.
+	FormerWorkloads []string
 }
 
 // ReplicaSet is one that the Rollout owns.

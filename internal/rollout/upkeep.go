@@ -81,23 +81,34 @@ func (p *pass) avoids() string {
 	return p.Status.StableRS
 }
 
-// scaleWorkload takes away the pods that the workload has of its own which lent its template, as the first revision gets
-// its own. It never gives any back.
+// scaleWorkload scales down the workload that the template is of, as the revision that serves gets pods of its own. It acts
+// on every revision: a tool that applies its manifest again brings the pods back, and they would serve beside those of the
+// Rollout. It never scales it up while the Rollout refers to it; see releaseWorkloads.
 func (p *pass) scaleWorkload() {
 	ref, w := p.Spec.WorkloadRef, p.Workload
-	if ref == nil || w == nil || !w.Scalable || p.new.Revision != 1 || w.Spec == 0 {
+	if ref == nil || w == nil || !w.Scalable || w.Spec == 0 {
 		return
 	}
-	pods, healthy := w.Spec, p.Status.Phase == argov1.RolloutPhaseHealthy
+	pods, serving := w.Spec, p.new
+	if p.stable.exists() {
+		serving = p.stable
+	}
 	switch {
 	case ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively:
 		return
-	case healthy:
+	case p.Status.Phase == argov1.RolloutPhaseHealthy, p.distinct() && serving.Available >= p.replicas():
 		pods = 0
-	case ref.ScaleDown == argov1.ScaleDownProgressively && p.new.Ready > 0:
-		pods = max(0, p.replicas()-p.new.Ready)
+	case ref.ScaleDown == argov1.ScaleDownProgressively && serving.Ready > 0:
+		pods = max(0, p.replicas()-serving.Ready)
 	}
 	if pods < w.Spec {
 		p.down = append(p.down, WorkloadScaled{Pods: pods})
+	}
+}
+
+// releaseWorkloads gives Deployments their pods back that this Rollout has scaled down and does not refer to any more.
+func (p *pass) releaseWorkloads() {
+	for _, name := range p.FormerWorkloads {
+		p.up = append(p.up, WorkloadReleased{Name: name})
 	}
 }

@@ -415,6 +415,7 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 		return changed
 	case RunExists, RunTerminated, RunGone, ExperimentExists, ExperimentTerminated, ExperimentGone:
 		return w.judge(effect)
+	case WorkloadReleased:
 	case WorkloadScaled:
 		return assign(&w.workload.Spec, e.Pods)
 	default:

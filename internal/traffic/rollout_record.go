@@ -65,7 +65,7 @@ type marker interface {
 
 // Marked are the kinds of users' objects, beside Services, that carry argov1.ManagedByAnnotation.
 func (rs RolloutRenderers) Marked() []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
+	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "Deployment"}} // whose template a Rollout takes
 	for _, router := range rs.known() {
 		if m, ok := router.renderer.(marker); ok {
 			kinds = append(kinds, m.Marked())

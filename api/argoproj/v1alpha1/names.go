@@ -27,6 +27,9 @@ const (
 	// RoutedByAnnotation keeps on such an object, as JSON, the UID of the Rollout and what its routers are, so that its routes can
 	// be restored when it is deleted while no process watches. It is Serin's own.
 	RoutedByAnnotation = "serin.dev/routed-by"
+	// ReplicasBeforeAnnotation is the number of replicas that a Deployment had before a Rollout that takes its template scaled it
+	// down. It is Serin's own.
+	ReplicasBeforeAnnotation = "serin.dev/replicas-before"
 	// ScaleDownDeadlineAnnotation is the moment from which a ReplicaSet may go to zero, in RFC 3339 and UTC.
 	ScaleDownDeadlineAnnotation = "scale-down-deadline"
 	// RevisionAnnotation counts the templates of a Rollout, from 1.

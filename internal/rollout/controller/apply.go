@@ -118,6 +118,8 @@ func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect)
 		return r.releaseService(ctx, s.object.Namespace, s.object.Name, e.Service)
 	case rollout.WorkloadScaled:
 		return r.scaleWorkload(ctx, s, e)
+	case rollout.WorkloadReleased:
+		return r.releaseWorkload(ctx, s.object, e.Name)
 	default:
 		return false, fmt.Errorf("effect %T is unknown", effect)
 	}

@@ -91,7 +91,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 		Status: object.Status, Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
-		r.lookAtWorkload, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems,
+		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems,
 	} {
 		if err := look(ctx, s); err != nil {
 			return nil, err

@@ -360,6 +360,17 @@ func (r *Reconciler) giveBack(ctx context.Context, was *argov1.Rollout) error {
 	if err := r.restore(ctx, was); err != nil {
 		return err
 	}
+	if slices.Contains(r.Marked, deploymentKind) {
+		workloads, err := r.markedWorkloads(ctx, client.ObjectKeyFromObject(was))
+		if err != nil {
+			return err
+		}
+		for _, name := range namesOf(workloads) {
+			if _, err := r.releaseWorkload(ctx, was, name); err != nil {
+				return err
+			}
+		}
+	}
 	services := namesOf(managed)
 	for _, name := range rollout.ServicesOf(was.Spec.Strategy) { // an old list may not have them yet
 		if !slices.Contains(services, name) {

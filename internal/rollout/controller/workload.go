@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -168,6 +171,15 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 		return false, fmt.Errorf("scale the workload of Rollout %s: %w", s.key(), errChanged)
 	}
 	after := s.workload.object.DeepCopy()
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[argov1.ReplicasBeforeAnnotation] == "" {
+		annotations[argov1.ReplicasBeforeAnnotation] = strconv.Itoa(int(s.snapshot.Workload.Spec))
+	}
+	annotations[argov1.ManagedByAnnotation] = s.object.Name
+	after.SetAnnotations(annotations)
 	if err := unstructured.SetNestedField(after.Object, int64(e.Pods), "spec", "replicas"); err != nil {
 		return false, errors.Join(errChanged, err)
 	}
@@ -176,4 +188,56 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 		s.workload.object = after
 	}
 	return changed, err
+}
+
+// markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
+func (r *Reconciler) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return r.Applier.MarkedFor(ctx, deploymentKind, key)
+}
+
+// lookForFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.
+func (r *Reconciler) lookForFormerWorkloads(ctx context.Context, s *seen) error {
+	if !slices.Contains(r.Marked, deploymentKind) {
+		return nil
+	}
+	marked, err := r.markedWorkloads(ctx, s.key())
+	if err != nil {
+		return err
+	}
+	for _, name := range namesOf(marked) {
+		ref := s.object.Spec.WorkloadRef
+		if ref == nil || ref.Kind != deploymentKind.Kind || ref.Name != name {
+			s.snapshot.FormerWorkloads = append(s.snapshot.FormerWorkloads, name)
+		}
+	}
+	return nil
+}
+
+// releaseWorkload gives a Deployment the replicas back that it had, or those of the Rollout where these are more. One that
+// somebody has scaled up since keeps its number.
+func (r *Reconciler) releaseWorkload(ctx context.Context, of *argov1.Rollout, name string) (bool, error) {
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(deploymentKind)
+	switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: name}, before); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get Deployment %s.%s: %w", name, of.Namespace, err)
+	}
+	annotations := before.GetAnnotations()
+	if annotations[argov1.ManagedByAnnotation] != of.Name {
+		return false, nil
+	}
+	after := before.DeepCopy()
+	replicas, _ := strconv.ParseInt(annotations[argov1.ReplicasBeforeAnnotation], 10, 32)
+	if of.Spec.Replicas != nil {
+		replicas = max(replicas, int64(*of.Spec.Replicas))
+	}
+	if now, found, _ := unstructured.NestedInt64(before.Object, "spec", "replicas"); found && now < replicas {
+		if err := unstructured.SetNestedField(after.Object, replicas, "spec", "replicas"); err != nil {
+			return false, errors.Join(errChanged, err)
+		}
+	}
+	traffic.RemoveAnnotations(after, argov1.ManagedByAnnotation, argov1.ReplicasBeforeAnnotation)
+	return r.change(ctx, before, after)
 }

@@ -57,7 +57,7 @@ func (c *usersOwn) mayChange(h wrote, path string) bool {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
 	case deploymentKind:
-		return path == "spec/replicas"
+		return path == "spec/replicas" || path == "metadata/annotations"
 	case serviceKind:
 		return path == "spec/selector" || path == "metadata/annotations"
 	case virtualService:

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +67,10 @@ func (c *oneScaler) lent(h wrote) {
 		return
 	}
 	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.New))
-	if is > was {
-		c.violate("I18", h.Key.Name, "Serin gave it pods: %d, not %d", is, was)
+	if is > was && slices.ContainsFunc(c.all, func(r *record) bool {
+		return !r.deleted && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.wishes(r)) == 1
+	}) {
+		c.violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
 	}
 	for _, r := range c.all {
 		ref := r.object.Spec.WorkloadRef

@@ -1,0 +1,134 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+const lender = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart-app, generation: 1, annotations: {owner: web}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: cart}}
+  template: {metadata: {labels: {app: cart}}, spec: {containers: [{name: cart, image: "cart:1"}]}}
+`
+
+var lentCart = strings.NewReplacer(`  selector: {matchLabels: {app: cart}}
+  template:
+    metadata: {labels: {app: cart}}
+    spec: {containers: [{name: cart, image: "cart:1"}]}
+`, "  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: cart-app, scaleDown: onsuccess}\n").Replace(cart)
+
+func (p *pocket) lender() (replicas int64, annotations map[string]string) {
+	p.Helper()
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(deploymentKind)
+	if err := p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-app"}, found); err != nil {
+		p.Fatal(err)
+	}
+	replicas, _, _ = unstructured.NestedInt64(found.Object, "spec", "replicas")
+	return replicas, found.GetAnnotations()
+}
+
+// TestADeploymentGetsItsReplicasBack when the Rollout that takes its template is deleted, also while no process watches, or when
+// the Rollout does not refer to it any more; and it is scaled down again when a tool applies its manifest again.
+func TestADeploymentGetsItsReplicasBack(t *testing.T) {
+	for name, leave := range map[string]func(*pocket){
+		"deleted": func(p *pocket) {
+			was := p.rollout()
+			p.deleteRollout()
+			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+		},
+		"deleted while no process watches": func(p *pocket) { p.deleteRollout(); p.restart() },
+		"the reference removed": func(p *pocket) {
+			p.edit(func(o *argov1.Rollout) {
+				o.Spec.WorkloadRef = nil
+				o.Spec.Template = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "cart", Image: "cart:1"}}}}
+				o.Spec.Template.Labels = map[string]string{"app": "cart"}
+				o.Spec.Selector = selecting("cart")
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPocket(t, lentCart, lender, cartService)
+			p.reconciler.Marked = p.reconciler.Routers.Marked()
+			p.settle()
+			if replicas, _ := p.lender(); replicas != 0 {
+				t.Fatalf("the Deployment has %d replicas", replicas)
+			}
+			p.retemplate("cart:2")
+			for range 3 {
+				p.settle()
+			}
+			p.promote()
+			p.settle()
+			p.applyLender(3)
+			p.settle()
+			if replicas, _ := p.lender(); replicas != 0 {
+				t.Fatalf("applied again at a later revision, the Deployment keeps %d replicas beside the Rollout", replicas)
+			}
+			leave(p)
+			for range 5 {
+				if _, err := p.pass(); err != nil {
+					t.Fatal(err)
+				}
+				p.run()
+			}
+			replicas, annotations := p.lender()
+			if replicas != 3 || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" || annotations["owner"] != "web" {
+				t.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
+			}
+		})
+	}
+}
+
+func selecting(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+func (p *pocket) changeLender(how func(content map[string]any)) {
+	p.Helper()
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(deploymentKind)
+	if err := p.client.Get(p.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cart-app"}, found); err != nil {
+		p.Fatal(err)
+	}
+	how(found.Object)
+	found.SetGeneration(found.GetGeneration() + 1)
+	if err := p.client.Update(p.Context(), found); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *pocket) applyLender(replicas int64) {
+	p.Helper()
+	p.changeLender(func(content map[string]any) { _ = unstructured.SetNestedField(content, replicas, "spec", "replicas") })
+}
+
+func (p *pocket) retemplate(image string) {
+	p.Helper()
+	p.changeLender(func(content map[string]any) {
+		_ = unstructured.SetNestedSlice(content, []any{map[string]any{"name": "cart", "image": image}}, "spec", "template", "spec", "containers")
+	})
+}
+
+// promote skips what remains of a release.
+func (p *pocket) promote() {
+	p.Helper()
+	object := p.rollout()
+	object.Status.PromoteFull = true
+	if err := p.client.Status().Update(p.Context(), object); err != nil {
+		p.Fatal(err)
+	}
+}
