@@ -90,7 +90,7 @@ var Rollouts = []Tooth{
 		"a Rollout that is gone is looked up again",
 		"I9q",
 		"internal/rollout/controller/reconciler.go",
-		"		return reconcile.Result{}, r.gone(ctx, key, \"\")", "		_ = r.Reader.Get(ctx, key, object)\n\t\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, r.gone(ctx, key, \"\")", 18,
+		"		return r.leftovers(ctx, key)\n", "		_ = r.Reader.Get(ctx, key, object)\n\t\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
 	},
 	{
 		"what a service shows back of a secret",
@@ -188,7 +188,7 @@ var Rollouts = []Tooth{
 		"a workload's pods taken away before others have come",
 		"I18",
 		"internal/rollout/upkeep.go",
-		"		pods = max(0, p.replicas()-p.new.Ready)\n", "		pods = 0\n", 20,
+		"		pods = max(0, p.replicas()-serving.Ready)\n", "		pods = 0\n", 20,
 	},
 	{
 		"a note on ReplicaSets that never stands",
@@ -272,7 +272,7 @@ var Rollouts = []Tooth{
 		"an abort measured by spec.replicas",
 		"I34",
 		"internal/rollout/returning.go",
-		"	return min(p.replicas(), max(pods, 1))\n", "	return max(p.replicas(), pods)\n", 1,
+		"	return min(p.replicas(), max(pods, 1))\n", "	_ = pods\n	return p.replicas()\n", 1,
 	},
 	{
 		"pending pods of an aborted release",
