@@ -3,6 +3,8 @@ package ownwrites
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,9 +97,9 @@ func (n *Newest) behind(of types.NamespacedName) error {
 	return fmt.Errorf("look at %s %s: %w", n.what, of, ErrBehind)
 }
 
-// Len is the number of releases of which a version is known.
-func (n *Newest) Len() int {
+// Keys are the releases of which a version is known.
+func (n *Newest) Keys() []types.NamespacedName {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.of)
+	return slices.Collect(maps.Keys(n.of))
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -183,11 +184,22 @@ func (p *Prober) Forget(name types.NamespacedName) {
 	p.forget(name)
 }
 
-// Len is the number of releases of which something is known or asked.
-func (p *Prober) Len() int {
+// Waits returns the next question of a release, if it waits for a slot.
+func (p *Prober) Waits(name types.NamespacedName) (question any, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.releases)
+	a := p.releases[name]
+	if a == nil || a.waits == nil {
+		return nil, false
+	}
+	return a.queue[0].Question, true
+}
+
+// Keys are the releases of which something is known or asked.
+func (p *Prober) Keys() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.releases))
 }
 
 // Run asks until ctx is done. Then it cancels what is out, waits for it, and returns nil. It runs once.

@@ -152,18 +152,18 @@ func (f *Frame[O, S]) Report(ctx context.Context, object O, events []release.Eve
 	return news
 }
 
-// Footprint is of how many objects each part remembers something; parts that remember nothing are not in it.
+// Footprint is what this process remembers of objects of the kind.
 func (f *Frame[O, S]) Footprint() Footprint {
-	return FootprintOf(map[string]int{"guard": f.guard.Len(), "recorder": f.Recorder.Len(), "standing": f.standing.Len()})
+	return FootprintOf(Footprint{"guard": f.guard.Keys(), "recorder": f.Recorder.Keys(), "standing": f.standing.Keys()})
 }
 
-// Footprint is of how many objects each part of a process remembers something. Nothing may outlive its object, so that it
-// is empty when all objects are gone.
-type Footprint map[string]int
+// Footprint is of which objects each part of a process remembers something. Nothing may outlive its object, so that it is
+// empty when all objects are gone.
+type Footprint map[string][]types.NamespacedName
 
 // FootprintOf leaves out the parts that remember nothing.
-func FootprintOf(parts map[string]int) Footprint {
-	maps.DeleteFunc(parts, func(_ string, n int) bool { return n == 0 })
+func FootprintOf(parts Footprint) Footprint {
+	maps.DeleteFunc(parts, func(_ string, keys []types.NamespacedName) bool { return len(keys) == 0 })
 	return parts
 }
 

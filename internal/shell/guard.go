@@ -3,7 +3,9 @@ package shell
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,11 +95,11 @@ func (g *Guard) over(key types.NamespacedName) {
 	delete(g.rows, key)
 }
 
-// Len is the number of releases that have not recovered from a panic.
-func (g *Guard) Len() int {
+// Keys are the releases that have not recovered from a panic.
+func (g *Guard) Keys() []types.NamespacedName {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.rows)
+	return slices.Collect(maps.Keys(g.rows))
 }
 
 // FaultSentence is what people read of a panic in a pass; of is what the pass was over.

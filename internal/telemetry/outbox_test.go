@@ -318,8 +318,10 @@ func TestAPauseHoldsNoSlot(t *testing.T) {
 			o.Post(elsewhere(i), "alert", func(context.Context) error { return TransientFor(errors.New("busy"), time.Hour) })
 		}
 		synctest.Wait()
+		o.mu.Lock()
 		expect(t, "slots that are taken", o.copies.Taken(), 0)
 		expect(t, "messages that are tried again", len(o.resting), sendingLimit)
+		o.mu.Unlock()
 		pass(5*maxAsked + time.Second)
 		expect(t, "lines that remain", len(o.lines), 0)
 	})

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -242,9 +244,9 @@ func eventName(object string, nanoseconds int64) string {
 	return object + "." + moment
 }
 
-// Len is the number of objects that are remembered.
-func (r *Recorder) Len() int {
+// Keys are the objects that are remembered.
+func (r *Recorder) Keys() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.known)
+	return slices.Collect(maps.Keys(r.known))
 }

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -63,9 +65,9 @@ func (s *Standing) Forget(key types.NamespacedName) {
 	delete(s.holds, key)
 }
 
-// Len is the number of releases that are remembered.
-func (s *Standing) Len() int {
+// Keys are the releases that are remembered.
+func (s *Standing) Keys() []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.holds)
+	return slices.Collect(maps.Keys(s.holds))
 }

@@ -4,6 +4,7 @@
 package watching
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -76,9 +77,9 @@ func (d *Dependents) Of(t Thing) []types.NamespacedName {
 	return keys
 }
 
-// Len is the number of releases that depend on something.
-func (d *Dependents) Len() int {
+// Keys are the releases that depend on something.
+func (d *Dependents) Keys() []types.NamespacedName {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.things)
+	return slices.Collect(maps.Keys(d.things))
 }

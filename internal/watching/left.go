@@ -3,6 +3,8 @@ package watching
 import (
 	"container/list"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -89,11 +91,11 @@ func (l *Left) add(key types.NamespacedName, why string) (first bool) {
 	return !known
 }
 
-// Len is the number of releases that are left.
-func (l *Left) Len() int {
+// Keys are the releases that are left.
+func (l *Left) Keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.releases)
+	return slices.Collect(maps.Keys(l.releases))
 }
 
 func value(e *list.Element) *reason { return e.Value.(*reason) } //nolint:forcetypeassert // the list has nothing else

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,8 +93,9 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.of, key)
 }
 
-func (m *memory) len() int {
+// keys are the Canaries of which something is remembered.
+func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.of)
+	return slices.Collect(maps.Keys(m.of))
 }

@@ -148,8 +148,8 @@ func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
 // Forget drops what is remembered of a Canary that is gone.
 func (w *Workloads) Forget(key types.NamespacedName) { w.memory.forget(key) }
 
-// Len is the number of Canaries of which something is remembered.
-func (w *Workloads) Len() int { return w.memory.len() }
+// Keys are the Canaries of which something is remembered.
+func (w *Workloads) Keys() []types.NamespacedName { return w.memory.keys() }
 
 // templated is the Kind for targets that have a pod template.
 type templated struct {

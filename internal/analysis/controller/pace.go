@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,9 +49,9 @@ func (p *pace) forget(key types.NamespacedName) {
 	delete(p.runs, key)
 }
 
-// len is the number of runs that something is known of.
-func (p *pace) len() int {
+// keys are the runs that something is known of.
+func (p *pace) keys() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.runs)
+	return slices.Collect(maps.Keys(p.runs))
 }

@@ -165,9 +165,9 @@ func runOf(job *batchv1.Job) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: namespace, Name: name}, name != "" && namespace != ""
 }
 
-// Footprint is of how many AnalysisRuns each part of the process remembers something.
+// Footprint is what this process remembers of AnalysisRuns.
 func (r *Reconciler) Footprint() shell.Footprint {
 	parts := r.frame.Footprint()
-	parts["prober"], parts["pace"] = r.Prober.Len(), r.pace.len()
+	parts["prober"], parts["pace"] = r.Prober.Keys(), r.pace.keys()
 	return shell.FootprintOf(parts)
 }

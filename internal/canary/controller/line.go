@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,11 +102,11 @@ func (l *line) forget(key types.NamespacedName) {
 	delete(l.unwritten, key)
 }
 
-// len is the number of releases of which something is known beyond their stored states.
-func (l *line) len() int {
+// keys are the releases of which something is known beyond their stored states.
+func (l *line) keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.started) + len(l.unwritten)
+	return slices.AppendSeq(slices.Collect(maps.Keys(l.started)), maps.Keys(l.unwritten))
 }
 
 // next are the releases that may start now.

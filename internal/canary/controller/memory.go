@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -325,9 +327,9 @@ func (m *memory) stands(key types.NamespacedName, effect string, s stood) {
 	m.entry(key).stood[effect] = s
 }
 
-// len is the number of releases of which something is remembered.
-func (m *memory) len() int {
+// keys are the releases of which something is remembered.
+func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.of)
+	return slices.Collect(maps.Keys(m.of))
 }

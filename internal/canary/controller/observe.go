@@ -57,8 +57,8 @@ type Workloads interface {
 	Of(c *flaggerv1.Canary) workload.Kind
 	// Forget drops what is remembered of a Canary that is gone.
 	Forget(key types.NamespacedName)
-	// Len is the number of Canaries of which something is remembered.
-	Len() int
+	// Keys are the Canaries of which something is remembered.
+	Keys() []types.NamespacedName
 }
 
 // byTarget is the index of Canaries by their target.

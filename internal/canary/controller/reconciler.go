@@ -298,11 +298,11 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Metrics.Forget(key.Namespace, key.Name)
 }
 
-// Footprint is of how many Canaries each part of the process remembers something.
+// Footprint is what this process remembers of Canaries.
 func (r *Reconciler) Footprint() shell.Footprint {
-	return shell.FootprintOf(map[string]int{
-		"guard": r.guard.Len(), "dependents": r.dependents.Len(), "left": r.left.Len(), "memory": r.memory.len(), "known": r.known.Len(),
-		"line": r.line.len(), "prober": r.Prober.Len(), "recorder": r.Reporter.Recorder.Len(), "standing": r.Reporter.Standing.Len(),
-		"workloads": r.Workloads.Len(),
+	return shell.FootprintOf(shell.Footprint{
+		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(),
+		"line": r.line.keys(), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
+		"workloads": r.Workloads.Keys(),
 	})
 }

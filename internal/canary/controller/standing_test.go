@@ -32,7 +32,7 @@ type applications struct {
 
 func (a *applications) Of(*flaggerv1.Canary) workload.Kind { return a }
 func (*applications) Forget(types.NamespacedName)          {}
-func (*applications) Len() int                             { return 0 }
+func (*applications) Keys() []types.NamespacedName         { return nil }
 
 // ofCart is the kind of Canary cart's target.
 func ofCart(c client.Client, live client.Reader) workload.Kind {

@@ -343,7 +343,7 @@ func (*pocketKind) GiveBackServices(context.Context, *flaggerv1.Canary) error   
 func (*pocketKind) CollectConfigs(context.Context, *flaggerv1.Canary) error       { return nil }
 func (*pocketKind) PrimaryUpFromZero(context.Context, *flaggerv1.Canary) error    { return nil }
 func (*pocketKind) Forget(types.NamespacedName)                                   {}
-func (*pocketKind) Len() int                                                      { return 0 }
+func (*pocketKind) Keys() []types.NamespacedName                                  { return nil }
 func (*pocketKind) Reads(*flaggerv1.Canary) []workload.Object                     { return nil }
 func (k *pocketKind) Of(*flaggerv1.Canary) workload.Kind                          { return k }
 func (*pocketKind) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) {

@@ -151,5 +151,5 @@ func (r *Reconciler) tellRollout(ctx context.Context, e *argov1.Experiment, news
 	}
 }
 
-// Footprint is of how many Experiments each part of the process remembers something.
+// Footprint is what this process remembers of Experiments.
 func (r *Reconciler) Footprint() shell.Footprint { return r.frame.Footprint() }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -236,11 +237,11 @@ func (c *Courier) settle(key types.NamespacedName, uid types.UID) {
 	}
 }
 
-// Len is the number of Rollouts of which something is known.
-func (c *Courier) Len() int {
+// Keys are the Rollouts of which something is known.
+func (c *Courier) Keys() []types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.ledgers)
+	return slices.Collect(maps.Keys(c.ledgers))
 }
 
 // gone reports whether a Rollout was forgotten: nothing about it may be recorded that nobody forgets again.

@@ -402,8 +402,8 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 			o.courier.Forget(key)
 			o.send()
 			o.want("bad", "gone")
-			if o.courier.Len() != 0 || len(o.told) > 0 {
-				t.Errorf("%d Rollouts are known, told %q", o.courier.Len(), o.told)
+			if len(o.courier.Keys()) != 0 || len(o.told) > 0 {
+				t.Errorf("%d Rollouts are known, told %q", len(o.courier.Keys()), o.told)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -431,12 +431,12 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	o.courier.Changed(t.Context(), next)
 	o.send()
 	o.want() // it is known that it was sent
-	if o.courier.Len() != 1 {
-		t.Errorf("%d Rollouts are known", o.courier.Len())
+	if len(o.courier.Keys()) != 1 {
+		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
 	}
 	o.courier.Forget(key)
-	if o.courier.Len() != 0 {
-		t.Errorf("%d Rollouts are known", o.courier.Len())
+	if len(o.courier.Keys()) != 0 {
+		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
 	}
 }
 
@@ -452,7 +452,7 @@ func TestRolloutsComeAndGo(t *testing.T) {
 		o.courier.Forget(client.ObjectKeyFromObject(about.Object))
 		o.send()
 	}
-	if o.courier.Len() != 0 || sent(t, o.registry, "notification_send_error") != 0 {
-		t.Errorf("%d Rollouts are known", o.courier.Len())
+	if len(o.courier.Keys()) != 0 || sent(t, o.registry, "notification_send_error") != 0 {
+		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
 	}
 }

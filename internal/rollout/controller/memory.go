@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -234,9 +235,9 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.of, key)
 }
 
-// len is the number of Rollouts of which something is remembered, those that were deleted included.
-func (m *memory) len() int {
+// keys are the Rollouts of which something is remembered, those that were deleted included.
+func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.of) + len(m.ended)
+	return slices.AppendSeq(slices.Collect(maps.Keys(m.of)), maps.Keys(m.ended))
 }

@@ -416,17 +416,17 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Metrics.ForgetRollout(key.Namespace, key.Name)
 }
 
-// Footprint is of how many Rollouts each part of the process remembers something.
+// Footprint is what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() shell.Footprint {
-	parts := map[string]int{
-		"guard": r.guard.Len(), "dependents": r.dependents.Len(), "left": r.left.Len(), "memory": r.memory.len(), "known": r.known.Len(),
-		"lenders": r.lenders.Len(), "recorder": r.Recorder.Len(), "standing": r.Standing.Len(),
+	parts := shell.Footprint{
+		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(),
+		"lenders": r.lenders.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
 	if r.Outside != nil {
-		parts["prober"] = r.Outside.Len()
+		parts["prober"] = r.Outside.Keys()
 	}
 	if r.Courier != nil {
-		parts["courier"] = r.Courier.Len()
+		parts["courier"] = r.Courier.Keys()
 	}
 	return shell.FootprintOf(parts)
 }

@@ -43,6 +43,8 @@ type Canaries struct {
 	hands    kinds.Hands
 	people   *people
 	oracle   *oracle
+	// processes are those that live, and some that have died.
+	processes []*process
 	// story is told instead of drawn ones, when it is not nil.
 	story *Story
 	// over is true once people and tools do nothing by themselves any more.

@@ -31,6 +31,7 @@ type process struct {
 	real     *controller.Reconciler
 	prober   *prober.Prober
 	voice    *kinds.Voice
+	registry *prometheus.Registry
 }
 
 // watched are the kinds that a process watches from its start on.
@@ -47,8 +48,10 @@ var watched = []schema.GroupKind{
 
 // Controller implements sim.Kind.
 func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
-	p := &process{canaries: k, instance: i}
+	p := &process{canaries: k, instance: i, registry: prometheus.NewRegistry()}
+	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
 	p.prober = prober.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
+	p.crowd()
 	p.voice = kinds.NewVoice(k.world, i)
 	kinds.Index(i, controller.IndexTargets, controller.IndexEndpoints)
 	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
@@ -58,7 +61,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 			Workloads: &workload.Workloads{Client: seeing, Reader: i.Reader, Options: workload.Options{ConfigTracking: true}},
 			Routers:   k.routers, Applier: &traffic.Applier{Client: seeing}, Settings: k.settings, Indexed: true,
 		},
-		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(prometheus.NewRegistry()),
+		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
 			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.voice.Outbox, Standing: &telemetry.Standing{},
 			Recorder: p.voice.Recorder(""),
@@ -96,8 +99,15 @@ func (p *process) Out() {
 	p.voice.Out()
 	for {
 		asked, ok := p.prober.Take(context.Background())
-		if !ok || !p.instance.Alive() {
+		if !p.instance.Alive() {
 			return
+		}
+		if !ok {
+			p.starved()
+			return
+		}
+		if asked.Key.Namespace == neighbours {
+			continue // nobody answers
 		}
 		p.canaries.outside.put(p, asked)
 	}

@@ -7,6 +7,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Invariant is one thing that must hold whatever happens to a Canary.
@@ -57,6 +58,8 @@ func Invariants() []Invariant {
 		{"I31", "of two Canaries with one target, the younger one writes nothing but its status, and says why", func(l *ledger) checker { return &oneOwner{ledger: l} }},
 		{"I32", "between the last progress of a copy and a rollback for its readiness lies at least the deadline", func(l *ledger) checker { return &patient{ledger: l} }},
 		{"I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes, and no other revision has more than its first step", func(l *ledger) checker { return &reinstated{ledger: l} }},
+		{"I35", "receivers that hang, however many, delay no question of another namespace", func(l *ledger) checker { return &fairShare{ledger: l} }},
+		{"I36", "no series, and nothing that a process remembers, outlives its Canary", func(l *ledger) checker { return &forgotten{ledger: l} }},
 	}
 }
 
@@ -97,6 +100,18 @@ func (o *oracle) calm() {
 func (o *oracle) end() {
 	for _, c := range o.checkers {
 		c.end()
+	}
+}
+
+// forgotten is I36.
+type forgotten struct {
+	*ledger
+	without
+}
+
+func (c *forgotten) see(happening any) {
+	if h, ok := happening.(kinds.Outlived); ok {
+		c.violate("I36", nil, "%s: %s", h.Instance, h.What)
 	}
 }
 

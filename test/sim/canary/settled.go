@@ -27,7 +27,32 @@ func (k *Canaries) Calm(*sim.World) {
 }
 
 // End implements sim.Kind.
-func (k *Canaries) End(*sim.World) { k.oracle.end() }
+func (k *Canaries) End(w *sim.World) {
+	for _, p := range k.processes {
+		if p.instance.Alive() {
+			p.outlived(w)
+		}
+	}
+	k.oracle.end()
+}
+
+// outlived tells what a process still has of Canaries that are gone.
+func (p *process) outlived(w *sim.World) {
+	p.disperse()
+	kinds.Remembers(w, p.instance, canaryKind, p.real.Footprint())
+	names, targets := map[string]bool{}, map[string]bool{}
+	for _, version := range w.Server.All(canaryKind) {
+		if c := kinds.Typed[*flaggerv1.Canary](w, version); c != nil {
+			names[c.Name], targets[c.Spec.TargetRef.Name], targets[c.Spec.TargetRef.Name+"-primary"] = true, true, true
+		}
+	}
+	for _, series := range []struct {
+		prefix, label string
+		exist         map[string]bool
+	}{{"serin_", "name", names}, {"flagger_", "name", targets}, {"flagger_", "workload", targets}} {
+		kinds.Shows(w, p.instance, p.registry, series.prefix, series.label, func(name string) bool { return series.exist[name] })
+	}
+}
 
 // Settled implements sim.Kind.
 func (k *Canaries) Settled(w *sim.World) bool { return k.underWay(w) == "" && len(k.moving(w)) == 0 }

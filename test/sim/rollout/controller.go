@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/rollout/controller"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
@@ -31,10 +32,15 @@ type process struct {
 	rollouts *Rollouts
 	instance *sim.Instance
 	voice    *kinds.Voice
+	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
-	prober   *prober.Prober
-	measurer *measure.Measurer
-	jobs     *measure.Jobs
+	// told is of events about Rollouts.
+	told *telemetry.Recorder
+	// footprints are what the controllers remember of the objects of their kinds.
+	footprints map[schema.GroupKind]func() shell.Footprint
+	prober     *prober.Prober
+	measurer   *measure.Measurer
+	jobs       *measure.Jobs
 }
 
 // The bounds of measurements that are out at once, in all and of one run.
@@ -49,7 +55,8 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 		return k.lives[i]
 	}
 	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads)
-	p := &process{rollouts: k, instance: i, metrics: telemetry.New(prometheus.NewRegistry()), voice: kinds.NewVoice(k.world, i)}
+	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, voice: kinds.NewVoice(k.world, i)}
+	p.metrics, p.told = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics, Named: k.outside.named()}
 	k.lives[i] = p
@@ -71,7 +78,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
 		},
-		Clock: i.Clock, Recorder: p.recorder(), Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.Marked(),
+		Clock: i.Clock, Recorder: p.told, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.Marked(),
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -79,6 +86,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 			return nil
 		},
 	})
+	p.footprints[rolloutKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
 		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind,
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
@@ -93,6 +101,7 @@ func (p *process) runs() sim.Controller {
 	real := analysiscontroller.New(analysiscontroller.Parts{
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
+	p.footprints[runKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, jobKind}, concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
@@ -109,8 +118,9 @@ func (p *process) runs() sim.Controller {
 func (p *process) experiments() sim.Controller {
 	seeing := ownwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
 	real := experimentcontroller.New(experimentcontroller.Parts{
-		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.recorder(), Metrics: p.metrics,
+		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.told, Metrics: p.metrics,
 	})
+	p.footprints[experimentKind] = real.Footprint
 	owned := []schema.GroupKind{replicaSetKind, serviceKind, runKind}
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {

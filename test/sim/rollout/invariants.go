@@ -5,6 +5,7 @@ import (
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // Invariant is one thing that must hold whatever happens to a Rollout.
@@ -50,6 +51,7 @@ func Invariants() []Invariant {
 		{"I27", "what Serin makes has an owner, and nothing of a release is left at its end, its users and the Jobs of its judgements neither", func(l *ledger) checker { return &nothingLeft{ledger: l} }},
 		{"I31", "a Rollout whose Services another one manages gets nothing, and says why, and the other one keeps them", func(l *ledger) checker { return &oneOwner{ledger: l, relists: l.world.Trouble.Has(sim.Relists)} }},
 		{"I34", "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas asks for, and its pending pods leave the room to stable ones", func(l *ledger) checker { return &wayBack{ledger: l} }},
+		{"I36", "no series, and nothing that a process remembers, outlives its Rollout, AnalysisRun or Experiment", func(l *ledger) checker { return &forgotten{ledger: l} }},
 	}
 }
 
@@ -96,4 +98,16 @@ func (l *ledger) violate(number, who, format string, args ...any) {
 		who += ": "
 	}
 	l.world.Violate(number, "%s%s", who, fmt.Sprintf(format, args...))
+}
+
+// forgotten is I36.
+type forgotten struct {
+	*ledger
+	without
+}
+
+func (c *forgotten) see(happening any) {
+	if h, ok := happening.(kinds.Outlived); ok {
+		c.violate("I36", "", "%s: %s", h.Instance, h.What)
+	}
 }

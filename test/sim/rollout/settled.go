@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
@@ -22,7 +25,29 @@ func (k *Rollouts) Calm(*sim.World) {
 }
 
 // End implements sim.Kind.
-func (k *Rollouts) End(*sim.World) { k.oracle.end() }
+func (k *Rollouts) End(w *sim.World) {
+	for _, i := range w.Instances() {
+		if p := k.lives[i]; p != nil && i.Alive() {
+			p.outlived(w)
+		}
+	}
+	k.oracle.end()
+}
+
+// outlived tells what a process still has of objects that are gone.
+func (p *process) outlived(w *sim.World) {
+	for _, of := range []struct {
+		kind   schema.GroupKind
+		prefix string
+	}{{rolloutKind, "rollout_"}, {runKind, "analysis_run_reconcile"}, {experimentKind, "experiment_reconcile"}} {
+		if footprint := p.footprints[of.kind]; footprint != nil {
+			kinds.Remembers(w, p.instance, of.kind, footprint())
+		}
+		kinds.Shows(w, p.instance, p.registry, of.prefix, "name", func(name string) bool {
+			return w.Server.Peek(of.kind, types.NamespacedName{Namespace: namespace, Name: name}) != nil
+		})
+	}
+}
 
 // Settled implements sim.Kind.
 func (k *Rollouts) Settled(w *sim.World) bool { return k.underWay(w) == "" && len(k.moving(w)) == 0 }

@@ -280,6 +280,12 @@ var Rollouts = []Tooth{
 		"internal/rollout/returning.go",
 		"	pods := min(rs.Spec, rs.Available)\n", "	pods := rs.Spec\n", 1,
 	},
+	{
+		"series that begin again at the end",
+		"I36",
+		"internal/telemetry/rollouts.go",
+		"told != nil {\n\t\tf(told)", "true {\n\t\tif told == nil {\n\t\t\ttold = map[eventLabels]bool{}\n\t\t}\n\t\tf(told)", 15,
+	},
 }
 
 // RolloutsElsewhere are the invariants that no history of Rollouts can break, and what holds them.

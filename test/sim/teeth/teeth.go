@@ -234,7 +234,7 @@ var Teeth = []Tooth{
 		"two questions of one release",
 		"I20",
 		"internal/prober/prober.go",
-		"if len(a.queue) == 0 || len(a.out) >= p.each || a.ready {", "if len(a.queue) == 0 || a.ready {", 32,
+		"if len(a.queue) > 0 && len(a.out) < p.each {", "if len(a.queue) > 0 {", 32,
 	},
 	{
 		"queued at once, for ever",
@@ -317,6 +317,18 @@ var Teeth = []Tooth{
 		"I33",
 		"internal/canary/progress.go",
 		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Plan.Deadline == 0 {", 1,
+	},
+	{
+		"slots are not shared",
+		"I35",
+		"internal/fairshare/queue.go",
+		"t.held < dominance*(free-1)", "t.held < dominance*q.slots", 1,
+	},
+	{
+		"events of a deleted Canary remembered",
+		"I36",
+		"internal/canary/controller/report.go",
+		"	r.Recorder.Forget(key)\n", "", 2,
 	},
 }
 
