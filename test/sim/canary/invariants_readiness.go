@@ -129,7 +129,7 @@ func (c *reinstated) end() {
 			continue
 		}
 		analysed := slices.Contains(r.run.contents, r.primary.content) && r.primary.content == r.target.content
-		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready && !r.primary.foreign.After(r.run.promoted) {
+		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready {
 			c.violate("I33", r, "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
 		}
 	}
