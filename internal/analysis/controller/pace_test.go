@@ -28,7 +28,7 @@ func TestPace(t *testing.T) {
 	}
 	p.forget(run)
 	p.forget(types.NamespacedName{Name: "other"})
-	if p.len() != 0 {
-		t.Errorf("%d runs are known", p.len())
+	if len(p.keys()) != 0 {
+		t.Errorf("%d runs are known", len(p.keys()))
 	}
 }

@@ -301,22 +301,10 @@ var Teeth = []Tooth{
 		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryProgressed().Add(s.Plan.Deadline) }", 217,
 	},
 	{
-		"progress that a restart forgets",
-		"I32",
-		"internal/canary/deadline.go",
-		"c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available", "c.Updated < 0 && recorded == nil", 1,
-	},
-	{
 		"a promotion that failed stays failed",
 		"I33",
 		"internal/canary/machine.go",
 		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 1,
-	},
-	{
-		"users that a revision inherited stay with it",
-		"I33",
-		"internal/canary/progress.go",
-		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Plan.Deadline == 0 {", 1,
 	},
 	{
 		"slots are not shared",
