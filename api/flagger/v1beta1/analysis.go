@@ -203,12 +203,13 @@ type CanaryWebhook struct {
 	// URL that is called.
 	URL string `json:"url"`
 
-	// Timeout of each attempt, as a duration such as 30s. Without it: 10s.
+	// Timeout of each attempt, as a duration such as 30s. Without it: 10s. At most 1h; more is cut.
 	// +kubebuilder:validation:Pattern=`^[0-9]+(m|s)|^[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$|^[-+]?0$`
 	// +optional
 	Timeout string `json:"timeout,omitempty"`
 
-	// Retries is the number of further attempts where the hook cannot be reached or answers 429 or 5xx. Without it: 0.
+	// Retries is the number of further attempts where the hook cannot be reached or answers 429 or 5xx. Without it: 0. At
+	// most 10; more are cut.
 	// +kubebuilder:validation:Type=number
 	// +optional
 	Retries int `json:"retries,omitempty"`
