@@ -245,7 +245,7 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 
 // TestAWindowMayAskAnyNumberOfQuestions has more of them than the answers that are remembered of most releases.
 func TestAWindowMayAskAnyNumberOfQuestions(t *testing.T) {
-	const each, windows = 100, 2
+	const each, windows = 40, 2
 	o := newOutside(t, http.StatusOK, vector)
 	c := resident("cart", o.URL, o.URL)
 	c.Spec.Analysis.Iterations = windows
