@@ -39,19 +39,44 @@ type Group struct {
 
 // Rights are what Serin is allowed, by who needs it.
 type Rights struct {
-	Always    []rbacv1.PolicyRule `json:"always"`
-	Providers []Group             `json:"providers"`
+	Always []rbacv1.PolicyRule `json:"always"`
+	// Canaries and Rollouts are needed with these APIs, ConfigTracking with that of Canaries unless it is switched off.
+	Canaries       []rbacv1.PolicyRule `json:"canaries"`
+	ConfigTracking []rbacv1.PolicyRule `json:"configTracking"`
+	Rollouts       []rbacv1.PolicyRule `json:"rollouts"`
+	// Own and OwnRollouts are needed in the namespace of the controller only.
+	Own         []rbacv1.PolicyRule `json:"own"`
+	OwnRollouts []rbacv1.PolicyRule `json:"ownRollouts"`
+	Providers   []Group             `json:"providers"`
 	// Metrics are needed only where MetricTemplates name these services.
 	Metrics []Group `json:"metrics"`
 }
 
 // always are the API groups that every installation needs.
-var always = []string{"", "apps", "authorization.k8s.io", "autoscaling", "coordination.k8s.io", "discovery.k8s.io", "flagger.app"}
+var always = []string{"", "apps", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io"}
+
+// role is where the rules of a documented role belong; nil for those of the role for all, which are told apart by API group.
+func (r *Rights) role(kind, name string) (rules *[]rbacv1.PolicyRule, known bool) {
+	switch kind + "/" + name {
+	case "ClusterRole/serin":
+		return nil, true
+	case "ClusterRole/serin-canaries":
+		return &r.Canaries, true
+	case "ClusterRole/serin-config-tracking":
+		return &r.ConfigTracking, true
+	case "ClusterRole/serin-rollouts":
+		return &r.Rollouts, true
+	case "Role/serin":
+		return &r.Own, true
+	case "Role/serin-rollouts":
+		return &r.OwnRollouts, true
+	default:
+		return nil, false
+	}
+}
 
 // names of the providers and services by their API group; a group that is not here has its own name.
 var names = map[string]string{
-	"argoproj.io":       "rollouts",
-	"batch":             "rollouts",
 	"apisix.apache.org": "apisix", "appmesh.k8s.aws": "appmesh", "elbv2.k8s.aws": "alb", "projectcontour.io": "contour", "gateway.networking.k8s.io": "gatewayapi",
 	"gateway.solo.io": "gloo", "gloo.solo.io": "gloo", "networking.k8s.io": "ingress", "networking.istio.io": "istio", "keda.sh": "keda",
 	"serving.knative.dev": "knative", "kuma.io": "kuma", "split.smi-spec.io": "smi", "traefik.io": "traefik",
@@ -71,12 +96,23 @@ func Files(root string) (map[string][]byte, error) {
 	if files["charts/serin/files/rights.yaml"], err = noted(rights); err != nil {
 		return nil, err
 	}
-	for file, kind := range map[string]string{"config/rbac/role.yaml": "ClusterRole", "config/namespaced/role.yaml": "Role"} {
-		role := rbacv1.ClusterRole{
-			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind},
-			ObjectMeta: metav1.ObjectMeta{Name: "serin"}, Rules: rights.of(kind == "ClusterRole"),
+	for _, role := range []struct {
+		file, kind, name string
+		rules            []rbacv1.PolicyRule
+	}{
+		{"config/rbac/role.yaml", "ClusterRole", "serin", rights.shared(true)},
+		{"config/rbac/canaries.yaml", "ClusterRole", "serin-canaries", rights.Canaries},
+		{"config/rbac/config-tracking.yaml", "ClusterRole", "serin-config-tracking", rights.ConfigTracking},
+		{"config/rbac/rollouts.yaml", "ClusterRole", "serin-rollouts", rights.Rollouts},
+		{"config/rbac/own.yaml", "Role", "serin", rights.Own},
+		{"config/rbac/own-rollouts.yaml", "Role", "serin-rollouts", rights.OwnRollouts},
+		{"config/namespaced/role.yaml", "Role", "serin", slices.Concat(rights.shared(false), rights.Canaries, rights.ConfigTracking, rights.Rollouts, rights.Own)},
+	} {
+		object := rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: role.kind},
+			ObjectMeta: metav1.ObjectMeta{Name: role.name}, Rules: role.rules,
 		}
-		if files[file], err = noted(role); err != nil {
+		if files[role.file], err = noted(object); err != nil {
 			return nil, err
 		}
 	}
@@ -98,8 +134,8 @@ func Files(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// of are the rules of a role for all providers: of all namespaces, or of one.
-func (r Rights) of(cluster bool) []rbacv1.PolicyRule {
+// shared are the rules for both APIs and all providers: of all namespaces, or of one.
+func (r Rights) shared(cluster bool) []rbacv1.PolicyRule {
 	rules := slices.Clone(r.Always)
 	for _, group := range r.Providers {
 		if cluster || !group.ClusterScoped {
@@ -121,13 +157,19 @@ func Read(root string) (Rights, error) {
 		if err := yaml.Unmarshal(document, &role); err != nil {
 			return Rights{}, fmt.Errorf("read %s: %w", rightsFile, err)
 		}
-		if role.Kind != "ClusterRole" {
+		if role.Kind != "ClusterRole" && role.Kind != "Role" {
 			continue
+		}
+		purpose, known := rights.role(role.Kind, role.Name)
+		if !known {
+			return Rights{}, fmt.Errorf("%s has %s %s, which nothing installs: say in hack/packaging what it is for", rightsFile, role.Kind, role.Name)
 		}
 		for _, rule := range role.Rules {
 			switch {
 			case len(rule.APIGroups) != 1:
 				return Rights{}, fmt.Errorf("%s: a rule is for the API groups %q: write one rule for each", rightsFile, rule.APIGroups)
+			case purpose != nil:
+				*purpose = append(*purpose, rule)
 			case slices.Contains(always, rule.APIGroups[0]):
 				rights.Always = append(rights.Always, rule)
 			default:

@@ -6,6 +6,8 @@ package operator
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -258,7 +261,7 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		NewCache:                      newReadable,
 		Client:                        clients(),
 		LeaderElection:                f.EnableLeaderElection,
-		LeaderElectionID:              "serin",
+		LeaderElectionID:              LeaseName(f.Argo.InstanceID),
 		LeaderElectionNamespace:       f.LeaderElectionNamespace,
 		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel: true,
@@ -288,6 +291,21 @@ func endpointsUnread(ctx context.Context, reader client.Reader, namespace string
 		return "", fmt.Errorf("list EndpointSlices: %w", err)
 	default:
 		return "", nil
+	}
+}
+
+// LeaseName is the name of the leader lease of the Serin that serves an instance id. Two instances share a namespace without
+// waiting for each other. An id may have characters that no name of an object can have.
+func LeaseName(instanceID string) string {
+	const name = "serin"
+	switch {
+	case instanceID == "":
+		return name
+	case len(validation.IsDNS1123Subdomain(instanceID)) == 0:
+		return name + "-" + instanceID
+	default:
+		sum := sha256.Sum256([]byte(instanceID))
+		return name + "-" + hex.EncodeToString(sum[:8])
 	}
 }
 
@@ -407,7 +425,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,
 	})
-	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes}); err != nil {
+	if err := reconciler.Add(mgr, queue, controller.Options{Workers: f.Threadiness, Routes: routes, ConfigTracking: f.EnableConfigTracking}); err != nil {
 		return err
 	}
 	p.together.setCanaries(mgr.GetClient())

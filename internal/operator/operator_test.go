@@ -3,11 +3,13 @@ package operator
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -43,5 +45,22 @@ func TestEndpointsThatMayNotBeReadAreDoneWithout(t *testing.T) {
 				t.Errorf("asked in namespace %q, want shop", asked)
 			}
 		})
+	}
+}
+
+func TestEachInstanceHasALeaseOfItsOwn(t *testing.T) {
+	seen := map[string]string{}
+	for _, id := range []string{"", "blue", "green", "Blue", "a_b", "a.b", strings.Repeat("x", 63), strings.Repeat("X", 63)} {
+		name := LeaseName(id)
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%q: Lease %q: %v", id, name, problems)
+		}
+		if other, taken := seen[name]; taken {
+			t.Errorf("%q and %q share Lease %q", id, other, name)
+		}
+		seen[name] = id
+	}
+	if LeaseName("") != "serin" || LeaseName("blue") != "serin-blue" {
+		t.Errorf("Leases %q, %q: permissions name them", LeaseName(""), LeaseName("blue"))
 	}
 }

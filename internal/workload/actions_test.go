@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,7 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/ownwrites"
@@ -213,6 +217,41 @@ func TestProblemsOfATarget(t *testing.T) {
 			refused(t, err, ErrUnusable, test.want)
 		})
 	}
+}
+
+// TestNoConfigurationIsReadWithoutTracking plays a release by a client that may not read ConfigMaps and Secrets.
+func TestNoConfigurationIsReadWithoutTracking(t *testing.T) {
+	w := cart(t)
+	w.d.Options.ConfigTracking = false
+	denied := func(obj runtime.Object) error {
+		switch obj.(type) {
+		case *corev1.ConfigMap, *corev1.ConfigMapList, *corev1.Secret, *corev1.SecretList, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps and secrets"}, "", nil)
+		default:
+			return nil
+		}
+	}
+	limited := interceptor.NewClient(w.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := denied(obj); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := denied(list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	w.d.Client, w.d.Reader = limited, limited
+	c := w.canary("cart")
+	must(t, w.d.EnsurePrimary(t.Context(), c, "", "id-1", false))
+	must(t, w.d.CopyTemplate(t.Context(), c, w.observe().Target.Revision, "id-2"))
+	must(t, w.d.RestoreConfigs(t.Context(), c, "id-2"))
+	must(t, w.d.RestoreTemplate(t.Context(), c, "id-2"))
+	must(t, w.d.CollectConfigs(t.Context(), c))
 }
 
 func TestUntrackedConfiguration(t *testing.T) {

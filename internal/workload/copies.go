@@ -191,6 +191,9 @@ func (d templated) aheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigR
 
 // restoreCopies gives the copies that a template names the content that they had before a promotion.
 func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
+	if !d.Options.ConfigTracking {
+		return nil // there are no copies, or they are not kept up to date any more
+	}
 	for _, ref := range Sources(template) {
 		if !strings.HasSuffix(ref.Name, suffix) {
 			continue
@@ -224,7 +227,13 @@ func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, templ
 // CollectConfigs removes the copies of configuration that this Canary alone owns and that its primary does not name any
 // more, and all content that was kept for going back. It is for the end of a release: before it, the primary may still
 // have to go back to what is removed.
+//
+// Without config tracking nothing is removed: Serin need not be permitted to list Secrets then. What is left of an earlier
+// configuration goes with the Canary.
 func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
+	if !d.Options.ConfigTracking {
+		return nil
+	}
 	_, primary, err := d.both(ctx, c)
 	if err != nil || primary == nil {
 		return err

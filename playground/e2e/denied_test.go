@@ -25,12 +25,15 @@ type limited struct {
 func without(s *stage, group string) (limited, string) {
 	t := s.t
 	t.Helper()
-	role, err := shared.Client.RbacV1().ClusterRoles().Get(t.Context(), "serin", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	l := limited{namespace: s.namespace}
+	for _, name := range documentedRoles {
+		role, err := shared.Client.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.rules = append(l.rules, role.Rules...)
 	}
-	l := limited{namespace: s.namespace, rules: role.Rules}
-	l.give(s, slices.DeleteFunc(slices.Clone(role.Rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, group) }))
+	l.give(s, slices.DeleteFunc(slices.Clone(l.rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, group) }))
 	s.apply(strings.ReplaceAll(`
 apiVersion: v1
 kind: ServiceAccount

@@ -20,6 +20,9 @@ import (
 // here, before it fails at somebody's.
 var controllerKubeconfig string
 
+// documentedRoles are the ClusterRoles of the documentation.
+var documentedRoles = []string{"serin", "serin-canaries", "serin-config-tracking", "serin-rollouts"}
+
 // grant applies the documented rights and writes a kubeconfig that has them.
 func grant(ctx context.Context) error {
 	rights, err := os.ReadFile(filepath.Join(repository, "docs", "examples", "rights.yaml"))

@@ -161,7 +161,7 @@ func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
 		not     []string // kinds
 		notes   string
 	}{
-		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "CustomResourceDefinition/canaries.flagger.app"}, []string{"Role", "Secret"}, "all namespaces"},
+		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
 		{everything, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
@@ -209,6 +209,10 @@ func TestAWrongValueGetsASentence(t *testing.T) {
 		"prometheus: {install: true}":                       "this chart brings no Prometheus",
 		"rbac: {providers: [istoi]}":                        "rbac.providers names istoi",
 		"additionalArguments: [drain-delay]":                "additionalArguments",
+		"additionalArguments: [-instance-id=blue]":          "set the value instanceID",
+		"apis: [canary, canaries]":                          "apis",
+		"apis: []":                                          "apis",
+		"instanceID: Blue":                                  "instanceID",
 	} {
 		_, _, err := render(t, values, "default")
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -239,8 +243,18 @@ func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own := allowed(t, objects(t, string(text)), "Role")
+	if diff := cmp.Diff(own, allowed(t, all, "Role")); diff != "" {
+		t.Errorf("the chart, in its own namespace (-documented +given):\n%s", diff)
+	}
+	if diff := cmp.Diff(own, allowed(t, build(t, "default"), "Role")); diff != "" {
+		t.Errorf("the kustomization, in its own namespace (-documented +given):\n%s", diff)
+	}
+	wanted := slices.Concat(want, own)
+	slices.Sort(wanted)
+	wanted = slices.Compact(slices.DeleteFunc(wanted, func(right string) bool { return strings.HasPrefix(right, "kuma.io/") }))
 	role := allowed(t, one, "Role")
-	if diff := cmp.Diff(slices.DeleteFunc(slices.Clone(want), func(right string) bool { return strings.HasPrefix(right, "kuma.io/") }), role); diff != "" {
+	if diff := cmp.Diff(wanted, role); diff != "" {
 		t.Errorf("the chart for one namespace (-documented +given):\n%s", diff)
 	}
 	if diff := cmp.Diff(role, allowed(t, build(t, "namespaced"), "Role")); diff != "" {
@@ -257,7 +271,60 @@ func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
 	}
 }
 
-// allowed are the rights of the only role of a kind among objects, one line for each.
+// TestRightsFollowWhatIsServed: what only one API or config tracking needs is not given without it.
+func TestRightsFollowWhatIsServed(t *testing.T) {
+	t.Parallel()
+	has := func(rights []string, right string) bool { return slices.Contains(rights, right) }
+	for _, tt := range []struct {
+		values, component string
+		with, without     []string
+		lease             string
+	}{
+		{"", "", []string{"batch/jobs  create", "/pods/eviction  create", "flagger.app/canaries  patch", "/secrets  list"}, nil, "serin"},
+		{
+			"apis: [canary]", "canaries-only", []string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  get"},
+			[]string{"batch/jobs  create", "/pods/eviction  create", "/pods  patch", "apps/replicasets  create", "argoproj.io/rollouts  patch"}, "serin",
+		},
+		{
+			"apis: [rollout]", "rollouts-only", []string{"argoproj.io/rollouts  patch", "batch/jobs  create", "/secrets  get"},
+			[]string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  create", "apps/deployments  create"}, "serin",
+		},
+		{
+			"configTracking: {enabled: false}", "no-config-tracking", []string{"flagger.app/canaries  patch", "/secrets  get"},
+			[]string{"/secrets  list", "/secrets  create", "/configmaps  patch"}, "serin",
+		},
+		{"instanceID: blue", "", []string{"argoproj.io/rollouts  patch"}, nil, "serin-blue"},
+	} {
+		chart, _, err := render(t, tt.values, "default")
+		if err != nil {
+			t.Fatalf("%s: %v", tt.values, err)
+		}
+		ways := map[string][]*unstructured.Unstructured{"the chart with " + tt.values: chart}
+		if tt.component != "" {
+			ways["the component "+tt.component] = build(t, filepath.Join("components", "testdata", tt.component))
+		}
+		for way, all := range ways {
+			cluster, own := allowed(t, all, "ClusterRole"), allowed(t, all, "Role")
+			for _, right := range tt.with {
+				if !has(cluster, right) {
+					t.Errorf("%s does not give %s", way, right)
+				}
+			}
+			for _, right := range tt.without {
+				if has(cluster, right) {
+					t.Errorf("%s gives %s", way, right)
+				}
+			}
+			for _, verb := range []string{"get", "update"} {
+				if !has(own, "coordination.k8s.io/leases "+tt.lease+" "+verb) || has(cluster, "coordination.k8s.io/leases  create") {
+					t.Errorf("%s: wrong rights on Leases: %q", way, own)
+				}
+			}
+		}
+	}
+}
+
+// allowed are the rights of all roles of a kind among objects, one line for each.
 func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []string {
 	t.Helper()
 	var rights []string
@@ -279,7 +346,7 @@ func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []stri
 		t.Fatalf("there is no %s with rules", kind)
 	}
 	slices.Sort(rights)
-	return rights
+	return slices.Compact(rights)
 }
 
 // build builds a kustomization of the folder config.

@@ -226,15 +226,17 @@ func routes(t *testing.T, name string, router traffic.RolloutRouter, target traf
 
 func documentedRole(t *testing.T) rbacv1.ClusterRole {
 	t.Helper()
-	var role rbacv1.ClusterRole
+	var all rbacv1.ClusterRole
 	for document := range strings.SplitSeq(read(t, "docs/examples/rights.yaml"), "\n---\n") {
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			var role rbacv1.ClusterRole
 			if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {
 				t.Fatal(err)
 			}
+			all.Rules = append(all.Rules, role.Rules...)
 		}
 	}
-	return role
+	return all
 }
 
 // allows holds the documented rights against what is done with an object of a route.

@@ -20,6 +20,15 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The name of the leader Lease, which Serin derives from the instance id. */ -}}
+{{- define "serin.leaseName" -}}
+{{- if .Values.instanceID -}}
+{{- printf "serin-%s" .Values.instanceID -}}
+{{- else -}}
+serin
+{{- end -}}
+{{- end -}}
+
 {{- define "serin.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "serin.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -30,6 +30,8 @@ type Options struct {
 	Workers int
 	// Routes is the cluster that has the route objects; nil means the manager's.
 	Routes cluster.Cluster
+	// ConfigTracking is true where ConfigMaps and Secrets are part of a revision. Else they are not watched.
+	ConfigTracking bool
 }
 
 // Add makes the manager run the reconciler. queue must be the one that the prober's answers go to.
@@ -53,7 +55,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("watch answers: %w", err)
 	}
-	for _, object := range r.watched() {
+	for _, object := range r.watched(o.ConfigTracking) {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -66,7 +68,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 }
 
 // watched are the kinds that are watched from the start.
-func (r *Reconciler) watched() []client.Object {
+func (r *Reconciler) watched(tracking bool) []client.Object {
 	all := []client.Object{&flaggerv1.Canary{}, &flaggerv1.MetricTemplate{}}
 	for _, gvk := range []schema.GroupVersionKind{
 		deploymentKind,
@@ -82,6 +84,9 @@ func (r *Reconciler) watched() []client.Object {
 	}
 	if r.EndpointsUnread == "" {
 		all = append(all, &discoveryv1.EndpointSlice{})
+	}
+	if !tracking {
+		return all // nothing is copied, so that nobody need grant Serin to list Secrets
 	}
 	for _, kind := range []string{"ConfigMap", "Secret"} {
 		// Metadata only: content is read when it changed, and not kept.

@@ -13,12 +13,10 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/watching"
 )
-
-// serinLease is the name of Serin's own.
-const serinLease = "serin"
 
 // slack is by how much the clocks of a person and of a cluster may differ.
 const slack = time.Minute
@@ -110,11 +108,12 @@ func (c *controllers) sort(d *appsv1.Deployment) {
 
 // leased reads the leases of controllers.
 func (s *Session) leased(ctx context.Context, out *controllers, objects []client.Object) error {
-	names := []string{serinLease, peer.Lease, peer.ArgoLease("")}
-	for _, object := range objects {
-		if name := peer.ArgoLease(instanceOf(object)); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+	names := []string{peer.Lease}
+	for _, id := range instances(objects) {
+		names = append(names, operator.LeaseName(id), peer.ArgoLease(id))
+	}
+	if own := operator.LeaseName(out.flags.Argo.InstanceID); !slices.Contains(names, own) {
+		names = append(names, own)
 	}
 	for _, name := range names {
 		var list coordinationv1.LeaseList
@@ -124,6 +123,17 @@ func (s *Session) leased(ctx context.Context, out *controllers, objects []client
 		out.leases = append(out.leases, list.Items...)
 	}
 	return nil
+}
+
+// instances are the instance ids of objects, and that of those without one.
+func instances(objects []client.Object) []string {
+	ids := []string{""}
+	for _, object := range objects {
+		if id := instanceOf(object); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // instanceOf is the instance id that an object carries.
@@ -191,7 +201,7 @@ func stoodBack(events []explain.Event) string {
 // serinLives is true where a Serin that acts on the release has ready pods, or holds its lease.
 func (c *controllers) serinLives(object client.Object, now time.Time) bool {
 	return slices.ContainsFunc(c.serins, func(s peer.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
-		slices.ContainsFunc(c.leasesNamed(serinLease), func(l coordinationv1.Lease) bool { return held(&l, now) })
+		slices.ContainsFunc(c.leasesNamed(operator.LeaseName(c.instance(object))), func(l coordinationv1.Lease) bool { return held(&l, now) })
 }
 
 func held(l *coordinationv1.Lease, now time.Time) bool {
@@ -260,15 +270,21 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 // leaseNames are those of the controllers of a kind.
 func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []string {
 	if kind == explain.KindCanary {
-		return []string{serinLease, peer.Lease}
+		return []string{operator.LeaseName(c.flags.Argo.InstanceID), peer.Lease}
 	}
-	names := []string{serinLease}
-	for _, object := range objects {
-		if name := peer.ArgoLease(instanceOf(object)); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+	var names []string
+	for _, id := range instances(objects) {
+		names = append(names, operator.LeaseName(id), peer.ArgoLease(id))
 	}
 	return names
+}
+
+// instance is the id of the Serin that serves an object. Canaries have none.
+func (c *controllers) instance(object client.Object) string {
+	if keyOf(object).Kind == explain.KindRollout {
+		return instanceOf(object)
+	}
+	return c.flags.Argo.InstanceID
 }
 
 // ready is a controller of a kind with ready pods that acts on one of the releases; nil: there is none.
