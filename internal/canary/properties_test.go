@@ -119,6 +119,29 @@ func TestNextOnlyObservesAndRollsBackWhileAnotherControllerActs(t *testing.T) {
 	})
 }
 
+// TestNextDecidesNothingByTheConfigsOfTheStatus: they are for people. What an earlier version wrote there starts no release.
+func TestNextDecidesNothingByTheConfigsOfTheStatus(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := snapshots().Draw(t, "snapshot")
+		other := s
+		other.Status = *s.Status.DeepCopy()
+		if other.Status.Serin != nil {
+			other.Status.Serin.Configs = map[string]string{"secret/creds": "8f434346648f6b96df89dda901c5176b"}
+		}
+		other.Workload.Configs = map[string]string{"secret/creds": "resourceVersion 7"}
+		forget := func(d canary.Decision) canary.Decision {
+			d.Status = *d.Status.DeepCopy()
+			if d.Status.Serin != nil {
+				d.Status.Serin.Configs = nil
+			}
+			return d
+		}
+		if diff := cmp.Diff(forget(canary.Next(s)), forget(canary.Next(other))); diff != "" {
+			t.Fatalf("the checksums decide (-before +after):\n%s", diff)
+		}
+	})
+}
+
 func TestNextNeverSendsTrafficToACopyWithoutPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := snapshots().Draw(t, "snapshot")

@@ -2,7 +2,9 @@ package workload
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -216,6 +218,26 @@ func TestProblemsOfATarget(t *testing.T) {
 			}
 			refused(t, err, ErrUnusable, test.want)
 		})
+	}
+}
+
+// TestTheStatusSaysNothingOfTheContentOfASecret: what status.serin.configs has of it is the same for every content.
+func TestTheStatusSaysNothingOfTheContentOfASecret(t *testing.T) {
+	shown := map[string]string{}
+	for _, password := range []string{"hunter2", "correct horse"} {
+		w := cart(t)
+		w.edit(secretGVK, "creds", fmt.Sprintf(`{data: {password: %s}}`, base64.StdEncoding.EncodeToString([]byte(password))))
+		secret := w.object(secretGVK, "creds")
+		shown[password] = w.observe().Configs["secret/creds"]
+		if want := "resourceVersion " + secret.GetResourceVersion(); shown[password] != want {
+			t.Errorf("got %q, want %q", shown[password], want)
+		}
+		if again := w.observe().Configs["secret/creds"]; again != shown[password] { // from memory
+			t.Errorf("%q became %q", shown[password], again)
+		}
+	}
+	if shown["hunter2"] != shown["correct horse"] {
+		t.Errorf("the content can be guessed from %q", shown)
 	}
 }
 

@@ -154,6 +154,7 @@ func (w *Workloads) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigR
 		return false, sums{}, err
 	}
 	known = live.sums()
+	known.version = live.obj.GetResourceVersion()
 	w.memory.keep(keyOf(c), live.obj, known)
 	return true, known, nil
 }
@@ -245,6 +246,8 @@ type sums struct {
 	peer string
 	// binary is true when there is binaryData, which the peer neither sees nor copies.
 	binary bool
+	// version is that of the object whose content this is; empty for one that was just written.
+	version string
 	// tracked is false for Secrets whose type says that somebody else manages them; they are shared with the primary.
 	tracked bool
 }

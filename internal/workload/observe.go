@@ -79,7 +79,7 @@ func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask
 	o := Observation{
 		Reads:   d.Reads(c),
 		Problem: seen.problem, SelectorLabel: seen.pair.label, SelectorValue: seen.pair.value,
-		Configs: seen.checksums(),
+		Configs: seen.shown(),
 	}
 	if d.Options.ConfigTracking {
 		o.PeerConfigs = map[string]string{}
@@ -187,6 +187,19 @@ func (v view) checksums() map[string]string {
 		sums[config.Key()] = config.sums.ours
 	}
 	return sums
+}
+
+// shown is what the status says of the configuration of a revision. Nothing is decided by it. Of a Secret it is the version, which
+// says nothing about the content: whoever may read Canaries could otherwise test guesses of a password.
+func (v view) shown() map[string]string {
+	shown := make(map[string]string, len(v.configs))
+	for _, config := range v.configs {
+		shown[config.Key()] = config.sums.ours
+		if config.Kind == secretKind {
+			shown[config.Key()] = "resourceVersion " + config.sums.version
+		}
+	}
+	return shown
 }
 
 // tracked are the keys of the configuration that has a copy.

@@ -60,7 +60,8 @@ type SerinStatus struct {
 	// LastTraffic is when an earlier revision of the target last had traffic; its samples are not judged.
 	// +optional
 	LastTraffic *metav1.MicroTime `json:"lastTraffic,omitempty"`
-	// Configs are Serin's checksums (data and binaryData) of the tracked ConfigMaps and Secrets of the revision.
+	// Configs are the tracked ConfigMaps and Secrets of the revision: checksums of ConfigMaps (data and binaryData), and the
+	// resourceVersion of Secrets. Nothing is decided by them.
 	// +optional
 	Configs map[string]string `json:"configs,omitempty"`
 	// Command is the last command of a person that was carried out, as verb@run.
