@@ -116,9 +116,13 @@ func Files(root string) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	found, err := filepath.Glob(filepath.Join(root, definitions, "*.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("list definitions: %w", err)
+	var found []string
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} { // argoproj.io has a folder of its own
+		more, err := filepath.Glob(filepath.Join(root, definitions, pattern))
+		if err != nil {
+			return nil, fmt.Errorf("list definitions: %w", err)
+		}
+		found = append(found, more...)
 	}
 	for _, file := range found {
 		text, err := os.ReadFile(file)

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
@@ -204,18 +203,26 @@ func crdsCommand() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use: "crds", Short: "Print the definitions of the resources", Args: checked(cobra.NoArgs),
-		Long:    "Prints the definitions of the resources of one API group, as YAML.",
+		Long:    "Prints the CustomResourceDefinitions of Canaries and Rollouts and their kinds, or of one API group, as YAML.",
 		Example: "  serin crds | kubectl apply --server-side -f -",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := crd.YAML(group)
-			if err != nil {
-				return exit(ExitUsage, fmt.Errorf("read --group: %w", err))
+			groups := crd.Groups()
+			if group != "" {
+				groups = []string{group}
 			}
-			_, err = cmd.OutOrStdout().Write(text)
-			return err
+			for _, group := range groups {
+				text, err := crd.YAML(group)
+				if err != nil {
+					return exit(ExitUsage, fmt.Errorf("read --group: %w", err))
+				}
+				if _, err := cmd.OutOrStdout().Write(text); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
-	cmd.Flags().StringVar(&group, "group", flaggerv1.GroupName, "API group: "+strings.Join(crd.Groups(), " or "))
+	cmd.Flags().StringVar(&group, "group", "", "one API group: "+strings.Join(crd.Groups(), " or ")+" (default: both)")
 	return cmd
 }
 

@@ -229,12 +229,16 @@ func TestExitCodesAreFixedForEver(t *testing.T) {
 	}
 }
 
-func TestCrdsPrintsDefinitionsOfOneGroup(t *testing.T) {
+func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
-		{nil, []string{"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app"}},
+		{nil, []string{
+			"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app", "analysisruns.argoproj.io",
+			"analysistemplates.argoproj.io", "clusteranalysistemplates.argoproj.io", "experiments.argoproj.io", "rollouts.argoproj.io",
+		}},
+		{[]string{"--group", "flagger.app"}, []string{"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app"}},
 		{[]string{"--group", "argoproj.io"}, []string{
 			"analysisruns.argoproj.io", "analysistemplates.argoproj.io", "clusteranalysistemplates.argoproj.io",
 			"experiments.argoproj.io", "rollouts.argoproj.io",

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -169,9 +170,10 @@ func (m *Metrics) Markdown() string {
 	return b.String()
 }
 
-// Info shows the version and the mesh provider as it was configured.
+// Info shows the version, under the names that Flagger and Argo Rollouts have for it, and the mesh provider as it was configured.
 func (m *Metrics) Info(version, meshProvider string) {
 	m.info.WithLabelValues(version, meshProvider).Set(1)
+	m.rollouts.controller.WithLabelValues(version, runtime.Version()).Set(1)
 }
 
 // Canary is what the metrics show of one Canary.

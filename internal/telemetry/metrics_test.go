@@ -3,6 +3,7 @@ package telemetry
 import (
 	"flag"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,7 @@ func TestACanaryShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	m.Waiting("Canary", "shop", "cart-canary", "window", time.UnixMilli(1_000_500))
 
 	want := []string{
+		`argo_rollouts_controller_info{goversion="` + runtime.Version() + `",version="1.2.3"} 1`,
 		`flagger_canary_duration_seconds_count{name="cart",namespace="shop"} 1`,
 		`flagger_canary_duration_seconds_sum{name="cart",namespace="shop"} 0.25`,
 		`flagger_canary_failures_total{analysis_status="completed",deployment_strategy="canary",name="cart",namespace="shop"} 0`,

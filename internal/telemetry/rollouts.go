@@ -11,6 +11,7 @@ import (
 // rollouts are the series about Rollouts. Names, labels and meanings are those that dashboards and alerts of Argo's users
 // rely on; they end with their object.
 type rollouts struct {
+	controller  *prometheus.GaugeVec
 	info        *prometheus.GaugeVec
 	phase       *prometheus.GaugeVec
 	desired     *prometheus.GaugeVec
@@ -42,6 +43,8 @@ var releaseBuckets = []float64{10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200
 func newRollouts(d declaration) *rollouts {
 	object := []string{"namespace", "name"}
 	return &rollouts{
+		controller: d.gauge("argo_rollouts_controller_info", "Version of the controller that serves Rollouts, and of the Go that built it.",
+			"version", "goversion"),
 		info:        d.gauge("rollout_info", "Information about a Rollout.", "namespace", "name", "strategy", "traffic_router", "phase"),
 		phase:       d.gauge("rollout_phase", "The phase of a Rollout: 1 for the one it is in, 0 for the others; rollout_info tells the same.", "namespace", "name", "strategy", "phase"),
 		desired:     d.gauge("rollout_info_replicas_desired", "Pods that a Rollout asks for.", object...),

@@ -68,6 +68,9 @@ func TestThePortShowsHealthAndMetricsOnly(t *testing.T) {
 	if !strings.Contains(body, `flagger_info{mesh_provider="istio",version="1.2.3"} 1`) {
 		t.Errorf("metrics lack flagger_info:\n%s", body)
 	}
+	if !strings.Contains(body, `argo_rollouts_controller_info{goversion="go1.`) {
+		t.Errorf("metrics lack argo_rollouts_controller_info:\n%s", body)
+	}
 	for _, path := range []string{"/", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/vars", "/debug/requests", "/debug/events"} {
 		code, _ := get(t, s.Handler(), path)
 		expect(t, "code of "+path, code, http.StatusNotFound)

@@ -4,26 +4,23 @@ package packaging_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/serin-dev/serin/playground/cluster"
+	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
 // What all tests share: one cluster, and the ways of naming resources.
@@ -73,21 +70,11 @@ func run(m *testing.M) int {
 // objects reads manifests.
 func objects(t *testing.T, manifests string) []*unstructured.Unstructured {
 	t.Helper()
-	var all []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, manifests)
-		}
-		if len(object.Object) > 0 {
-			all = append(all, object)
-		}
+	all, err := chart.Objects(manifests)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, manifests)
 	}
+	return all
 }
 
 // client reaches the objects of a kind in a namespace, or in none where the kind has none.

@@ -5,7 +5,6 @@ package packaging_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
-	"helm.sh/helm/v4/pkg/chart/common"
-	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,6 +22,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/playground/packaging/chart"
 )
 
 // everything that the chart can render, set.
@@ -65,34 +62,8 @@ rbac: {metrics: [keptn, externalmetrics]}
 func chartFolder() string { return filepath.Join(repository, "charts", "serin") }
 
 // render renders the chart as helm template does, and gives its objects and notes.
-func render(t *testing.T, values, namespace string) (objectsOf []*unstructured.Unstructured, notes string, err error) {
-	t.Helper()
-	chart, err := loader.Load(chartFolder())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var given map[string]any
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
-	capabilities := common.DefaultCapabilities.Copy()
-	all, err := chartutil.ToRenderValues(chart, given, common.ReleaseOptions{Name: "serin", Namespace: namespace, IsInstall: true, Revision: 1}, capabilities)
-	if err != nil {
-		return nil, "", err
-	}
-	rendered, err := engine.Render(chart, all)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, name := range slices.Sorted(maps.Keys(rendered)) {
-		switch {
-		case strings.HasSuffix(name, "NOTES.txt"):
-			notes = rendered[name]
-		case strings.HasSuffix(name, ".yaml"):
-			objectsOf = append(objectsOf, objects(t, rendered[name])...)
-		}
-	}
-	return objectsOf, notes, nil
+func render(values, namespace string) (rendered []*unstructured.Unstructured, notes string, err error) {
+	return chart.Render(chartFolder(), values, namespace)
 }
 
 // restricted makes a namespace in which only pods of that standard may run.
@@ -161,13 +132,13 @@ func TestWhatTheChartRendersIsAdmitted(t *testing.T) {
 		not     []string // kinds
 		notes   string
 	}{
-		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app"}, []string{"Secret"}, "all namespaces"},
+		{"", nil, []string{"Deployment/serin", "ServiceAccount/serin", "ClusterRole/serin", "ClusterRoleBinding/serin", "Role/serin-controller", "CustomResourceDefinition/canaries.flagger.app", "CustomResourceDefinition/rollouts.argoproj.io", "ClusterRole/serin-view", "ClusterRole/serin-edit"}, []string{"Secret"}, "all namespaces"},
 		{"namespace: serin-chart\ncrd: {create: false}", nil, []string{"Role/serin", "RoleBinding/serin"}, []string{"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}, "serin crds | kubectl apply"},
 		{"namespace: serin-chart\nrbac: {providers: [kuma]}", nil, []string{"Role/serin", "ClusterRole/serin-serin-chart"}, nil, "namespace serin-chart"},
 		{everything, []string{"AuthorizationPolicy", "PodMonitor", "ServiceMonitor"}, []string{"Secret/serin-alerts", "PodDisruptionBudget/serin", "Service/serin"}, nil, "istio"},
 		{"rbac: {create: false}\nserviceAccount: {create: false, name: default}", nil, []string{"Deployment/serin"}, []string{"ClusterRole", "ServiceAccount"}, ""},
 	} {
-		all, notes, err := render(t, tt.values, "serin-chart")
+		all, notes, err := render(tt.values, "serin-chart")
 		if err != nil {
 			t.Errorf("render with %q: %v", tt.values, err)
 			continue
@@ -214,7 +185,7 @@ func TestAWrongValueGetsASentence(t *testing.T) {
 		"apis: []":                                          "apis",
 		"instanceID: Blue":                                  "instanceID",
 	} {
-		_, _, err := render(t, values, "default")
+		_, _, err := render(values, "default")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want an error with %q, got %v", values, want, err)
 		}
@@ -229,7 +200,7 @@ func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := allowed(t, objects(t, string(text)), "ClusterRole")
-	all, _, err := render(t, "", "default")
+	all, _, err := render("", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +210,7 @@ func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
 	if diff := cmp.Diff(want, allowed(t, build(t, "default"), "ClusterRole")); diff != "" {
 		t.Errorf("the kustomization (-documented +given):\n%s", diff)
 	}
-	one, _, err := render(t, "namespace: shop", "default")
+	one, _, err := render("namespace: shop", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +231,7 @@ func TestEveryWayOfInstallingGivesTheSameRights(t *testing.T) {
 	if diff := cmp.Diff(role, allowed(t, build(t, "namespaced"), "Role")); diff != "" {
 		t.Errorf("the kustomization for one namespace (-chart +given):\n%s", diff)
 	}
-	few, _, err := render(t, "rbac: {providers: [istio]}", "default")
+	few, _, err := render("rbac: {providers: [istio]}", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +300,7 @@ func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []stri
 	t.Helper()
 	var rights []string
 	for _, object := range all {
-		if object.GetKind() != kind {
+		if object.GetKind() != kind || aggregated(object) {
 			continue
 		}
 		for _, rule := range read[rbacv1.ClusterRole](t, object).Rules {
@@ -347,6 +318,16 @@ func allowed(t *testing.T, all []*unstructured.Unstructured, kind string) []stri
 	}
 	slices.Sort(rights)
 	return slices.Compact(rights)
+}
+
+// aggregated says whether a role is for users, and not for Serin.
+func aggregated(object *unstructured.Unstructured) bool {
+	for label := range object.GetLabels() {
+		if strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-") {
+			return true
+		}
+	}
+	return false
 }
 
 // build builds a kustomization of the folder config.

@@ -1,0 +1,352 @@
+package chart_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/playground/packaging/chart"
+)
+
+const folder = "../../../charts/serin"
+
+func render(t *testing.T, values string) ([]*unstructured.Unstructured, string) {
+	t.Helper()
+	rendered, notes, err := chart.Render(folder, values, "serin-system")
+	if err != nil {
+		t.Fatalf("render with %s: %v", values, err)
+	}
+	return rendered, notes
+}
+
+// deployment is the Deployment among objects.
+func deployment(t *testing.T, rendered []*unstructured.Unstructured) appsv1.Deployment {
+	t.Helper()
+	for _, object := range rendered {
+		if object.GetKind() == "Deployment" {
+			return typed[appsv1.Deployment](t, object)
+		}
+	}
+	t.Fatal("there is no Deployment")
+	return appsv1.Deployment{}
+}
+
+func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
+	t.Helper()
+	var out T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &out, true); err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return out
+}
+
+// TestArguments reads the arguments of the container, all of which docs/install.md has to know.
+func TestArguments(t *testing.T) {
+	documented, err := os.ReadFile("../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := []string{
+		"controller", "-log-level=info", "-metrics-server=http://prometheus:9090", "-enable-config-tracking=true",
+		"-enable-leader-election=true", "-leader-election-namespace=serin-system",
+	}
+	for values, want := range map[string]struct{ add, remove []string }{
+		"{}":                              {},
+		"logLevel: debug":                 {[]string{"-log-level=debug"}, []string{"-log-level=info"}},
+		"metricsServer: http://prom:9090": {[]string{"-metrics-server=http://prom:9090"}, []string{"-metrics-server=http://prometheus:9090"}},
+		"configTracking: {enabled: false}": {
+			[]string{"-enable-config-tracking=false"}, []string{"-enable-config-tracking=true"},
+		},
+		"meshProvider: gatewayapi:v1":                  {add: []string{"-mesh-provider=gatewayapi:v1"}},
+		"namespace: shop":                              {add: []string{"-namespace=shop"}},
+		"selectorLabels: 'app,app.kubernetes.io/name'": {add: []string{"-selector-labels=app,app.kubernetes.io/name"}},
+		"includeLabelPrefix: 'team,example.com/'":      {add: []string{"-include-label-prefix=team,example.com/"}},
+		"ingressAnnotationsPrefix: custom.ingress":     {add: []string{"-ingress-annotations-prefix=custom.ingress"}},
+		"ingressClass: public":                         {add: []string{"-ingress-class=public"}},
+		"clusterName: lab":                             {add: []string{"-cluster-name=lab"}},
+		"slack: {user: serin, channel: releases}":      {add: []string{"-slack-user=serin", "-slack-channel=releases"}},
+		"leaderElection: {enabled: false}": {
+			remove: []string{"-enable-leader-election=true", "-leader-election-namespace=serin-system"},
+		},
+		"threadiness: 20":            {add: []string{"-threadiness=20"}},
+		"kubeconfigQPS: 100":         {add: []string{"-kubeconfig-qps=100"}},
+		"kubeconfigBurst: '250'":     {add: []string{"-kubeconfig-burst=250"}},
+		"noCrossNamespaceRefs: true": {add: []string{"-no-cross-namespace-refs=true"}},
+		"controlplane: {kubeconfig: {secretName: other, key: config}}": {
+			add: []string{"-kubeconfig-service-mesh=/etc/serin/controlplane/config"},
+		},
+		"additionalArguments: [-drain-delay=10s, -apis=canary]": {add: []string{"-drain-delay=10s", "-apis=canary"}},
+	} {
+		rendered, _ := render(t, values)
+		args := deployment(t, rendered).Spec.Template.Spec.Containers[0].Args
+		expected := slices.DeleteFunc(append(slices.Clone(given), want.add...), func(arg string) bool { return slices.Contains(want.remove, arg) })
+		if diff := cmp.Diff(slices.Sorted(slices.Values(expected)), slices.Sorted(slices.Values(args))); diff != "" {
+			t.Errorf("arguments with %s (-want +got):\n%s", values, diff)
+		}
+		for _, arg := range args[1:] {
+			if flag, _, _ := strings.Cut(arg, "="); !strings.Contains(string(documented), "`"+flag+"`") {
+				t.Errorf("%s is not in docs/install.md", flag)
+			}
+		}
+	}
+}
+
+// base has everything on that another value depends on.
+const base = `
+slack: {url: "http://slack.test/", channel: releases}
+controlplane: {kubeconfig: {secretName: other}}
+linkerdAuthPolicy: {create: true}
+podMonitor: {enabled: true}
+serviceMonitor: {enabled: true}
+podDisruptionBudget: {enabled: true}
+`
+
+// changes are values that differ from values.yaml where a value of the same kind would not do.
+var changes = map[string]any{
+	// On in base.
+	"linkerdAuthPolicy.create":    false,
+	"podMonitor.enabled":          false,
+	"serviceMonitor.enabled":      false,
+	"podDisruptionBudget.enabled": false,
+
+	"logLevel":                         "debug",
+	"metricsServer":                    "http://elsewhere:9090",
+	"image.pullPolicy":                 "Always",
+	"threadiness":                      7,
+	"kubeconfigQPS":                    7,
+	"kubeconfigBurst":                  7,
+	"additionalArguments":              []any{"-apis=canary"},
+	"env":                              []any{map[string]any{"name": "A", "value": "b"}},
+	"crd.groups":                       []any{"flagger.app"},
+	"rbac.providers":                   []any{"istio"},
+	"rbac.metrics":                     []any{"keptn"},
+	"resources.requests.cpu":           "11m",
+	"resources.requests.memory":        "65Mi",
+	"resources.limits.memory":          "513Mi",
+	"tolerations":                      []any{map[string]any{"key": "a", "operator": "Exists"}},
+	"additionalVolumes":                []any{map[string]any{"name": "a", "emptyDir": map[string]any{}}},
+	"additionalVolumeMounts":           []any{map[string]any{"name": "a", "mountPath": "/a"}},
+	"slack.url":                        "http://other.test/",
+	"slack.proxyUrl":                   "http://proxy.test/",
+	"msteams.url":                      "http://teams.test/",
+	"msteams.proxyUrl":                 "http://proxy.test/",
+	"eventWebhook":                     "http://events.test/",
+	"podMonitor.interval":              "16s",
+	"podDisruptionBudget.minAvailable": 2,
+	"securityContext.context.capabilities.drop":                                []any{"NET_RAW"},
+	"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": []any{},
+}
+
+// TestEveryValueChangesSomething: a value that changes nothing in what is rendered is one that the chart forgot.
+func TestEveryValueChangesSomething(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values, on map[string]any
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal([]byte(base), &on); err != nil {
+		t.Fatal(err)
+	}
+	before := shown(t, on)
+	seen := 0
+	leaves("", values, func(path string, value any) {
+		seen++
+		changed, ok := changes[path]
+		if !ok {
+			changed = other(value)
+		}
+		with := runtime.DeepCopyJSON(integers(on).(map[string]any))
+		set(with, strings.Split(path, "."), changed)
+		if after := shown(t, with); after == before {
+			t.Errorf("%s: %v instead of %v changes nothing that is rendered", path, changed, value)
+		}
+	})
+	if seen < 60 {
+		t.Errorf("looked at %d values: where are the others?", seen)
+	}
+}
+
+// shown are the objects and notes with values, in one text.
+func shown(t *testing.T, values map[string]any) string {
+	t.Helper()
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, notes := render(t, string(text))
+	var out strings.Builder
+	for _, object := range rendered {
+		fmt.Fprintln(&out, object.GetKind(), object.GetName())
+		if object.GetKind() != "CustomResourceDefinition" {
+			fmt.Fprintln(&out, object.Object)
+		}
+	}
+	return out.String() + notes
+}
+
+// leaves calls see for each value that is no map with keys, by its path. A map without keys is a value.
+func leaves(path string, value any, see func(path string, value any)) {
+	inside, ok := value.(map[string]any)
+	if !ok || len(inside) == 0 {
+		see(path, value)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(inside)) {
+		if strings.Contains(key, ".") {
+			see(path, inside) // keys that users choose, such as those of annotations
+			return
+		}
+		leaves(strings.TrimPrefix(path+"."+key, "."), inside[key], see)
+	}
+}
+
+// other is a value of the same kind that is not the same.
+func other(value any) any {
+	switch v := value.(type) {
+	case bool:
+		return !v
+	case string:
+		return v + "changed"
+	case float64:
+		return int64(v) + 1
+	case map[string]any:
+		return map[string]any{"changed": "yes"}
+	default:
+		return []any{"changed"}
+	}
+}
+
+func set(values map[string]any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		inside, ok := values[key].(map[string]any)
+		if !ok {
+			inside = map[string]any{}
+			values[key] = inside
+		}
+		values = inside
+	}
+	values[path[len(path)-1]] = value
+}
+
+// integers has the numbers of YAML as those that a deep copy takes.
+func integers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for key, inside := range v {
+			out[key] = integers(inside)
+		}
+		return out
+	case float64:
+		return int64(v)
+	default:
+		return value
+	}
+}
+
+func TestDefinitionsOfBothGroupsAreInstalledUnlessOneIsLeftOut(t *testing.T) {
+	flagger := []string{"alertproviders.flagger.app", "canaries.flagger.app", "metrictemplates.flagger.app"}
+	argo := []string{
+		"analysisruns.argoproj.io", "analysistemplates.argoproj.io", "clusteranalysistemplates.argoproj.io", "experiments.argoproj.io",
+		"rollouts.argoproj.io",
+	}
+	for values, test := range map[string]struct {
+		want  []string
+		notes string
+	}{
+		"{}":                           {append(slices.Clone(flagger), argo...), "Canaries and Rollouts"},
+		"crd: {groups: [flagger.app]}": {flagger, "serin crds --group argoproj.io | kubectl apply"},
+		"crd: {groups: [argoproj.io]}": {argo, "serin crds --group flagger.app | kubectl apply"},
+		"crd: {create: false}":         {nil, "serin crds | kubectl apply"},
+	} {
+		rendered, notes := render(t, values)
+		var got []string
+		for _, object := range rendered {
+			if object.GetKind() == "CustomResourceDefinition" {
+				got = append(got, object.GetName())
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("definitions with %s (-want +got):\n%s", values, diff)
+		}
+		if !strings.Contains(notes, test.notes) {
+			t.Errorf("notes with %s lack %q:\n%s", values, test.notes, notes)
+		}
+	}
+}
+
+// TestAggregatedRoles: users who may view, edit or administrate a namespace may do so with releases, and the kustomization
+// gives what the chart gives.
+func TestAggregatedRoles(t *testing.T) {
+	rendered, _ := render(t, "{}")
+	text, err := os.ReadFile("../../../config/rbac/aggregate.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := chart.Objects(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(objects []*unstructured.Unstructured) map[string][]rbacv1.PolicyRule {
+		out := map[string][]rbacv1.PolicyRule{}
+		for _, object := range objects {
+			var to []string
+			for label := range object.GetLabels() {
+				if role, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok {
+					to = append(to, role)
+				}
+			}
+			if slices.Sort(to); len(to) > 0 {
+				out[object.GetName()+" to "+strings.Join(to, ", ")] = typed[rbacv1.ClusterRole](t, object).Rules
+			}
+		}
+		return out
+	}
+	got := of(rendered)
+	want := []string{"serin-edit to admin, edit", "serin-view to admin, edit, view"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("aggregated roles (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(of(plain), got); diff != "" {
+		t.Errorf("roles of the kustomization and of the chart (-kustomization +chart):\n%s", diff)
+	}
+	for _, rule := range got[want[1]] {
+		if diff := cmp.Diff([]string{"get", "list", "watch"}, rule.Verbs); diff != "" || slices.Contains(rule.Resources, "alertproviders") {
+			t.Errorf("those who may view may %v %v", rule.Verbs, rule.Resources)
+		}
+	}
+	for _, values := range []string{"rbac: {aggregate: false}", "rbac: {create: false}", "namespace: shop"} {
+		rendered, _ := render(t, values)
+		if got := of(rendered); len(got) > 0 {
+			t.Errorf("with %s there are %v", values, slices.Sorted(maps.Keys(got)))
+		}
+	}
+}
+
+func TestPodsJoinLinkerdWhereItsPolicyNamesThem(t *testing.T) {
+	const inject = "linkerd.io/inject"
+	for values, want := range map[string]string{
+		"{}":                                "",
+		"linkerdAuthPolicy: {create: true}": "enabled",
+		"linkerdAuthPolicy: {create: true}\npodAnnotations: {linkerd.io/inject: ingress}": "ingress",
+	} {
+		rendered, _ := render(t, values)
+		if got := deployment(t, rendered).Spec.Template.Annotations[inject]; got != want {
+			t.Errorf("with %q, annotation %s is %q, want %q", values, inject, got, want)
+		}
+	}
+}
