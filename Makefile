@@ -15,6 +15,10 @@ build: ## Build bin/serin
 image: ## Build and push the image, for amd64 and arm64, with ko (KO_DOCKER_REPO=registry/serin)
 	@hack/image.sh $(ARGS)
 
+.PHONY: image-loadtester
+image-loadtester: ## Build and push the same with a shell, for the load tester (KO_DOCKER_REPO=registry/serin-loadtester)
+	@hack/image.sh --loadtester $(ARGS)
+
 .PHONY: demo
 demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep, ARGS=--json)
 	@hack/playground.sh

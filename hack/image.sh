@@ -2,11 +2,22 @@
 # Builds the image of Serin for amd64 and arm64 with ko and pushes it to KO_DOCKER_REPO, under the version that the chart
 # asks for and as latest. Arguments go to `ko build`: --tags=edge names it otherwise, --push=false --oci-layout-path=image
 # keeps it here.
+#
+# With --loadtester as the first argument it is an image for the load tester: the same program on a base with bash, because
+# webhooks of the type bash, and commands with pipes, need a shell. KO_DEFAULTBASEIMAGE names another base, with whatever
+# programs tests call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+what="make image"
+if [ "${1:-}" = --loadtester ]; then
+	shift
+	what="make image-loadtester"
+	# Bash on Alpine, for both platforms; grep, sed, wget and the like are those of BusyBox.
+	export KO_DEFAULTBASEIMAGE="${KO_DEFAULTBASEIMAGE:-docker.io/library/bash:5.3}"
+fi
 if [ -z "${KO_DOCKER_REPO:-}" ]; then
-	echo "make image needs to know where the image belongs: set KO_DOCKER_REPO, such as registry.example.com/serin" >&2
+	echo "$what needs to know where the image belongs: set KO_DOCKER_REPO, such as registry.example.com/serin" >&2
 	exit 1
 fi
 case " $* " in

@@ -365,6 +365,56 @@ func TestDocsListEveryFlagOfTheController(t *testing.T) {
 	})
 }
 
+// TestDocsGiveTheDefaultsOfFlags: each row of a table of flags has the default that the program has, and the page names
+// those that Flagger has another default for.
+func TestDocsGiveTheDefaultsOfFlags(t *testing.T) {
+	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
+	(&operator.Flags{}).Register(set)
+	page := read(t, "docs/install.md")
+	compared := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| `-([a-z-]+)` \\| `?([^ `|]+)`? \\|").FindAllStringSubmatch(page, -1) {
+		flag := set.Lookup(row[1])
+		if flag == nil {
+			t.Errorf("docs/install.md has a flag -%s, which the controller does not have", row[1])
+			continue
+		}
+		given := strings.Trim(flag.DefValue, "[]")
+		if given == "" {
+			continue // what that means is told in words
+		}
+		compared++
+		if given != row[2] {
+			t.Errorf("docs/install.md says that -%s is %s by default, and it is %s", row[1], row[2], given)
+		}
+	}
+	if compared < 20 {
+		t.Errorf("compared %d defaults: where are the others?", compared)
+	}
+	for name, flaggers := range map[string]string{
+		"kubeconfig-qps": "100", "kubeconfig-burst": "250", "metrics-server": "http://prometheus:9090", "control-loop-interval": "10s",
+		"log-level": "debug", "port": "8080", "slack-user": "flagger", "threadiness": "2", "zap-encoding": "json", "mesh-provider": "istio",
+		"selector-labels": "app,name,app.kubernetes.io/name", "ingress-annotations-prefix": "nginx.ingress.kubernetes.io",
+		"enable-leader-election": "false", "leader-election-namespace": "kube-system", "enable-config-tracking": "true",
+		"no-cross-namespace-refs": "false",
+	} {
+		said := strings.Contains(page, "`-"+name+"` ("+flaggers)
+		if differs := set.Lookup(name).DefValue != flaggers; differs != said {
+			t.Errorf("-%s is %s, and %s in Flagger: docs/install.md says so: %v", name, set.Lookup(name).DefValue, flaggers, said)
+		}
+	}
+}
+
+// TestDocsNameEveryRouter: the page about Rollouts names all that route them.
+func TestDocsNameEveryRouter(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^\| Router \|.*$`).FindString(read(t, "docs/rollouts.md"))
+	table := traffic.RolloutFeatureTable((&operator.Flags{}).RolloutRouters())
+	for _, found := range regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\|").FindAllStringSubmatch(table, -1) {
+		if name := found[1]; name != "plugins" && !strings.Contains(strings.ToLower(strings.ReplaceAll(row, " ", "")), strings.ToLower(name)) {
+			t.Errorf("docs/rollouts.md does not name the router %s: %s", name, row)
+		}
+	}
+}
+
 func TestMakeHelpListsEveryTarget(t *testing.T) {
 	for _, found := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		if !strings.Contains(found[2], "## ") {

@@ -1,11 +1,17 @@
 package gatewayapi_test
 
 import (
+	"errors"
+	"reflect"
+	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
@@ -42,7 +48,38 @@ func gatewayFields(t *rapid.T, c *flaggerv1.Canary) {
 			}
 		}
 	}
+	for i := range s.Match {
+		s.Match[i].Port = 0 // which is Istio's
+	}
 	s.BackendTimeout = rapid.SampledFrom([]string{"", "2s"}).Draw(t, "backend timeout")
+}
+
+// TestConditionsThatAnHTTPRouteDoesNotHave are refused: dropped, the route would serve requests that are not meant. Every
+// field of the type is either refused or served.
+func TestConditionsThatAnHTTPRouteDoesNotHave(t *testing.T) {
+	served := []string{"Name", "URI", "Method", "Headers", "QueryParams"}
+	for field := range reflect.TypeFor[flaggerv1.HTTPMatchRequest]().Fields() {
+		c := &flaggerv1.Canary{}
+		c.Name, c.Namespace = "cart", "web"
+		c.Spec.TargetRef.Name = "cart"
+		c.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge"}}
+		c.Spec.Service.Match = make([]flaggerv1.HTTPMatchRequest, 1)
+		value := reflect.ValueOf(&c.Spec.Service.Match[0]).Elem().FieldByName(field.Name)
+		exact := flaggerv1.StringMatch{Exact: "GET"}
+		for _, set := range []any{"text", int32(8080), true, []string{"mesh"}, map[string]string{"a": "b"}, &exact, map[string]flaggerv1.StringMatch{"a": exact}} {
+			if reflect.TypeOf(set) == value.Type() {
+				value.Set(reflect.ValueOf(set))
+			}
+		}
+		if value.IsZero() {
+			t.Fatalf("the test does not know how to set %s", field.Name)
+		}
+		target := traffic.TargetOf(c, "gatewayapi:v1", "app")
+		_, err := gatewayapi.New(gatewayapi.V1).Render(target, release.Route{}, make([]*unstructured.Unstructured, 1))
+		if refused := errors.Is(err, traffic.ErrUnsupported); refused == slices.Contains(served, field.Name) {
+			t.Errorf("spec.service.match[0].%s: error %v", field.Name, err)
+		}
+	}
 }
 
 func TestGolden(t *testing.T) {

@@ -18,7 +18,12 @@ func serviceMatches(t traffic.Target) ([]gatewayv1.HTTPRouteMatch, error) {
 		return []gatewayv1.HTTPRouteMatch{{Path: pathMatch(nil)}}, nil
 	}
 	var out []gatewayv1.HTTPRouteMatch
-	for _, m := range t.Canary.Spec.Service.Match {
+	for i, m := range t.Canary.Spec.Service.Match {
+		if field := beyond(m); field != "" {
+			return nil, traffic.Refuse(traffic.ErrUnsupported,
+				"%s[%d].%s: an HTTPRoute matches requests by path, method, headers and query parameters only, and would serve more requests "+
+					"than are meant: remove %s, or choose another provider", where, i, field, field)
+		}
 		match := gatewayv1.HTTPRouteMatch{Path: pathMatch(m.URI)}
 		if m.Method != nil {
 			if m.Method.Exact == "" {
@@ -38,6 +43,30 @@ func serviceMatches(t traffic.Target) ([]gatewayv1.HTTPRouteMatch, error) {
 		out = append(out, match)
 	}
 	return out, nil
+}
+
+// beyond is a condition that no HTTPRoute has; empty where there is none. A name is not a condition.
+func beyond(m flaggerv1.HTTPMatchRequest) string {
+	switch {
+	case m.Scheme != nil:
+		return "scheme"
+	case m.Authority != nil:
+		return "authority"
+	case len(m.WithoutHeaders) > 0:
+		return "withoutHeaders"
+	case m.Port != 0:
+		return "port"
+	case len(m.Gateways) > 0:
+		return "gateways"
+	case len(m.SourceLabels) > 0:
+		return "sourceLabels"
+	case m.SourceNamespace != "":
+		return "sourceNamespace"
+	case m.IgnoreURICase:
+		return "ignoreUriCase"
+	default:
+		return ""
+	}
 }
 
 // cross pairs every match of the analysis with every match of the service, in this order. Headers and query parameters
