@@ -110,9 +110,9 @@ func mistakes(t *testing.T) []mistake {
 				"name the port there, or give its number in spec.service.targetPort",
 		}, {
 			name: "weights", made: deploymentByHand("weights", 1) + weighted("weights"),
-			spoil:  changed("weights", `{"spec":{"analysis":{"stepWeights":[50,20]}}}`),
+			spoil:  changed("weights", `{"spec":{"analysis":{"stepWeights":[50,20,80]}}}`),
 			mend:   changed("weights", `{"spec":{"analysis":{"stepWeights":[20,50]}}}`),
-			reason: "Plan", says: "spec.analysis.stepWeights is [50 20], but weights must rise from above 0 to at most 100: correct them",
+			reason: "Plan", says: "spec.analysis.stepWeights is [50 20 80], and nothing would follow the weight 50: write weights that rise, from 1 to 100",
 		}, {
 			name: "prometheus",
 			made: deploymentByHand("prometheus", 1) + cheap("prometheus", "    metrics: [{name: request-success-rate, interval: 1s, thresholdRange: {min: 99}}]\n  metricsServer: "+nobody),
