@@ -266,7 +266,7 @@ func TestRightsFollowWhatIsServed(t *testing.T) {
 		},
 		{"instanceID: blue", "", []string{"argoproj.io/rollouts  patch"}, nil, "serin-blue"},
 	} {
-		chart, _, err := render(t, tt.values, "default")
+		chart, _, err := render(tt.values, "default")
 		if err != nil {
 			t.Fatalf("%s: %v", tt.values, err)
 		}
