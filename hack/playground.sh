@@ -12,4 +12,4 @@ if [ ! -x bin/playground ]; then
 	go list -deps ./cmd/serin >/dev/null 2>&1 &
 fi
 export CGO_ENABLED=0 GOGC=${GOGC:-400}
-go build -C playground -buildvcs=false -gcflags=all=-dwarf=false -ldflags="-s -w" -o ../bin/playground ./cmd/playground
+go build -C playground -buildvcs=false -gcflags=all=-dwarf=false -ldflags="-s -w" -o "$PWD/bin/playground" ./cmd/playground
