@@ -139,7 +139,7 @@ func Files(root string) (map[string][]byte, error) {
 }
 
 // shared are the rules for both APIs and all providers: of all namespaces, or of one.
-func (r Rights) shared(cluster bool) []rbacv1.PolicyRule {
+func (r *Rights) shared(cluster bool) []rbacv1.PolicyRule {
 	rules := slices.Clone(r.Always)
 	for _, group := range r.Providers {
 		if cluster || !group.ClusterScoped {

@@ -140,41 +140,49 @@ func TestPlanAcceptsWhatFlaggerAccepts(t *testing.T) {
 	}{
 		{"weights that rise", weights(20, 40), []int{20, 40, 0, 40}, nil},
 		{
-			"a last weight beyond all", weights(20, 150), []int{20, 100, 0, 100},
+			"a last weight beyond all", weights(20, 150),
+			[]int{20, 100, 0, 100},
 			[]string{"spec.analysis.stepWeights is [20 150]: the canary gets [20 100]"},
 		},
 		{
-			"weights beyond all", weights(60, 150, 200), []int{60, 100, 0, 100},
+			"weights beyond all", weights(60, 150, 200),
+			[]int{60, 100, 0, 100},
 			[]string{"spec.analysis.stepWeights is [60 150 200]: the canary gets [60 100]"},
 		},
 		{"one weight beyond all", weights(101), []int{100, 0, 100}, []string{"spec.analysis.stepWeights is [101]: the canary gets [100]"}},
 		{"a last weight that falls", weights(50, 20), []int{50, 0, 50}, []string{"spec.analysis.stepWeights is [50 20]: the canary gets [50]"}},
 		{"a last weight that repeats", weights(20, 20), []int{20, 0, 20}, []string{"spec.analysis.stepWeights is [20 20]: the canary gets [20]"}},
 		{
-			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 }, []int{50, 100},
+			"a maximum beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 50, 120 },
+			[]int{50, 100},
 			[]string{"spec.analysis.maxWeight is 120: the canary gets at most 100"},
 		},
 		{
-			"a step beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 }, []int{100, 100},
+			"a step beyond all", func(s *flaggerv1.CanarySpec) { s.Analysis.StepWeight, s.Analysis.MaxWeight = 500, 0 },
+			[]int{100, 100},
 			nil,
 		},
 		{
-			"a threshold beyond all pods", threshold(101), []int{20, 100},
+			"a threshold beyond all pods", threshold(101),
+			[]int{20, 100},
 			[]string{"spec.analysis.canaryReadyThreshold is 101: 100 is used"},
 		},
 		{
-			"a threshold below none", threshold(-1), []int{20, 100},
+			"a threshold below none", threshold(-1),
+			[]int{20, 100},
 			[]string{"spec.analysis.canaryReadyThreshold is -1: 0 is used"},
 		},
 		{
 			"mirrored requests where the router has none", func(s *flaggerv1.CanarySpec) { s.Provider, s.Analysis.Mirror = "plain", true },
-			[]int{20, 100}, []string{"provider plain cannot mirror traffic with this strategy: spec.analysis.mirror is ignored"},
+			[]int{20, 100},
+			[]string{"provider plain cannot mirror traffic with this strategy: spec.analysis.mirror is ignored"},
 		},
 		{
 			"cookies where the router has none", func(s *flaggerv1.CanarySpec) {
 				s.Provider, s.Analysis.SessionAffinity = "plain", &flaggerv1.SessionAffinity{CookieName: "a"}
 			},
-			[]int{20, 100}, []string{"provider plain has no session affinity: spec.analysis.sessionAffinity is ignored"},
+			[]int{20, 100},
+			[]string{"provider plain has no session affinity: spec.analysis.sessionAffinity is ignored"},
 		},
 	} {
 		plan := canary.NewPlan(spec(test.change), settings())

@@ -93,7 +93,7 @@ func (b *charging) numbers(list any) error {
 		return nil // the language reports it
 	}
 	for i := range v.Len() {
-		if _, ok := v.Index(i).Interface().(string); ok {
+		if _, ok := reflect.TypeAssert[string](v.Index(i)); ok {
 			return errText
 		}
 	}
@@ -222,7 +222,7 @@ func (b *charging) surplus(name string, args []any, total, depth int) int {
 	case "flatten":
 		return total * (1 + depth)
 	case "sort":
-		return total * bits.Len(uint(total)) //nolint:gosec // it is not negative
+		return total * bits.Len(uint(total))
 	case "uniq":
 		return total * (1 + elements(at(args, 0))/8)
 	case "date", "timezone":
@@ -250,7 +250,7 @@ func number(v any) int {
 	case rv.CanInt():
 		return int(rv.Int())
 	case rv.CanUint():
-		return int(min(rv.Uint(), maxCost+1)) //nolint:gosec // it was cut
+		return int(min(rv.Uint(), maxCost+1))
 	case rv.CanFloat():
 		return int(min(rv.Float(), maxCost+1))
 	default:

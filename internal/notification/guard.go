@@ -168,7 +168,7 @@ func (g *guard) charged(name string, function reflect.Value) any {
 		}
 		out := call(args)
 		if len(out) > 1 && !out[1].IsNil() {
-			err, _ := out[1].Interface().(error)
+			err, _ := reflect.TypeAssert[error](out[1])
 			return fail(err)
 		}
 		if err := g.result(out[0]); err != nil {
@@ -284,7 +284,7 @@ func surplusOf(name string, args values, total, depth int) (int, error) {
 	case "uniq", "without", "has":
 		return total * (1 + (args.elements(0)+args.elements(1))/8), nil
 	case "sortAlpha":
-		return total * bits.Len(uint(total)), nil //nolint:gosec // it is not negative
+		return total * bits.Len(uint(total)), nil
 	case "date", "dateInZone", "date_in_zone", "htmlDate", "htmlDateInZone", "toDate":
 		return zoneCost + 8*total, nil
 	default: // what it makes is in proportion to its arguments

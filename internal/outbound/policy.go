@@ -163,8 +163,8 @@ func meant(addr netip.Addr) []netip.Addr {
 		embed(2)
 	case teredo.Contains(addr): // the server, and the client with all bits turned over
 		embed(4)
-		for i := range bytes[12:] {
-			bytes[12+i] ^= 0xff
+		for i := 12; i < len(bytes); i++ {
+			bytes[i] ^= 0xff
 		}
 		embed(12)
 	}

@@ -563,7 +563,12 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
-		defer func() { cancel(); <-done }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
 		for _, namespace := range []string{"shop", "evil"} {
 			hang(p, namespace, 1000, "hook")
 		}

@@ -5,6 +5,7 @@ import "time"
 // Trouble is what makes an object wait longer with each failure in a row.
 type Trouble string
 
+// What may make it wait.
 const (
 	Refused      Trouble = "refused"       // an effect was refused; permissions may be granted, a quota raised
 	NotInstalled Trouble = "not-installed" // something is missing of which no watch notifies, such as a definition

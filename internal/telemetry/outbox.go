@@ -99,10 +99,10 @@ type line struct {
 // resting are the lines whose messages are tried again later, the next one first.
 type resting []*line
 
-func (r resting) Len() int           { return len(r) }
-func (r resting) Less(i, j int) bool { return r[i].until.Before(r[j].until) }
-func (r resting) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *resting) Push(l any)        { *r = append(*r, l.(*line)) } //nolint:forcetypeassert // the heap has nothing else
+func (r *resting) Len() int           { return len(*r) }
+func (r *resting) Less(i, j int) bool { return (*r)[i].until.Before((*r)[j].until) }
+func (r *resting) Swap(i, j int)      { (*r)[i], (*r)[j] = (*r)[j], (*r)[i] }
+func (r *resting) Push(l any)         { *r = append(*r, l.(*line)) } //nolint:forcetypeassert // the heap has nothing else
 func (r *resting) Pop() any {
 	all := *r
 	last := all[len(all)-1]

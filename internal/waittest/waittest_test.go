@@ -69,7 +69,7 @@ func TestAWaitThatFailsReportsTheLastState(t *testing.T) {
 		if !strings.HasSuffix(got, `last state: "half"`) {
 			t.Errorf("failed with %q", got)
 		}
-		got = failure(t, func(tb testing.TB) { Receive(tb, "the server ends", make(chan error)) })
+		got = failure(t, func(tb testing.TB) { _ = Receive(tb, "the server ends", make(chan error)) })
 		if want := "wait until the server ends: it took more than 3m0s"; got != want {
 			t.Errorf("failed with %q, want %q", got, want)
 		}

@@ -253,16 +253,22 @@ func TestRightsFollowWhatIsServed(t *testing.T) {
 	}{
 		{"", "", []string{"batch/jobs  create", "/pods/eviction  create", "flagger.app/canaries  patch", "/secrets  list"}, nil, "serin"},
 		{
-			"apis: [canary]", "canaries-only", []string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  get"},
-			[]string{"batch/jobs  create", "/pods/eviction  create", "/pods  patch", "apps/replicasets  create", "argoproj.io/rollouts  patch"}, "serin",
+			"apis: [canary]", "canaries-only",
+			[]string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  get"},
+			[]string{"batch/jobs  create", "/pods/eviction  create", "/pods  patch", "apps/replicasets  create", "argoproj.io/rollouts  patch"},
+			"serin",
 		},
 		{
-			"apis: [rollout]", "rollouts-only", []string{"argoproj.io/rollouts  patch", "batch/jobs  create", "/secrets  get"},
-			[]string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  create", "apps/deployments  create"}, "serin",
+			"apis: [rollout]", "rollouts-only",
+			[]string{"argoproj.io/rollouts  patch", "batch/jobs  create", "/secrets  get"},
+			[]string{"flagger.app/canaries  patch", "/secrets  list", "/secrets  create", "apps/deployments  create"},
+			"serin",
 		},
 		{
-			"configTracking: {enabled: false}", "no-config-tracking", []string{"flagger.app/canaries  patch", "/secrets  get"},
-			[]string{"/secrets  list", "/secrets  create", "/configmaps  patch"}, "serin",
+			"configTracking: {enabled: false}", "no-config-tracking",
+			[]string{"flagger.app/canaries  patch", "/secrets  get"},
+			[]string{"/secrets  list", "/secrets  create", "/configmaps  patch"},
+			"serin",
 		},
 		{"instanceID: blue", "", []string{"argoproj.io/rollouts  patch"}, nil, "serin-blue"},
 	} {

@@ -253,7 +253,7 @@ func (f form) sender(t *testing.T, at *fake) service.Sender {
 
 func (f form) send(t *testing.T, ctx context.Context, at *fake) error {
 	t.Helper()
-	return f.sender(t, at).Send(ctx, service.Message{Content: content(t, f.template), Service: "own", Recipient: f.recipient, Now: now})
+	return f.sender(t, at).Send(ctx, service.Message{Content: content(t, f.template), Service: "own", Recipient: f.recipient, Now: now}) //nolint:contextcheck // content renders in the context of the test
 }
 
 func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {

@@ -75,8 +75,10 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 			}
 			p.refuse = nil
 			for _, left := range []struct{ kind, text string }{
-				{"VirtualService", "testers"}, {"DestinationRule", argov1.PodTemplateHashLabel},
-				{"DestinationRule", argov1.ManagedByAnnotation}, {"DestinationRule", argov1.RoutedByAnnotation},
+				{"VirtualService", "testers"},
+				{"DestinationRule", argov1.PodTemplateHashLabel},
+				{"DestinationRule", argov1.ManagedByAnnotation},
+				{"DestinationRule", argov1.RoutedByAnnotation},
 			} {
 				if p.has(left.kind, left.text) {
 					t.Errorf("%s still has %s", left.kind, left.text)

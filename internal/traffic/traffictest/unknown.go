@@ -58,8 +58,8 @@ func (s typeShape) field(name string) shape {
 	if !s.fields() {
 		return nil
 	}
-	for i := range s.of.NumField() {
-		f := s.of.Field(i)
+	for f := range s.of.Fields() {
+		f := f
 		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
 			return typeShape{pointed(f.Type)}
 		} else if tag == "" && f.Anonymous {

@@ -16,9 +16,6 @@ import (
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
-// patience bounds every wait for something that has to come.
-const patience = time.Minute
-
 func TestPodsBecomeReadyAndGoWhenAskedTo(t *testing.T) {
 	client := fake.NewClientset()
 	n := New(Options{Name: "played", Version: "v1.36.3", Delay: time.Millisecond, Client: client, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})

@@ -171,14 +171,14 @@ func (w *podWorker) play(ctx context.Context) {
 	defer sidecars.Wait()
 	for _, c := range w.inits {
 		if c.spec.RestartPolicy != nil && *c.spec.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars.Go(func() { ; w.runContainer(ctx, p, c, corev1.RestartPolicyAlways) })
+			sidecars.Go(func() { w.runContainer(ctx, c, corev1.RestartPolicyAlways) })
 			continue
 		}
 		policy := p.Spec.RestartPolicy
 		if policy == corev1.RestartPolicyAlways {
 			policy = corev1.RestartPolicyOnFailure
 		}
-		if !w.runContainer(ctx, p, c, policy) {
+		if !w.runContainer(ctx, c, policy) {
 			if ctx.Err() == nil {
 				w.set(func() { w.phase = corev1.PodFailed })
 			}
@@ -188,7 +188,7 @@ func (w *podWorker) play(ctx context.Context) {
 	var wg sync.WaitGroup
 	ok := make([]bool, len(w.cons))
 	for i, c := range w.cons {
-		wg.Go(func() { ; ok[i] = w.runContainer(ctx, p, c, p.Spec.RestartPolicy) })
+		wg.Go(func() { ok[i] = w.runContainer(ctx, c, p.Spec.RestartPolicy) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -205,7 +205,7 @@ func (w *podWorker) play(ctx context.Context) {
 }
 
 // runContainer runs c under policy; true means its last run ended with code 0.
-func (w *podWorker) runContainer(ctx context.Context, p *corev1.Pod, c *container, policy corev1.RestartPolicy) bool {
+func (w *podWorker) runContainer(ctx context.Context, c *container, policy corev1.RestartPolicy) bool {
 	backoff := 10 * time.Second
 	for {
 		for w.m.cfg.badImage.MatchString(c.spec.Image) {
@@ -564,7 +564,7 @@ func (w *podWorker) status() corev1.PodStatus {
 			if init {
 				done := c.state.Terminated != nil && c.state.Terminated.ExitCode == 0
 				sidecar := c.spec.RestartPolicy != nil
-				if !done && !(sidecar && started) {
+				if !done && (!sidecar || !started) {
 					initialized = false
 				}
 				ready = done || ready

@@ -435,9 +435,9 @@ func diff(w, g []string, n int) []string {
 	for i := range t {
 		t[i] = make([]int, len(g)+1)
 	}
-	for i := len(w) - 1; i >= 0; i-- {
+	for i, v := range slices.Backward(w) {
 		for j := len(g) - 1; j >= 0; j-- {
-			if w[i] == g[j] {
+			if v == g[j] {
 				t[i][j] = t[i+1][j+1] + 1
 			} else {
 				t[i][j] = max(t[i+1][j], t[i][j+1])

@@ -87,7 +87,7 @@ func describe(req *http.Request, path string, body []byte) string {
 	}
 	for _, k := range []string{"Authorization", "Dd-Api-Key", "Dd-Application-Key", "X-Query-Key", "X-Test"} {
 		if v := req.Header.Get(k); v != "" {
-			s.WriteString(fmt.Sprintf(" [%s: %s]", k, v))
+			fmt.Fprintf(&s, " [%s: %s]", k, v)
 		}
 	}
 	if len(body) > 0 {

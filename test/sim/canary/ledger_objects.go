@@ -309,7 +309,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
-	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && !(ready && p.replicas > 0))
+	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
 	if p.givesUp && !givenUp(v) {
 		p.gaveUp = l.now()
 	}
@@ -336,8 +336,8 @@ func (l *ledger) noteProgress(p *pods, counts [3]int64, lost bool) {
 // progress is when a workload that a process takes for unready was last ready, or made progress that every process must
 // know of; zero: it never was, and never did.
 func (p *pods) progress(then time.Time) time.Time {
-	for i := len(p.progressed) - 1; i >= 0; i-- {
-		if at := p.progressed[i]; !at.After(then) {
+	for i, v := range slices.Backward(p.progressed) {
+		if at := v; !at.After(then) {
 			p.progressed = p.progressed[i:] // nobody asks for what was before
 			return release.Later(at, p.lost)
 		}

@@ -127,7 +127,7 @@ func TestConnectionsOfASecretAreHeldToThePolicy(t *testing.T) {
 		}
 		return errors.New("not sent")
 	}))}
-	if _, err := client.Get(cfg.Host); err == nil || ways != 1 {
+	if _, err := client.Get(cfg.Host); err == nil || ways != 1 { //nolint:bodyclose // nothing answers
 		t.Errorf("got %v after %d ways", err, ways)
 	}
 }
