@@ -9,6 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim"
 )
 
 // neighbours is a namespace whose Canaries ask receivers that never answer, more of them than there are slots. Nothing else
@@ -18,8 +19,14 @@ const neighbours = "neighbours"
 // crowded is how many of its Canaries ask a webhook, and how many a metric.
 const crowded = 2 * inFlight
 
+// Neighbours is whether there are any. They leave a namespace one slot of each pool, so that without them more is out at once.
+const Neighbours sim.Class = "neighbours"
+
 // crowd has the neighbours ask a process that starts.
 func (p *process) crowd() {
+	if t := p.canaries.world.Trouble; !t.Has(Neighbours) || !t.Occurs(Neighbours) {
+		return
+	}
 	for i := range crowded {
 		p.prober.Ask(neighbour("hook", i), []release.Probe{{ID: "hangs", Question: canary.HookQuestion{}}})
 		p.prober.Ask(neighbour("metric", i), []release.Probe{{ID: "hangs", Question: canary.MetricQuestion{}}})

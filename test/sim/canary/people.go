@@ -73,7 +73,7 @@ var deeds = []kinds.Deed[*people, *Release]{
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.
-var Classes = slices.Concat(hookTroubles, kinds.MetricTroubles, []sim.Class{Strangers, ManyPods, kinds.GitOps}, kinds.Classes(deeds), cluster.Classes())
+var Classes = slices.Concat(hookTroubles, kinds.MetricTroubles, []sim.Class{Strangers, ManyPods, Neighbours, kinds.GitOps}, kinds.Classes(deeds), cluster.Classes())
 
 // live plans what people do in this history.
 func (p *people) live() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
@@ -90,7 +91,28 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
 	}
-	return slices.Concat(stories, interruptions(), daemonSets())
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets())
+}
+
+// latePrimaries are stories of promotions that fail because the primary needs longer than its deadline, and of what becomes of
+// them once it is ready.
+func latePrimaries() []Story {
+	slow := Act{When: weightIs(50), Do: func(_ *people, r *Release) {
+		r.versions["v2"].pods = cluster.Pods{Start: func() time.Duration { return 90 * time.Second }} // from here on only the primary starts some
+	}}
+	return []Story{
+		{Name: "late primary", Provider: istioProvider, Spec: weighted, Acts: []Act{shipping(goodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "new revision before a late primary", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.Analysis.Interval = "2m" // so that it is not promoted before the primary is ready
+		}, Acts: []Act{
+			shipping(goodVersion), slow,
+			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *people, r *Release) {
+				p.remove(r.Target+"-primary", deploymentKind, DeletePrimary, r) // and with it the pods of v1, which could serve
+			}},
+			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+		}, End: flaggerv1.CanaryPhaseSucceeded},
+	}
 }
 
 // daemonSets are stories of workloads that have no replicas.

@@ -133,7 +133,7 @@ func New(w *sim.World, o Options) *Cluster {
 // pods that wait are started, and those that are lost are replaced.
 func (c *Cluster) Calm() {
 	c.calm = true
-	c.makeRoom()
+	c.Empty()
 	for _, set := range slices.Clone(c.sets) {
 		for _, p := range slices.Clone(set.pods) {
 			p.mend()

@@ -210,9 +210,8 @@ func (c *Cluster) fillUp() {
 		c.fills++
 		room, lasts := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
 		if !c.calm && t.Has(NoRoom) && t.Happens(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
-			c.world.Say("the cluster has room for %d more pods", room)
-			c.full, c.room = true, room
-			c.world.After(lasts, c.makeRoom)
+			c.Fill(room)
+			c.world.After(lasts, c.Empty)
 		}
 		if !c.calm {
 			c.fillUp()
@@ -220,8 +219,15 @@ func (c *Cluster) fillUp() {
 	})
 }
 
-// makeRoom is when there is room for all again.
-func (c *Cluster) makeRoom() {
+// Fill leaves room for so many more pods, and not for others, until there is room again.
+func (c *Cluster) Fill(room int) {
+	c.world.Say("the cluster has room for %d more pods", room)
+	c.full, c.room = true, room
+	c.place()
+}
+
+// Empty is when there is room for all again.
+func (c *Cluster) Empty() {
 	if c.full {
 		c.world.Say("the cluster has room again")
 	}

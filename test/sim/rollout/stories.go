@@ -133,11 +133,7 @@ func Stories() []Story {
 		{Name: "steps by pods", Router: noRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "steps", Router: istioRouter, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "judged with a secret", Router: noRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by header", Router: istioRouter, Spec: func(spec *argov1.RolloutSpec) {
-			header := argov1.SetHeaderRoute{Name: byHeader, Match: []argov1.HeaderRoutingMatch{{HeaderName: "x-new", HeaderValue: &argov1.StringMatch{Exact: "yes"}}}}
-			stepping(weight(20), argov1.CanaryStep{SetHeaderRoute: &header}, pause(10))(spec)
-			spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: byHeader}}
-		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by header", Router: istioRouter, Spec: headed(pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "template of a Deployment", Router: noRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		{Name: "judged beside", Router: gatewayRouter, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(40), pause(20))(spec)
@@ -202,14 +198,53 @@ func interruptions() []Story {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(4)) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		abortedWithoutRoom(),
 		{Name: "restart", Router: noRouter, Acts: []Act{
 			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.world.Now().Add(-time.Second))) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "deletion while nobody watches", Router: istioRouter, Spec: headed(pause(0)), Acts: []Act{
+			shipping(goodVersion),
+			{When: pausedNow, After: 5 * time.Second, Do: func(p *people, r *Release) {
+				for _, process := range slices.Clone(p.world.Instances()) {
+					process.Die("killed from outside")
+				}
+				p.remove(r.Key.Name, rolloutKind, DeleteRelease, r)
+			}},
+		}},
 		{Name: "deletion", Router: istioRouter, Acts: []Act{
 			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.remove(r.Key.Name, rolloutKind, DeleteRelease, r) }},
 		}},
+	}
+}
+
+// headed gives the new revision a part of the users, and those with a header, before the last step.
+func headed(last argov1.CanaryStep) func(*argov1.RolloutSpec) {
+	return func(spec *argov1.RolloutSpec) {
+		header := argov1.SetHeaderRoute{Name: byHeader, Match: []argov1.HeaderRoutingMatch{{HeaderName: "x-new", HeaderValue: &argov1.StringMatch{Exact: "yes"}}}}
+		stepping(weight(20), argov1.CanaryStep{SetHeaderRoute: &header}, last)(spec)
+		spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: byHeader}}
+	}
+}
+
+// abortedWithoutRoom is a release that is aborted while twice as many pods are asked for as there are, and no node has room for
+// more. The pods that served all the traffic before still can.
+func abortedWithoutRoom() Story {
+	return Story{
+		Name: "aborted without room", Router: istioRouter, Spec: func(spec *argov1.RolloutSpec) {
+			stepping(weight(50), pause(0))(spec)
+			spec.Replicas, spec.Strategy.Canary.AbortScaleDownDelaySeconds = new(int32(4)), new(int32(60))
+		}, Acts: []Act{
+			shipping(goodVersion),
+			{When: pausedNow, After: 2 * time.Second, Do: func(p *people, r *Release) {
+				p.cluster.Fill(0)
+				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(8)) })
+			}},
+			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
+			{When: aborted, After: 10 * time.Second, Do: func(p *people, _ *Release) { p.cluster.Fill(1) }},
+			{After: 20 * time.Second, Do: func(p *people, _ *Release) { p.cluster.Empty() }},
+		}, End: argov1.RolloutPhaseDegraded, Version: "v1",
 	}
 }
 

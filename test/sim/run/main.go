@@ -32,6 +32,7 @@ func main() {
 	most := flag.Int("most", 3, "after how many violations to stop")
 	tell := flag.Bool("tell", false, "print the histories, for looking at one")
 	cover := flag.Bool("cover", false, "print what was reached, and how often")
+	stories := flag.String("stories", "", "play the fixed stories whose names have this in them (empty: all), and no histories")
 	quick := flag.Bool("quick", false, "print a line for each violation, and look for no smaller history")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
@@ -41,6 +42,12 @@ func main() {
 			fmt.Printf("-apis names %q: give some of %v\n", of, play.APIs)
 			os.Exit(1)
 		}
+	}
+	if given("stories") {
+		if !playStories(strings.Split(*of, ","), *stories, *tell) {
+			os.Exit(1)
+		}
+		return
 	}
 	if *seed == 0 {
 		if !playKept() {
@@ -93,5 +100,33 @@ func playKept() bool {
 		}
 	}
 	fmt.Printf("kept=%d\n", len(histories))
+	return sound
+}
+
+// given is true of a flag that the command line has.
+func given(name string) bool {
+	is := false
+	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
+	return is
+}
+
+// playStories plays fixed stories, and is false when one breaks something.
+func playStories(apis []string, some string, tell bool) bool {
+	sound := true
+	for _, of := range apis {
+		for _, name := range play.Stories(of) {
+			if !strings.Contains(name, some) {
+				continue
+			}
+			result := play.Story(of, name)
+			if tell {
+				fmt.Println(strings.Join(result.History, "\n"))
+			}
+			for _, v := range result.Violations {
+				fmt.Printf("story %q breaks %s after %s: %s\n", name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
+				sound = false
+			}
+		}
+	}
 	return sound
 }

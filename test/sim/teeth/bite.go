@@ -46,18 +46,25 @@ type Bite struct {
 	// Found is true when the invariant was reported that the tooth should break, Sentence says how.
 	Found    bool
 	Sentence string
-	// Seed is that of the history, Histories how many were played up to it.
-	Seed      uint64
-	Histories int
+	// By is the history or the story in which it was found, as the simulator names it.
+	By string
 	// Others were reported before it, or without the mistake.
 	Others []string
 }
 
 // reported is a line of the simulator about a violation.
-var reported = regexp.MustCompile(`^seed (\d+) breaks (\S+) after \S+: (.*)$`)
+var reported = regexp.MustCompile(`^(seed (\d+)|story "(.*)") breaks (\S+) after \S+: (.*)$`)
 
-// Try makes the mistake of a tooth, and plays histories of an API until it is found. Only the changed package and those
-// that depend on it are built.
+// report is what such a line says.
+type report struct {
+	by, number, sentence string
+	// seed of the history; zero: story names a story instead.
+	seed  uint64
+	story string
+}
+
+// Try makes the mistake of a tooth, and plays an API until it is found: first what is remembered to find it, then histories.
+// Only the changed package and those that depend on it are built.
 func (j *Jaw) Try(ctx context.Context, api string, t Tooth) (Bite, error) {
 	folder, err := os.MkdirTemp(j.folder, "tooth")
 	if err != nil {
@@ -72,11 +79,16 @@ func (j *Jaw) Try(ctx context.Context, api string, t Tooth) (Bite, error) {
 	if err := j.build(ctx, program, "-overlay", overlay); err != nil {
 		return Bite{}, fmt.Errorf("%q: %w", t.Name, err)
 	}
-	bite, err := j.play(ctx, program, api, t, t.Seed, 1)
+	first := history(t.Seed)
+	if t.Seed == 0 {
+		first = allStories
+	}
+	bite, err := j.play(ctx, program, api, t, first)
 	if bite.Found || err != nil {
 		return bite, err
 	}
-	return j.play(ctx, program, api, t, 1, j.Histories)
+	many := strconv.Itoa(j.Histories)
+	return j.play(ctx, program, api, t, []string{"-seed", "1", "-histories", many, "-most", many})
 }
 
 // build compiles the simulator.
@@ -120,39 +132,48 @@ func (t Tooth) mutate(text string) (string, error) {
 	return strings.Replace(text, t.Old, t.New, 1), nil
 }
 
-// play runs the mutated simulator until it reports what is expected, in a history that breaks nothing without the mistake.
-func (j *Jaw) play(ctx context.Context, program, api string, t Tooth, seed uint64, histories int) (Bite, error) {
+// allStories and history are what the simulator is asked to play.
+var allStories = []string{"-stories", ""}
+
+func history(seed uint64) []string {
+	return []string{"-seed", strconv.FormatUint(seed, 10), "-histories", "1"}
+}
+
+// play runs the mutated simulator until it reports what is expected, where nothing is reported without the mistake.
+func (j *Jaw) play(ctx context.Context, program, api string, t Tooth, what []string) (Bite, error) {
 	var bite Bite
-	bite.Histories = histories
-	err := j.run(ctx, program, api, seed, histories, func(at uint64, number, sentence string) bool {
-		if number == t.Breaks && !j.breaksAnyway(ctx, api, at) {
-			bite.Found, bite.Sentence, bite.Seed, bite.Histories = true, sentence, at, int(at-seed)+1
+	err := j.run(ctx, program, api, what, func(r report) bool {
+		if r.number == t.Breaks && !j.breaksAnyway(ctx, api, r) {
+			bite.Found, bite.Sentence, bite.By = true, r.sentence, r.by
 			return false
 		}
-		if !slices.Contains(bite.Others, number) {
-			bite.Others = append(bite.Others, number)
+		if !slices.Contains(bite.Others, r.number) {
+			bite.Others = append(bite.Others, r.number)
 		}
 		return true
 	})
 	return bite, err
 }
 
-// breaksAnyway is true of a history that breaks something without any mistake: it proves nothing.
-func (j *Jaw) breaksAnyway(ctx context.Context, api string, seed uint64) bool {
+// breaksAnyway is true where something is broken without any mistake: that proves nothing.
+func (j *Jaw) breaksAnyway(ctx context.Context, api string, r report) bool {
+	what := history(r.seed)
+	if r.story != "" {
+		what = []string{"-stories", r.story}
+	}
 	breaks := false
-	err := j.run(ctx, j.sound, api, seed, 1, func(uint64, string, string) bool {
+	err := j.run(ctx, j.sound, api, what, func(report) bool {
 		breaks = true
 		return false
 	})
 	return breaks || err != nil
 }
 
-// run plays histories one after the other, and tells each violation until nobody wants to hear more.
-func (j *Jaw) run(ctx context.Context, program, api string, seed uint64, histories int, tell func(seed uint64, number, sentence string) bool) error {
+// run plays one thing after the other, and tells each violation until nobody wants to hear more.
+func (j *Jaw) run(ctx context.Context, program, api string, what []string, tell func(report) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	many := strconv.Itoa(histories)
-	run := exec.CommandContext(ctx, program, "-quick", "-apis", api, "-seed", strconv.FormatUint(seed, 10), "-histories", many, "-most", many)
+	run := exec.CommandContext(ctx, program, slices.Concat([]string{"-quick", "-apis", api}, what)...)
 	run.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := run.StdoutPipe()
 	if err != nil {
@@ -166,11 +187,13 @@ func (j *Jaw) run(ctx context.Context, program, api string, seed uint64, histori
 		if found == nil {
 			continue
 		}
-		at, err := strconv.ParseUint(found[1], 10, 64)
-		if err != nil {
-			return err
+		r := report{by: found[1], story: found[3], number: found[4], sentence: found[5]}
+		if found[2] != "" {
+			if r.seed, err = strconv.ParseUint(found[2], 10, 64); err != nil {
+				return err
+			}
 		}
-		if !tell(at, found[2], found[3]) {
+		if !tell(r) {
 			stop()
 			break
 		}

@@ -152,13 +152,13 @@ var Rollouts = []Tooth{
 		"what a Rollout had that was deleted while no process watched",
 		"I16",
 		"internal/rollout/controller/leftovers.go",
-		"if err != nil || len(marked) == 0 {", "if err != nil || len(marked) >= 0 {", 18,
+		"if err != nil || len(marked) == 0 {", "if err != nil || len(marked) >= 0 {", 22,
 	},
 	{
 		"routes of a Rollout that was deleted while no process watched",
 		"I16",
 		"internal/traffic/rollout_record.go",
-		"	text := annotations[argov1.RoutedByAnnotation]\n", "	text := annotations[\"\"]\n", 18,
+		"	text := annotations[argov1.RoutedByAnnotation]\n", "	text := annotations[\"\"]\n", 0,
 	},
 	{
 		"subsets of a Rollout that is gone",
@@ -272,13 +272,13 @@ var Rollouts = []Tooth{
 		"an abort measured by spec.replicas",
 		"I34",
 		"internal/rollout/returning.go",
-		"	return min(p.replicas(), max(pods, 1))\n", "	_ = pods\n	return p.replicas()\n", 1,
+		"	return min(p.replicas(), max(pods, 1))\n", "	_ = pods\n	return p.replicas()\n", 0,
 	},
 	{
 		"pending pods of an aborted release",
 		"I34",
 		"internal/rollout/returning.go",
-		"	pods := min(rs.Spec, rs.Available)\n", "	pods := rs.Spec\n", 1,
+		"	pods := min(rs.Spec, rs.Available)\n", "	pods := rs.Spec\n", 0,
 	},
 	{
 		"series that begin again at the end",

@@ -12,7 +12,7 @@ type Tooth struct {
 	Breaks string
 	// File is the production file, from the root of the repository; Old occurs in it exactly once, and New takes its place.
 	File, Old, New string
-	// Seed is that of a history in which it was found, and is played first.
+	// Seed is that of a history in which it was found, and is played first. Zero: a story finds it.
 	Seed uint64
 }
 
@@ -198,7 +198,7 @@ var Teeth = []Tooth{
 		"I16",
 		"internal/canary/leaving.go",
 		"		return hold(s, gates, effects...)\n\t}\n\teffects = append(effects, GivenBack{})",
-		"		return hold(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 21,
+		"		return hold(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 25,
 	},
 	{
 		"counts of the revision before",
@@ -234,7 +234,7 @@ var Teeth = []Tooth{
 		"two questions of one release",
 		"I20",
 		"internal/prober/prober.go",
-		"if len(a.queue) > 0 && len(a.out) < p.each {", "if len(a.queue) > 0 {", 32,
+		"if len(a.queue) > 0 && len(a.out) < p.each {", "if len(a.queue) > 0 {", 85,
 	},
 	{
 		"queued at once, for ever",
@@ -291,7 +291,7 @@ var Teeth = []Tooth{
 		"I32",
 		"internal/canary/deadline.go",
 		"return s.canaryProgressed().Add(s.Plan.Deadline) }",
-		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 236,
+		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 355,
 	},
 	{
 		"progress of the primary does not extend its deadline",
@@ -304,7 +304,13 @@ var Teeth = []Tooth{
 		"a promotion that failed stays failed",
 		"I33",
 		"internal/canary/machine.go",
-		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 1,
+		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 0,
+	},
+	{
+		"users that a revision has not earned stay with it",
+		"I33",
+		"internal/canary/progress.go",
+		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Pruned {", 0,
 	},
 	{
 		"slots are not shared",

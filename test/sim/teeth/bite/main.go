@@ -91,11 +91,9 @@ func (r result) String() string {
 	case r.err != nil:
 		return r.err.Error()
 	case !r.bite.Found:
-		return fmt.Sprintf("MISSED %s %-4s %s in %s, %d histories (seen: %s)", r.api, r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Histories,
-			strings.Join(r.bite.Others, " "))
+		return fmt.Sprintf("MISSED %s %-4s %s in %s (seen: %s)", r.api, r.tooth.Breaks, r.tooth.Name, r.took, strings.Join(r.bite.Others, " "))
 	default:
-		return fmt.Sprintf("found  %s %-4s %s in %s, seed %d, %d histories: %s", r.api, r.tooth.Breaks, r.tooth.Name, r.took, r.bite.Seed,
-			r.bite.Histories, r.bite.Sentence)
+		return fmt.Sprintf("found  %s %-4s %s in %s, %s: %s", r.api, r.tooth.Breaks, r.tooth.Name, r.took, r.bite.By, r.bite.Sentence)
 	}
 }
 
