@@ -542,6 +542,8 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 		r.orphaned = false
 	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
 		r.orphaned = true
+	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready && r.route.canary == 0:
+		r.orphaned = false // a later attempt was judged by itself and taken back, and the primary has the users
 	}
 	switch {
 	case phase == flaggerv1.CanaryPhaseInitialized:
