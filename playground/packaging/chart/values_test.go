@@ -59,7 +59,7 @@ func TestArguments(t *testing.T) {
 	}
 	given := []string{
 		"controller", "-log-level=info", "-metrics-server=http://prometheus:9090", "-enable-config-tracking=true",
-		"-enable-leader-election=true", "-leader-election-namespace=serin-system",
+		"-apis=canary,rollout", "-enable-leader-election=true", "-leader-election-namespace=serin-system",
 	}
 	for values, want := range map[string]struct{ add, remove []string }{
 		"{}":                              {},
@@ -68,6 +68,8 @@ func TestArguments(t *testing.T) {
 		"configTracking: {enabled: false}": {
 			[]string{"-enable-config-tracking=false"}, []string{"-enable-config-tracking=true"},
 		},
+		"apis: [rollout]":                              {[]string{"-apis=rollout"}, []string{"-apis=canary,rollout"}},
+		"instanceID: blue":                             {add: []string{"-instance-id=blue"}},
 		"meshProvider: gatewayapi:v1":                  {add: []string{"-mesh-provider=gatewayapi:v1"}},
 		"namespace: shop":                              {add: []string{"-namespace=shop"}},
 		"selectorLabels: 'app,app.kubernetes.io/name'": {add: []string{"-selector-labels=app,app.kubernetes.io/name"}},
@@ -86,7 +88,7 @@ func TestArguments(t *testing.T) {
 		"controlplane: {kubeconfig: {secretName: other, key: config}}": {
 			add: []string{"-kubeconfig-service-mesh=/etc/serin/controlplane/config"},
 		},
-		"additionalArguments: [-drain-delay=10s, -apis=canary]": {add: []string{"-drain-delay=10s", "-apis=canary"}},
+		"additionalArguments: [-drain-delay=10s, -max-moving=20]": {add: []string{"-drain-delay=10s", "-max-moving=20"}},
 	} {
 		rendered, _ := render(t, values)
 		args := deployment(t, rendered).Spec.Template.Spec.Containers[0].Args
@@ -126,7 +128,8 @@ var changes = map[string]any{
 	"threadiness":                      7,
 	"kubeconfigQPS":                    7,
 	"kubeconfigBurst":                  7,
-	"additionalArguments":              []any{"-apis=canary"},
+	"apis":                             []any{"rollout"},
+	"additionalArguments":              []any{"-drain-delay=10s"},
 	"env":                              []any{map[string]any{"name": "A", "value": "b"}},
 	"crd.groups":                       []any{"flagger.app"},
 	"rbac.providers":                   []any{"istio"},
