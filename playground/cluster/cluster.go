@@ -69,6 +69,8 @@ type Options struct {
 	Autoscaling bool
 	// Images besides DemoImage, by name without tag.
 	Images map[string]node.Image
+	// Audit are the users, as system:serviceaccount:default:somebody, whose requests the API server records. See Requests.
+	Audit []string
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 }
@@ -318,8 +320,11 @@ func (c *Cluster) startAPIServer(ctx, life context.Context) error {
 	if err := c.startPart("etcd", nil, c.programs.controlPlane, "etcd", filepath.Join(c.Folder, "etcd")); err != nil {
 		return err
 	}
-	err = c.startPart("apiserver", nil, c.apiServer(apiServerPort)...)
+	recorded, err := c.audit()
 	if err != nil {
+		return err
+	}
+	if err := c.startPart("apiserver", nil, append(c.apiServer(apiServerPort), recorded...)...); err != nil {
 		return err
 	}
 	return c.wait(ctx, "the API server", func(ctx context.Context) error {

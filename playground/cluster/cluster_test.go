@@ -7,12 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/serin-dev/serin/internal/waittest"
 	"github.com/serin-dev/serin/playground/cluster"
@@ -26,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	options := cluster.Options{Gateway: true, Prometheus: true}
+	options := cluster.Options{Gateway: true, Prometheus: true, Audit: []string{"system:serviceaccount:default:recorded"}}
 	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -277,4 +283,62 @@ func TestRequestsToTheAPIServerAreCounted(t *testing.T) {
 		}
 	}
 	t.Errorf("no list of deployments among %v", proxy.Counts())
+}
+
+func TestRequestsOfSomebodyAreRecorded(t *testing.T) {
+	apply(t, `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: recorded, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: recorded, namespace: default}
+rules: [{apiGroups: [apps], resources: [deployments/scale], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: recorded, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: recorded}
+subjects: [{kind: ServiceAccount, name: recorded, namespace: default}]
+`)
+	token, err := shared.Client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "recorded", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(shared.Config)
+	config.BearerToken = token.Status.Token
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, func(ctx context.Context) error {
+		if _, err := client.AppsV1().Deployments("default").GetScale(ctx, "nobody", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("want that there is no such Deployment, got %w", err)
+		}
+		return nil
+	})
+	if _, err := client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Fatalf("want that Secrets may not be read, got %v", err)
+	}
+	if _, err := shared.Client.CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); err != nil { // of somebody else
+		t.Fatal(err)
+	}
+	const user = "system:serviceaccount:default:recorded"
+	want := []cluster.Request{
+		{User: user, Verb: "get", Group: "apps", Resource: "deployments/scale", Namespace: "default", Name: "nobody", Path: "/apis/apps/v1/namespaces/default/deployments/nobody/scale"},
+		{User: user, Verb: "list", Resource: "secrets", Namespace: "kube-system", Path: "/api/v1/namespaces/kube-system/secrets", Forbidden: true},
+	}
+	wait(t, func(context.Context) error { // the answer may be here before the record
+		got, err := shared.Requests()
+		if err != nil {
+			return err
+		}
+		// Until its role was seen, its first question was forbidden.
+		got = slices.DeleteFunc(got, func(r cluster.Request) bool { return r.Verb == "get" && r.Forbidden })
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("recorded are (-want +got):\n%s", diff)
+		}
+		return nil
+	})
 }

@@ -1,0 +1,89 @@
+//go:build linux
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Request is what the API server recorded of one that somebody of Options.Audit sent.
+type Request struct {
+	User, Verb string
+	// Group and Resource are empty where the path is not that of a resource. Resource has its subresource, as pods/log.
+	Group, Resource, Namespace, Name string
+	// Forbidden is true where no role allowed it. What admission refused, as in a namespace that ends, was allowed.
+	Forbidden bool
+	Path      string
+}
+
+// audit writes which requests to record, and gives the API server's flags that make it record them.
+func (c *Cluster) audit() ([]string, error) {
+	if len(c.options.Audit) == 0 {
+		return nil, nil
+	}
+	policy, err := json.Marshal(map[string]any{
+		"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": []string{"RequestReceived"},
+		"rules": []map[string]any{{"level": "Metadata", "users": c.options.Audit}, {"level": "None"}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write which requests to record: %w", err)
+	}
+	file := filepath.Join(c.Folder, "audit-policy.json")
+	if err := os.WriteFile(file, policy, 0o600); err != nil {
+		return nil, fmt.Errorf("write which requests to record: %w", err)
+	}
+	if err := os.Remove(c.auditLog()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the requests of the last cluster: %w", err)
+	}
+	// In one file, of up to this many megabytes.
+	return []string{"--audit-policy-file=" + file, "--audit-log-path=" + c.auditLog(), "--audit-log-maxsize=4096"}, nil
+}
+
+func (c *Cluster) auditLog() string { return filepath.Join(c.Folder, "logs", "audit.log") }
+
+// Requests are those of Options.Audit, in the order in which they were answered; all of them once the cluster has stopped.
+func (c *Cluster) Requests() ([]Request, error) {
+	file, err := os.Open(c.auditLog())
+	if err != nil {
+		return nil, fmt.Errorf("read recorded requests: %w", err)
+	}
+	defer file.Close()
+	var all []Request
+	for decoder := json.NewDecoder(file); ; {
+		var event struct {
+			Verb       string `json:"verb"`
+			RequestURI string `json:"requestURI"`
+			User       struct {
+				Username string `json:"username"`
+			} `json:"user"`
+			ObjectRef struct {
+				APIGroup    string `json:"apiGroup"`
+				Resource    string `json:"resource"`
+				Subresource string `json:"subresource"`
+				Namespace   string `json:"namespace"`
+				Name        string `json:"name"`
+			} `json:"objectRef"`
+			Annotations map[string]string `json:"annotations"`
+		}
+		// The API server may have ended while it wrote.
+		if err := decoder.Decode(&event); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read recorded requests: %w", err)
+		}
+		r := Request{
+			User: event.User.Username, Verb: event.Verb, Path: event.RequestURI,
+			Group: event.ObjectRef.APIGroup, Resource: event.ObjectRef.Resource, Namespace: event.ObjectRef.Namespace, Name: event.ObjectRef.Name,
+			Forbidden: event.Annotations["authorization.k8s.io/decision"] == "forbid",
+		}
+		if event.ObjectRef.Subresource != "" {
+			r.Resource += "/" + event.ObjectRef.Subresource
+		}
+		all = append(all, r)
+	}
+}
