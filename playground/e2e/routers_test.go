@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -69,7 +70,11 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 	if err := argov1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c, err := kube.New(shared.Config, kube.Options{Scheme: scheme})
+	config, err := clientcmd.BuildConfigFromFlags("", controllerKubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kube.New(config, kube.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

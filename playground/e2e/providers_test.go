@@ -1,0 +1,41 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestCanariesOfProvidersThatDoNotRunHere releases with providers of which there are the definitions only, and gives back
+// what was made: the API server admits what Serin writes, and its rights suffice.
+func TestCanariesOfProvidersThatDoNotRunHere(t *testing.T) {
+	t.Parallel()
+	s := enter(t, "told", "-drain-delay", "0s")
+	s.keepReady(t)
+	for provider := range strings.SplitSeq("appmesh:v1beta2 contour gloo kuma osm", " ") {
+		t.Run(provider, func(t *testing.T) {
+			s := s.in(t)
+			name, _, _ := strings.Cut(provider, ":")
+			s.apply(deploymentByHand(name, 1))
+			r := s.follow(name)
+			s.apply(fmt.Sprintf(`
+apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata: {name: %s}
+spec:
+  provider: %q
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: %[1]s}
+  revertOnDeletion: true
+  service: {port: 80, targetPort: 8080}
+  analysis: {interval: 1s, threshold: 1, stepWeight: 50}
+`, name, provider))
+			r.reaches("Initialized")
+			r = s.follow(name)
+			s.ship(name, "v2")
+			r.ends("Succeeded")
+			s.kubectl("", "delete", "canary", name)
+		})
+	}
+}
