@@ -21,7 +21,7 @@ var errChanged = errors.New("it has changed since it was looked at")
 
 // change writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.
-func (r *Reconciler) change(ctx context.Context, before, after client.Object) (bool, error) {
+func (r *Reconciler) change(ctx context.Context, before, after client.Object, options ...client.PatchOption) (bool, error) {
 	if shell.Same(before, after) {
 		return false, nil // as mostly; to compare is cheaper than to decode
 	}
@@ -41,7 +41,7 @@ func (r *Reconciler) change(ctx context.Context, before, after client.Object) (b
 	if err != nil {
 		return false, fmt.Errorf("write a patch of %s: %w", before.GetName(), err)
 	}
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
 		return false, fmt.Errorf("change %T %s.%s: %w", before, before.GetName(), before.GetNamespace(), err)
 	}
 	return true, nil

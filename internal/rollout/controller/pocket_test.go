@@ -162,6 +162,9 @@ func (p *pocket) watchful() interceptor.Funcs {
 			if err := p.before("patch", object); err != nil {
 				return err
 			}
+			if _, pod := object.(*corev1.Pod); pod && !(&client.PatchOptions{}).ApplyOptions(options).DisableReadYourWritesConsistency {
+				p.Errorf("pod %s is written so that the library watches all pods, which Serin may not", object.GetName())
+			}
 			return c.Patch(ctx, object, patch, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {

@@ -111,7 +111,8 @@ func (r *Reconciler) labelPods(ctx context.Context, rs *appsv1.ReplicaSet, metad
 	for i := range pods {
 		after := pods[i].DeepCopy()
 		after.ObjectMeta = replicaset.Relabelled(after.ObjectMeta, replicaset.Put(rs), metadata)
-		if _, err := r.change(ctx, &pods[i], after); client.IgnoreNotFound(err) != nil {
+		// Pods are not watched. Without the option the library would begin to, to know when its cache has the change.
+		if _, err := r.change(ctx, &pods[i], after, client.DisableReadYourWritesConsistency); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
