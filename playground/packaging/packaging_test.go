@@ -270,7 +270,10 @@ func TestRightsFollowWhatIsServed(t *testing.T) {
 			[]string{"/secrets  list", "/secrets  create", "/configmaps  patch"},
 			"serin",
 		},
-		{"instanceID: blue", "", []string{"argoproj.io/rollouts  patch"}, nil, "serin-blue"},
+		{
+			"instanceID: blue", "",
+			[]string{"argoproj.io/rollouts  patch", "coordination.k8s.io/leases flagger-leader-election,argo-rollouts-controller-lock-blue list"}, nil, "serin-blue",
+		},
 	} {
 		chart, _, err := render(tt.values, "default")
 		if err != nil {
