@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true}
+	options := cluster.Options{Gateway: true, Prometheus: true, Autoscaling: true, Audit: accounts}
 	err := cluster.Enter(&options, func(text string) { fmt.Fprintln(os.Stderr, text) }, prepare)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -67,6 +67,10 @@ func run(m *testing.M) int {
 	code := m.Run()
 	cancel()
 	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := judgeRights(code == 0 && !given("test.run") && !given("test.skip") && !given("test.list")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

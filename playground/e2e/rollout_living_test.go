@@ -204,10 +204,26 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	sh.wants(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is at rest (Healthy")
 }
 
+// leaseOfBlue are the rights that take the place of those for the Lease of an Argo Rollouts without an instance id.
+const leaseOfBlue = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: serin-blue}
+rules: [{apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [argo-rollouts-controller-lock-blue], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: serin-blue}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: serin-blue}
+subjects: [{kind: ServiceAccount, name: serin, namespace: default}]
+`
+
 // TestAnInstanceServesWhatCarriesItsID, and nothing else.
 func TestAnInstanceServesWhatCarriesItsID(t *testing.T) {
 	t.Parallel()
-	s := enter(t, "rollout-instance", "-instance-id", "blue")
+	s := empty(t, "rollout-instance")
+	s.apply(leaseOfBlue)
+	s.serve("-instance-id", "blue")
 	s.apply(aRollout(t, "other", 1, `{canary: {}}`) + aRollout(t, "cart", 1, `{canary: {}}`))
 	s.patch(rollouts, "cart", `{"metadata":{"labels":{"argo-rollouts.argoproj.io/controller-instance-id":"blue"}}}`)
 	s.phase("cart", argov1.RolloutPhaseHealthy, "")
