@@ -1,20 +1,15 @@
 package canary
 
 import (
-	"strconv"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// PriorityAnnotation lets a release start before others that wait as well: a whole number, 0 where there is none.
-const PriorityAnnotation = "serin.dev/priority"
-
 // PlaceOf is the place of a Canary among all releases, as its stored state says it.
 func PlaceOf(c *flaggerv1.Canary) release.Place {
-	place := release.Place{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: priority(c)}
+	place := release.Place{Kind: flaggerv1.CanaryKind, Namespace: c.Namespace, Name: c.Name, Priority: release.Priority(c.Annotations)}
 	if c.DeletionTimestamp != nil {
 		return place
 	}
@@ -31,15 +26,6 @@ func PlaceOf(c *flaggerv1.Canary) release.Place {
 	place.Since = queue.Since.Time
 	place.Waits = !queue.Aside && !c.Spec.Suspend && condition(c.Status, flaggerv1.ConditionBlocked) == nil
 	return place
-}
-
-// priority of a Canary. What is not a number is none: it is the user's own annotation, and nothing waits for it.
-func priority(c *flaggerv1.Canary) int {
-	n, err := strconv.Atoi(c.Annotations[PriorityAnnotation])
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // MayStart is true of a snapshot from which a release may start, so that its turn matters.
@@ -65,15 +51,10 @@ func WaitsForTurn(d Decision) bool {
 // turn is the gate that holds a start while as many releases move as may. The end of one of them opens it. Where the
 // version that serves users is down, a fix does not wait for others.
 func turn(s Snapshot) release.Gate {
-	switch {
-	case s.Turn.Open:
-		return release.Passes("turn", s.Turn.String())
-	case s.primaryLost():
+	if !s.Turn.Open && s.primaryLost() {
 		return release.Passes("turn", "lifted so that a fix can ship, "+s.Turn.String())
 	}
-	g := release.WaitsFor("turn", release.ByCluster, s.Turn.String())
-	g.Value, g.Limit = strconv.Itoa(s.Turn.Moving)+" move", strconv.Itoa(s.Turn.Limit)
-	return g
+	return s.Turn.Gate()
 }
 
 // inLine holds a start, and keeps its place in the status: a place survives the process. Who could not start anyway

@@ -4,8 +4,21 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
+
+// PriorityAnnotation lets a release start before others that wait as well: a whole number, 0 where there is none.
+const PriorityAnnotation = "serin.dev/priority"
+
+// Priority that annotations ask for. What is not a number is none: it is the user's own annotation, and nothing waits for it.
+func Priority(annotations map[string]string) int {
+	n, err := strconv.Atoi(annotations[PriorityAnnotation])
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // Limits bound how many releases move at once. Zero: no bound.
 type Limits struct {
@@ -40,6 +53,12 @@ func before(a, b Place) int {
 	)
 }
 
+// MovedOn is true of a change of one release that may let others start: it ended, stepped aside, or became less urgent.
+func MovedOn(was, is Place) bool {
+	ended, left := was.Moves && !is.Moves, was.Waits && !is.Waits && !is.Moves
+	return ended || left || is.Waits && was.Priority != is.Priority
+}
+
 // Turn is whether it is a release's turn to start.
 type Turn struct {
 	Open bool
@@ -61,6 +80,16 @@ func (t Turn) String() string {
 		return moving
 	}
 	return fmt.Sprintf("%s of %d waiting: %s", ordinal(t.Position), t.Waiting, moving)
+}
+
+// Gate holds a start while as many releases move as may. The end of one of them opens it.
+func (t Turn) Gate() Gate {
+	if t.Open {
+		return Passes("turn", t.String())
+	}
+	g := WaitsFor("turn", ByCluster, t.String())
+	g.Value, g.Limit = strconv.Itoa(t.Moving)+" move", strconv.Itoa(t.Limit)
+	return g
 }
 
 func ordinal(n int) string {

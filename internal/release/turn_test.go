@@ -102,3 +102,31 @@ func TestTheLineIsFair(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoMovesOnLetsOthersStart(t *testing.T) {
+	rest, moves, waits := release.Place{}, release.Place{Moves: true}, release.Place{Waits: true}
+	for name, c := range map[string]struct {
+		was, is release.Place
+		want    bool
+	}{
+		"starts":              {waits, moves, false},
+		"ends":                {moves, rest, true},
+		"waits no more":       {waits, rest, true},
+		"goes, at rest":       {rest, rest, false},
+		"comes back":          {rest, waits, false},
+		"becomes more urgent": {waits, release.Place{Waits: true, Priority: 9}, true},
+		"stays":               {moves, moves, false},
+	} {
+		if got := release.MovedOn(c.was, c.is); got != c.want {
+			t.Errorf("one that %s: got %v", name, got)
+		}
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "9": 9, "-1": -1, "soon": 0} {
+		if got := release.Priority(map[string]string{release.PriorityAnnotation: text}); got != want {
+			t.Errorf("%q is priority %d, want %d", text, got, want)
+		}
+	}
+}

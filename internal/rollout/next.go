@@ -24,7 +24,11 @@ func Next(s Snapshot) Decision {
 		return p.invalid()
 	case s.Spec.Strategy.Canary == nil && s.Spec.Strategy.BlueGreen == nil:
 		return p.still(release.Fails("spec", release.ByPerson, textNoStrategy))
-	case !p.new.exists():
+	case p.waits():
+		return p.inLine()
+	}
+	p.Status.Serin = withQueue(p.Status.Serin, nil)
+	if !p.new.exists() {
 		return p.create()
 	}
 	if status, news := NotePause(s.Now, s.Generation, s.Spec, p.Status); news {
@@ -217,6 +221,7 @@ func (p *pass) create() Decision {
 	})
 	p.gate(release.WaitsFor("pods", release.ByCluster, name+" is being made"))
 	status := p.stored.DeepCopy()
+	status.Serin = p.Status.Serin
 	created := progressing(truth(true), reasonCreated, fmt.Sprintf("Created new replica set %q", name))
 	status.Conditions = conditions(status.Conditions).with(created, p.Now)
 	return p.done(*status)

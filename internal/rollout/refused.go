@@ -12,7 +12,7 @@ import (
 // CreateRefused is decided where the API server would not have the ReplicaSet of the template: nothing moves, and people
 // read why.
 func CreateRefused(s Snapshot, name, why string) Decision {
-	status := *s.Status.DeepCopy()
+	status := aside(*s.Status.DeepCopy())
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
 	status.Conditions = conditions(status.Conditions).with(argov1.RolloutCondition{
 		Type: argov1.RolloutProgressing, Status: corev1.ConditionFalse, Reason: reasonCreateError, Message: message,
@@ -28,7 +28,7 @@ func CreateRefused(s Snapshot, name, why string) Decision {
 // remembered, and people read why.
 func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
-		Status: s.Status, Gates: append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, looked...),
+		Status: aside(s.Status), Gates: append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, looked...),
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
 	}
 }
@@ -37,7 +37,7 @@ func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 // read for whom the release waits, and it is decided anew when they answer.
 func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
-		Status: s.Status, Gates: append(release.Gates{release.WaitsFor("router", release.ByCluster, sentence)}, looked...),
+		Status: aside(s.Status), Gates: append(release.Gates{release.WaitsFor("router", release.ByCluster, sentence)}, looked...),
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: "Reconciliation failed with error: " + sentence, Standing: true}},
 	}
 }
@@ -46,7 +46,7 @@ func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
 // it is its status.
 func Faulted(s Snapshot, sentence string) Decision {
 	return Decision{
-		Status: s.Status, Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
+		Status: aside(s.Status), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
 		Events: []release.Event{{Type: release.Warning, Reason: reasonReconciliation, Message: sentence, Standing: true}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // TestScenarios plays the stories of testdata/scenarios; -rewrite writes what happened into them.
@@ -30,6 +31,7 @@ import (
 //	experiment phase    is what Experiments come to from now on
 //	router serves|lags  says whether it does what it was told; silent: it cannot tell; with "outside": only what is asked for
 //	                    is told, by those outside the cluster
+//	turn open|closed    limits how many releases move at once, and says whether this one may start beside the others
 //	budget keeps|lets   is what a disruption budget does to pods that are evicted
 //	workload pods=3     has that many pods of its own, or another generation=2
 //	disable name        is a step plugin that shall not be called
@@ -144,6 +146,10 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	case "router":
 		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
 		w.router.Outside = d.HasArg("outside")
+	case "turn":
+		w.turn = map[string]*release.Turn{
+			"open": {Open: true, Moving: 1, Limit: 2}, "closed": {Position: 1, Waiting: 1, Moving: 2, Limit: 2},
+		}[word()]
 	case "budget":
 		w.budget = word() == "keeps"
 	case "workload":

@@ -48,6 +48,10 @@ type Snapshot struct {
 	Workload *WorkloadPods
 	// FormerWorkloads are Deployments that this Rollout has scaled down, and does not refer to any more.
 	FormerWorkloads []string
+	// Turn is whether this release may start beside those that move; nil where their number is not limited.
+	Turn *release.Turn
+	// Pruned is true where the status is known to come back without a place in the line.
+	Pruned bool
 }
 
 // ReplicaSet is one that the Rollout owns.

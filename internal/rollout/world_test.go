@@ -45,6 +45,7 @@ type world struct {
 	router      Router
 	workload    *WorkloadPods
 	disabled    []string
+	turn        *release.Turn // of a release that may start
 	count       int
 
 	// become says how many pods of a ReplicaSet there are, and how many are available, after a while; nil: all.
@@ -100,6 +101,9 @@ func (w *world) snapshot(t fataler) Snapshot {
 	}
 	if weighed, backings := Outside(s); w.router.Outside && !weighed && len(backings) == 0 {
 		s.Router.Confirmed = nil
+	}
+	if MayStart(s) {
+		s.Turn = w.turn
 	}
 	if RestartDue(s.Spec, s.Status, s.Now) {
 		s.Pods = slices.Clone(w.pods)

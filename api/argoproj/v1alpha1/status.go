@@ -396,6 +396,18 @@ type SerinStatus struct {
 	// while none returns. The stable revision gets its share back in proportion to it, whatever spec.replicas asks for since.
 	// +optional
 	CarriedBy *int32 `json:"carriedBy,omitempty"`
+	// Queue is the place of a revision whose release waits for others to end.
+	// +optional
+	Queue *QueuePlace `json:"queue,omitempty"`
+}
+
+// QueuePlace is a place among the releases that wait because only so many may move at once.
+type QueuePlace struct {
+	// Since when it waits; those that wait longer go first.
+	Since metav1.MicroTime `json:"since"`
+	// Aside is true while something else holds it as well: it keeps its place, and those behind go ahead.
+	// +optional
+	Aside bool `json:"aside,omitempty"`
 }
 
 // RoutedStatus is whom a spec named to share the traffic.
