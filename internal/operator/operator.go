@@ -54,6 +54,7 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -108,7 +109,7 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence}
+	p := process{mgr: mgr, flags: f, shown: shown, logger: logger, sentence: health.SetSentence, line: queue.New(f.Limits(), f.Namespace)}
 	p.notifying, p.outbox = telemetry.NewOutbox(clock.RealClock{}, logger), telemetry.NewOutbox(clock.RealClock{}, logger)
 	if p.may, err = permissions(mgr, logger); err != nil {
 		return err
@@ -149,6 +150,8 @@ type process struct {
 	outbox, notifying *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
 	together *together
+	// line is where releases of both APIs wait while as many move as may.
+	line *queue.Line
 	// may tells what service accounts of other controllers are permitted.
 	may watching.May
 }
@@ -175,6 +178,11 @@ func (p process) apis() []api {
 // serveCanaries adds the controller of Canaries.
 func (p process) serveCanaries(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
+	if p.line.Limits() {
+		if err := controller.IndexPlaces(ctx, mgr.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -420,7 +428,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Limits: f.Limits(), Namespace: f.Namespace, MetricTypes: asker.Metrics.Types(), Indexed: true,
+			Applier: applier, Settings: settings, Line: p.line, MetricTypes: asker.Metrics.Types(), Indexed: true,
 			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.together.rolloutOf,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,

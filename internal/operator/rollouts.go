@@ -72,6 +72,11 @@ func (p process) serveRollouts(ctx context.Context) error {
 			return err
 		}
 	}
+	if p.line.Limits() {
+		if err := controller.IndexPlaces(ctx, own.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
 	peers, err := p.rolloutPeers(ctx, own)
 	if err != nil {
 		return err
@@ -113,7 +118,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside,
+			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line,
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,

@@ -17,6 +17,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
@@ -39,11 +40,9 @@ type Observer struct {
 	Indexed bool
 	// Rival is who else releases the target of a Canary, as a sentence; empty: nobody. nil: nobody can.
 	Rival func(ctx context.Context, c *flaggerv1.Canary) (string, error)
-	// Limits bound how many releases move at once, among those of Namespace, or of all where it is empty.
-	Limits    release.Limits
-	Namespace string
-	// line is that of the process; nil for a look that starts nothing.
-	line *line
+	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Canaries of the process
+	// join it.
+	Line *queue.Line
 	// Peers looks for another controller that acts on the same objects; nil: nobody looks, and what is seen is what Serin
 	// would do if it were alone.
 	Peers *watching.Peers

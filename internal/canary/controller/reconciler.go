@@ -24,6 +24,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -65,7 +66,6 @@ type Reconciler struct {
 
 // New makes a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
-	parts.line = newLine()
 	return &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
 		known: ownwrites.NewestOf(flaggerv1.CanaryKind, parts.Reader),
@@ -137,11 +137,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	started := ""
+	outcome := queue.Outcome{Waits: canary.WaitsForTurn(decision)}
 	if !canary.PlaceOf(object).Moves && canary.PlaceOf(s.object).Moves {
-		started = s.object.ResourceVersion
+		outcome.Started = s.object.ResourceVersion
 	}
-	r.line.settle(key, started, canary.WaitsForTurn(decision))
+	r.Line.Settle(flaggerv1.CanaryKind, key, outcome)
 	r.memory.succeeded(key, shell.LostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
@@ -292,7 +292,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)
 	r.Reporter.Forget(key)
-	r.line.forget(key)
+	r.Line.Forget(flaggerv1.CanaryKind, key)
 	r.known.Forget(key)
 	r.memory.forget(key)
 	r.Metrics.Forget(key.Namespace, key.Name)
@@ -302,7 +302,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 func (r *Reconciler) Footprint() shell.Footprint {
 	return shell.FootprintOf(shell.Footprint{
 		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(),
-		"line": r.line.keys(), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
+		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.Keys(),
 	})
 }

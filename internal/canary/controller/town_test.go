@@ -33,6 +33,7 @@ import (
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -88,12 +89,16 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 		Hooks: hooks, EventHooks: hooks,
 		Notifiers: func(of string, o notify.Options) (notify.Notifier, error) { return notify.New(out, of, o) },
 	}
+	line := queue.New(limits, "")
+	joined := Queued(w.client, false)
+	joined.Wake = w.look
+	line.Join(joined)
 	asking := prober.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
 			Client: w.client, Workloads: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
 			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.Types(),
-			EndpointsUnread: "a town has no endpoints", Limits: limits,
+			EndpointsUnread: "a town has no endpoints", Line: line,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},
 		Reader: w.client, Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Watch: func(_, _ []schema.GroupVersionKind) error { return nil },

@@ -44,6 +44,9 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	if err != nil {
 		return fmt.Errorf("make the controller of Canaries: %w", err)
 	}
+	joined := Queued(r.Client, true)
+	joined.Wake = queue.Add
+	r.Line.Join(joined)
 	w := &watching.Watches{Controller: c, Cache: mgr.GetCache(), Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
 	routes := w
 	if o.Routes != nil {
@@ -109,7 +112,8 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		return append(r.concerned(ctx, object), r.called(ctx, before, after)...)
+		r.movedOn(ctx, before, after)
+		return r.concerned(ctx, object)
 	case *discoveryv1.EndpointSlice:
 		if published(before) == published(after) {
 			return nil

@@ -9,10 +9,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
+	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -60,25 +64,61 @@ func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) 
 	return settings, options
 }
 
-// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for.
-func (f flags) limits(object *flaggerv1.Canary) release.Limits {
-	if f.known || object.Status.Serin == nil {
+// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for:
+// turn is the message of that gate.
+func (f flags) limits(turn string) release.Limits {
+	_, rest, found := strings.Cut(turn, " of at most ")
+	if f.known || !found {
 		return f.Limits()
 	}
-	i := slices.IndexFunc(object.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Name == "turn" })
-	if i < 0 {
-		return f.Limits()
-	}
-	gate := object.Status.Serin.Gates[i]
-	limit, err := strconv.Atoi(gate.Limit)
+	number, _, _ := strings.Cut(rest, " ")
+	limit, err := strconv.Atoi(number)
 	switch {
 	case err != nil:
 		return f.Limits()
-	case strings.HasSuffix(gate.Message, "in this namespace"):
+	case strings.HasSuffix(turn, "in this namespace"):
 		return release.Limits{Namespace: limit}
 	default:
 		return release.Limits{Cluster: limit}
 	}
+}
+
+// turnOf is what the status of a Canary says of its turn; empty: nothing.
+func turnOf(object *flaggerv1.Canary) string {
+	if object.Status.Serin == nil {
+		return ""
+	}
+	for _, g := range object.Status.Serin.Gates {
+		if g.Name == "turn" {
+			return g.Message
+		}
+	}
+	return ""
+}
+
+// turnOfRollout is what the status of a Rollout says of its turn; empty: nothing.
+func turnOfRollout(object *argov1.Rollout) string {
+	if object.Status.Serin == nil {
+		return ""
+	}
+	for _, g := range object.Status.Serin.Gates {
+		if g.Name == "turn" {
+			return g.Message
+		}
+	}
+	return ""
+}
+
+// lineOf is the line of the releases that a controller serves.
+func lineOf(limits release.Limits, f flags, l *lens) *queue.Line {
+	line := queue.New(limits, f.Namespace)
+	if slices.Contains(f.APIs, "canary") {
+		line.Join(controller.Queued(l, true))
+	}
+	if slices.Contains(f.APIs, "rollout") {
+		line.Join(rolloutcontroller.Queued(l, true))
+	}
+	return line
 }
 
 // observedBelow is true when a window was observed for the interval that the Canary asks for, although the floor would

@@ -43,7 +43,7 @@ type listing struct {
 func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
 	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &reads{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, canarycontroller.IndexTargets,
+		rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
 		if err := index(ctx, l); err != nil {
 			return nil, err

@@ -101,7 +101,7 @@ func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, fl
 	for {
 		observer := controller.Observer{
 			Client: reading, Workloads: &workload.Workloads{Client: reading, Reader: reading, Options: options},
-			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Limits: flags.limits(object), Namespace: flags.Namespace, MetricTypes: metricTypes,
+			Routers: routers, Applier: &traffic.Applier{Client: reading}, Settings: settings, Line: lineOf(flags.limits(turnOf(object)), flags, l), MetricTypes: metricTypes,
 			Rival: func(ctx context.Context, c *flaggerv1.Canary) (string, error) { return rivalOf(ctx, l, c) },
 		}
 		snapshot, err := observer.Snapshot(ctx, asked, now)

@@ -96,7 +96,11 @@ func (r *Reconciler) onPods(ctx context.Context, s *seen, effect release.Effect)
 		return r.make(ctx, s, e)
 	case rollout.ReplicaSetKept:
 		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
-			return replicaset.Kept(rs, s.object, s.spec, e, s.hash)
+			hash := s.hash
+			if replicaset.Hash(rs) != s.snapshot.Hash { // it is of an older template: the new one waits for its turn
+				hash = ""
+			}
+			return replicaset.Kept(rs, s.object, s.spec, e, hash)
 		})
 	case rollout.ReplicaSetScaled:
 		return r.changeSet(ctx, s, e.Name, func(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet { return replicaset.Scaled(rs, e) })

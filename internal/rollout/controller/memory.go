@@ -22,6 +22,8 @@ type memory struct {
 	ended map[types.NamespacedName]*argov1.Rollout
 	// prunes is true since a status came back without our part. It belongs to the stored definition, not to one release.
 	prunes bool
+	// displaces is true since a status came back without the place in the line that was written.
+	displaces bool
 }
 
 type remembered struct {
@@ -139,6 +141,26 @@ func (m *memory) noticePruning(written, stored *argov1.SerinStatus) bool {
 		m.prunes = begins
 	}
 	return begins
+}
+
+// losesPlace compares the place that was written with the one that came back, and is true when it has just begun to get lost.
+func (m *memory) losesPlace(written, stored *argov1.SerinStatus) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if written == nil || written.Queue == nil {
+		return false
+	}
+	lost := stored == nil || stored.Queue == nil
+	begins := lost && !m.displaces
+	m.displaces = lost
+	return begins
+}
+
+// unplaced is true where the stored states of Rollouts cannot say that they wait.
+func (m *memory) unplaced() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.displaces
 }
 
 // outside are the gates whose messages nobody can find out for himself who only looks at the cluster.

@@ -17,6 +17,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/prober"
+	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
@@ -41,6 +42,9 @@ type Observer struct {
 	Peers *watching.Peers
 	// Outside asks those outside the cluster about traffic.Question; nil: nobody is asked.
 	Outside *prober.Prober
+	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Rollouts of the process
+	// join it.
+	Line *queue.Line
 	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
 	Beside bool
 }
@@ -91,7 +95,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 		Status: object.Status, Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
-		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems,
+		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems, r.lookForTurn,
 	} {
 		if err := look(ctx, s); err != nil {
 			return nil, err

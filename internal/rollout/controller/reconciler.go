@@ -129,6 +129,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
 	if sign.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
 		wake := sign.Until
+		r.settle(s.object, s, rollout.Decision{})
 		if decision.Wake.After(s.snapshot.Now) { // such as a deadline
 			wake = shell.Earliest(wake, decision.Wake)
 		}
@@ -166,6 +167,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
+	r.settle(object, s, decision)
 	r.memory.keepRouted(key, s.routed())
 	r.memory.succeeded(key, shell.LostRace)
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
@@ -247,6 +249,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decisi
 		return false, fmt.Errorf("write the status of Rollout %s: %w", s.key(), err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
+	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
+		s.again = shell.Earliest(s.again, s.snapshot.Now) // the line knows who waits, now that the status cannot say it
+	}
 	s.object = stored
 	r.known.Knows(s.key(), stored)
 	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
@@ -262,6 +267,9 @@ const textPruned = "The installed definition of rollouts.argoproj.io drops statu
 // Serin's, and who shares the traffic.
 func explained(status argov1.RolloutStatus, looked release.Gates, routed []argov1.RoutedStatus) *argov1.SerinStatus {
 	own := argov1.SerinStatus{Gates: gates(looked), Routed: routed}
+	if status.Serin != nil {
+		own.Queue = status.Serin.Queue
+	}
 	if status.Serin != nil && len(status.PauseConditions) > 0 {
 		own.PausedAt = status.Serin.PausedAt
 	}
@@ -286,7 +294,11 @@ func said(status argov1.RolloutStatus) []argov1.GateStatus {
 }
 
 func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
-	status.Serin = nil
+	var own *argov1.SerinStatus
+	if status.Serin != nil && status.Serin.Queue != nil {
+		own = &argov1.SerinStatus{Queue: status.Serin.Queue}
+	}
+	status.Serin = own
 	return status
 }
 
@@ -401,6 +413,7 @@ func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.left.Forget(key, r.showPeer)
+	r.Line.Forget(argov1.RolloutKind, key)
 	if r.Outside != nil {
 		r.Outside.Forget(key)
 	}
@@ -419,7 +432,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // Footprint is what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() shell.Footprint {
 	parts := shell.Footprint{
-		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(),
+		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
 		"lenders": r.lenders.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
 	if r.Outside != nil {

@@ -53,6 +53,9 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 	if err := c.Watch(queue); err != nil {
 		return fmt.Errorf("take in answers about Rollouts: %w", err)
 	}
+	joined := Queued(r.Client, true)
+	joined.Wake = queue.Add
+	r.Line.Join(joined)
 	w := &watching.Watches{Controller: c, Cache: o.Cache, Mapper: mgr.GetRESTMapper(), Touched: r.Touched}
 	groups := map[string]*watching.Watches{}
 	for group, other := range o.Groups {
@@ -120,6 +123,7 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 	switch object := object.(type) {
 	case *argov1.Rollout:
 		r.note(before, after)
+		r.movedOn(ctx, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	case *appsv1.ReplicaSet:
 		return r.owners(ctx, object)

@@ -1,0 +1,208 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// beside is a pocket with another release of another kind, and a line in which one of the two may move.
+type beside struct {
+	*pocket
+	line  *queue.Line
+	other queue.Stored
+	woken []types.NamespacedName
+}
+
+func newBeside(t *testing.T, manifests ...string) *beside {
+	t.Helper()
+	b := &beside{pocket: newPocket(t, manifests...), line: queue.New(release.Limits{Cluster: 1}, "")}
+	b.other = queue.Stored{Place: release.Place{Kind: "Canary", Namespace: "shop", Name: "cart"}, Version: "1"}
+	b.line.Join(queue.Kind{
+		Name: "Canary",
+		List: func(context.Context, string) ([]queue.Stored, error) { return []queue.Stored{b.other}, nil },
+		Get:  func(context.Context, types.NamespacedName) (queue.Stored, bool, error) { return b.other, true, nil },
+	})
+	own := Queued(b.client, true)
+	own.Wake = func(key types.NamespacedName) { b.woken = append(b.woken, key) }
+	b.line.Join(own)
+	b.reconciler.Line = b.line
+	return b
+}
+
+// moves says whether the other release does.
+func (b *beside) moves(is bool) {
+	b.Helper()
+	was := b.other.Place
+	b.other.Place.Moves = is
+	if err := b.line.Changed(b.Context(), was, b.other.Place); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *beside) waits(t *testing.T) {
+	t.Helper()
+	status := b.rollout().Status
+	if status.Phase != argov1.RolloutPhaseProgressing || !slices.Equal(b.sets(), []string{"cart:1=2"}) {
+		t.Fatalf("%s (%s), ReplicaSets %v", status.Phase, status.Message, b.sets())
+	}
+}
+
+func TestARolloutWaitsForItsTurn(t *testing.T) {
+	b := newBeside(t, cart, cartService)
+	b.moves(true)
+	b.settle() // its first revision waits for nobody
+	b.edit(image("cart:2"))
+	b.settle()
+	b.waits(t)
+	status := b.rollout().Status
+	if own := status.Serin; own == nil || own.Queue == nil || own.Queue.Aside || len(own.Gates) == 0 || own.Gates[0].Name != "turn" {
+		t.Fatalf("the status says %+v", own)
+	}
+	since := status.Serin.Queue.Since
+	b.writes, b.live = nil, nil
+	for range 3 {
+		if _, err := b.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.writes) > 0 || len(b.live) > 0 {
+		t.Errorf("waiting costs requests: wrote %v, read %v", b.writes, b.live)
+	}
+	b.reconciler = New(b.reconciler.Parts) // the place survives the process
+	b.edit(image("cart:3"))
+	b.settle()
+	if own := b.rollout().Status.Serin; own == nil || own.Queue == nil || !own.Queue.Since.Equal(&since) {
+		t.Errorf("waits since %+v, and did since %v", own, since)
+	}
+	b.moves(false)
+	if !slices.Equal(b.woken, []types.NamespacedName{key}) {
+		t.Fatalf("woke %v", b.woken)
+	}
+	b.settle()
+	status = b.rollout().Status
+	if status.Phase != argov1.RolloutPhasePaused || !slices.Equal(b.sets(), []string{"cart:1=1", "cart:3=1"}) || status.Serin.Queue != nil {
+		t.Errorf("%s (%s), ReplicaSets %v, queue %+v", status.Phase, status.Message, b.sets(), status.Serin.Queue)
+	}
+	if turn, err := b.line.Turn(t.Context(), b.other.Place, false, b.clock.Now()); err != nil || turn.Open {
+		t.Errorf("a Canary starts beside a Rollout that moves: %v, %v", turn, err)
+	}
+}
+
+// Who ends while the next is looked at wakes it: the watch of Rollouts tells the line.
+func TestARolloutThatEndsWakesTheNext(t *testing.T) {
+	b := newBeside(t, cart, cartService)
+	b.settle()
+	before := b.rollout()
+	b.edit(image("cart:2"))
+	b.settle()
+	moving := b.rollout()
+	other := b.other.Place
+	b.other.Place.Waits, b.other.Place.Since = true, b.clock.Now()
+	var woken []types.NamespacedName
+	b.line.Join(queue.Kind{
+		Name: "Canary",
+		List: func(context.Context, string) ([]queue.Stored, error) { return []queue.Stored{b.other}, nil },
+		Get:  func(context.Context, types.NamespacedName) (queue.Stored, bool, error) { return b.other, true, nil },
+		Wake: func(key types.NamespacedName) { woken = append(woken, key) },
+	})
+	kind := schema.GroupKind{Group: "argoproj.io", Kind: argov1.RolloutKind}
+	b.reconciler.Touched(t.Context(), kind, before, moving)
+	if len(woken) > 0 {
+		t.Fatalf("woke %v as it began", woken)
+	}
+	b.edit(image("cart:1"))
+	b.settle()
+	b.reconciler.Touched(t.Context(), kind, moving, b.rollout())
+	if want := (types.NamespacedName{Namespace: other.Namespace, Name: other.Name}); !slices.Equal(woken, []types.NamespacedName{want}) {
+		t.Errorf("woke %v", woken)
+	}
+}
+
+// One whose ReplicaSet the API server refuses keeps its place, and nobody waits for it.
+func TestWhoIsRefusedStepsAside(t *testing.T) {
+	b := newBeside(t, cart, cartService)
+	b.settle()
+	b.moves(true)
+	b.edit(image("cart:2"))
+	b.settle()
+	b.refuse = func(verb string, object client.Object) error {
+		if _, is := object.(*argov1.Rollout); is || verb != "create" {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, object.GetName(), errors.New("quota"))
+	}
+	b.moves(false)
+	for range 3 {
+		_, _ = b.pass()
+	}
+	own := b.rollout().Status.Serin
+	if own == nil || own.Queue == nil || !own.Queue.Aside {
+		t.Fatalf("the status says %+v", own)
+	}
+	turn, err := b.line.Turn(t.Context(), b.other.Place, false, b.clock.Now())
+	if err != nil || !turn.Open {
+		t.Fatalf("others wait for it: %v, %v", turn, err)
+	}
+	b.line.Settle("Canary", key, queue.Outcome{})
+	b.refuse = nil
+	b.settle()
+	if got := b.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+		t.Errorf("ReplicaSets %v", got)
+	}
+}
+
+// Where the installed definition drops our part of the status, the process itself knows who waits.
+func TestAPlaceThatCannotBeStored(t *testing.T) {
+	b := newBeside(t, cart, cartService)
+	patches := 0
+	b.reconciler.Client = interceptor.NewClient(b.client, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			patches++
+			if err := c.SubResource(of).Patch(ctx, object, patch, options...); err != nil {
+				return err
+			}
+			stored, is := object.(*argov1.Rollout)
+			if !is || stored.Status.Serin == nil {
+				return nil
+			}
+			stored.Status.Serin = nil
+			return c.Status().Update(ctx, stored)
+		},
+	})
+	b.settle()
+	b.moves(true)
+	b.edit(image("cart:2"))
+	b.settle()
+	b.waits(t)
+	if patches = 0; !slices.Equal(b.line.Keys(argov1.RolloutKind), []types.NamespacedName{key}) {
+		t.Fatalf("the line remembers %v", b.line.Keys(argov1.RolloutKind))
+	}
+	for range 3 {
+		if _, err := b.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if patches > 0 {
+		t.Errorf("the status is written %d times to no avail", patches)
+	}
+	b.moves(false)
+	if !slices.Equal(b.woken, []types.NamespacedName{key}) {
+		t.Fatalf("woke %v", b.woken)
+	}
+	b.settle()
+	if got := b.sets(); !slices.Equal(got, []string{"cart:1=1", "cart:2=1"}) {
+		t.Errorf("ReplicaSets %v", got)
+	}
+}
