@@ -92,9 +92,7 @@ func (p *pass) numbers() (want, next Split) {
 	if _, departs := p.departing(); !departs {
 		return want, l.Toward(pods, want)
 	}
-	c := p.Spec.Strategy.Canary
-	l.Unavailable = max(l.Unavailable, l.Replicas-NewLimits(p.enough(), c.MaxSurge, c.MaxUnavailable).LeastAvailable())
-	next = l.Toward(pods, want)
+	next = p.returnLimits().Toward(pods, want)
 	next.Canary = min(next.Canary, p.keptPods())
 	return want, next
 }

@@ -203,8 +203,17 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	if is > was && is > l.MostPods() {
 		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MostPods(), w.told.String())
 	}
-	if has < had && has < min(had, l.LeastAvailable()) {
-		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, l.LeastAvailable(), w.told.String())
+	least := l.LeastAvailable()
+	if w.status.Abort { // on the way back, maxUnavailable counts from the pods that carried the traffic
+		carriers := had
+		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
+			carriers = *own.CarriedBy
+		}
+		carriers = min(max(carriers, 1), value(w.spec.Replicas, 1))
+		least = min(least, max(NewLimits(carriers, c.MaxSurge, c.MaxUnavailable).LeastAvailable(), 1))
+	}
+	if has < had && has < min(had, least) {
+		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, least, w.told.String())
 	}
 }
 

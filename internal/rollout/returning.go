@@ -38,6 +38,15 @@ func (p *pass) enough() int32 {
 	return min(p.replicas(), max(pods, 1))
 }
 
+// returnLimits are the limits of the way back where no router shares the traffic. maxUnavailable counts from the pods that
+// carried it. Where the spec keeps a pod available, the last one stays: nobody else would answer.
+func (p *pass) returnLimits() Limits {
+	l, c := p.limits(), p.Spec.Strategy.Canary
+	least := max(NewLimits(p.enough(), c.MaxSurge, c.MaxUnavailable).LeastAvailable(), min(l.LeastAvailable(), 1))
+	l.Unavailable = max(l.Unavailable, l.Replicas-least)
+	return l
+}
+
 // carriedBy is the number of pods that were enough for the traffic when the way back began. A stable revision that kept its pods
 // takes over from as many as the other one has. One that gave pods up shared the traffic with it.
 func (p *pass) carriedBy(departing ReplicaSet) int32 {
