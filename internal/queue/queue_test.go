@@ -124,11 +124,11 @@ func TestALineKnowsWhatTheCacheDoesNotYet(t *testing.T) {
 	if open(t, l, a, false) {
 		t.Fatal("what was written and not seen yet counts")
 	}
-	b = canaries.put("b", "5", moves)
+	canaries.put("b", "5", moves)
 	if open(t, l, a, false) {
 		t.Fatal("it moves")
 	}
-	b = canaries.put("b", "6", nil)
+	canaries.put("b", "6", nil)
 	if !open(t, l, a, false) {
 		t.Fatal("it has ended")
 	}

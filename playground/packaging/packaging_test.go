@@ -272,7 +272,8 @@ func TestRightsFollowWhatIsServed(t *testing.T) {
 		},
 		{
 			"instanceID: blue", "",
-			[]string{"argoproj.io/rollouts  patch", "coordination.k8s.io/leases flagger-leader-election,argo-rollouts-controller-lock-blue list"}, nil, "serin-blue",
+			[]string{"argoproj.io/rollouts  patch", "coordination.k8s.io/leases flagger-leader-election,argo-rollouts-controller-lock-blue list"},
+			nil, "serin-blue",
 		},
 	} {
 		chart, _, err := render(tt.values, "default")

@@ -59,7 +59,6 @@ func (s typeShape) field(name string) shape {
 		return nil
 	}
 	for f := range s.of.Fields() {
-		f := f
 		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
 			return typeShape{pointed(f.Type)}
 		} else if tag == "" && f.Anonymous {
