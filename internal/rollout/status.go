@@ -478,7 +478,8 @@ func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status 
 			all = all.with(progressing(corev1.ConditionUnknown, reasonRetry, textRetry), now)
 		case is && progress.Reason != reasonPaused && !promoted(status):
 			all = all.with(progressing(corev1.ConditionUnknown, reasonPaused, textPaused), now)
-		case !is && progress.Reason == reasonPaused && !promoted(status):
+		case !is && progress.Reason == reasonPaused:
+			// Also where the new revision was made stable meanwhile: no deadline runs while the reason is a pause.
 			all = all.with(progressing(corev1.ConditionUnknown, reasonResumed, textResumed), now)
 		}
 	}
