@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ ! -x bin/playground ]; then
-	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: 5 to 8 minutes on two cores." >&2
+	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: an estimated 5 to 8 minutes on two idle cores." >&2
 	echo "Later starts take seconds." >&2
 	# What the other programs need is downloaded meanwhile; what fails here is reported by those who build them.
 	(cd playground/modules/programs && exec go list -deps -tags remove_all_sd ./controlplane github.com/prometheus/prometheus/cmd/prometheus) >/dev/null 2>&1 &

@@ -27,7 +27,7 @@ type ReadinessTrack struct {
 // Readiness of a workload as a deadline sees it.
 type Readiness string
 
-// The states that it can be in; empty: nobody has looked.
+// The states that it can be in; empty: it has not been observed.
 const (
 	notSeen      Readiness = ""
 	isUnready    Readiness = "not ready"
@@ -95,7 +95,7 @@ func (s *Snapshot) progressed(c Copy, recorded *flaggerv1.UnreadyWorkload) time.
 	case recorded != nil && c.readiness() == isUnready && !risen(c, recorded):
 		at = release.Later(at, recorded.Since.Time)
 	case c.Track.Unready.IsZero():
-		at = s.Now // nobody has seen it before
+		at = s.Now // it was not observed before
 	default:
 		// What came before this process looked is not known, so that the moment of its first look counts.
 		at = release.Later(at, c.Track.Unready)
@@ -106,7 +106,7 @@ func (s *Snapshot) progressed(c Copy, recorded *flaggerv1.UnreadyWorkload) time.
 	return s.past(at)
 }
 
-// risen is true when the workload has made progress since that was recorded, whoever saw it.
+// risen is true when the workload has made progress since that was recorded, also while another process observed it.
 func risen(c Copy, recorded *flaggerv1.UnreadyWorkload) bool {
 	return c.Updated > recorded.Updated || c.ReadyPods > recorded.Ready || c.Available > recorded.Available
 }
