@@ -12,19 +12,21 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// oneJob is I22 of Jobs: each measurement has one, whose name is always the same. A process makes it once; after it died
-// another one may make it again, where somebody has deleted it since.
+// oneJob is I22 of Jobs: each measurement has one, whose name is always the same. A process creates it once. After it died or
+// slept, its successor may create it again where it has been deleted since, and so may a former leader that was about to
+// create it when it fell asleep: the Job is then deleted because its run is over (I27).
 func (c *oneOfEach) oneJob(h wrote) {
 	if !h.ours || h.Kind != jobKind || h.Type != store.Added {
 		return
 	}
 	if c.jobs == nil {
-		c.jobs = map[string]time.Time{}
+		c.jobs, c.jobsBy = map[string]time.Time{}, map[createdJob]time.Time{}
 	}
-	if at, again := c.jobs[h.Key.Name]; again && !c.started[h.Actor].After(at) {
+	by := createdJob{job: h.Key.Name, actor: h.Actor}
+	if at, again := c.jobsBy[by]; again && !c.started[h.Actor].After(at) {
 		c.violate("I22", h.Key.Name, "the Job was made twice by one process")
 	}
-	c.jobs[h.Key.Name] = c.now()
+	c.jobs[h.Key.Name], c.jobsBy[by] = c.now(), c.now()
 	if c.failed.After(c.then()) {
 		return // of a request that went wrong nobody knows what came of it, until the run is over
 	}
@@ -36,6 +38,9 @@ func (c *oneOfEach) oneJob(h wrote) {
 		}
 	}
 }
+
+// createdJob is a Job that one process created.
+type createdJob struct{ job, actor string }
 
 // runOf is the UID of the AnalysisRun of a Job.
 func runOf(v *store.Version) types.UID {

@@ -222,8 +222,9 @@ type oneOfEach struct {
 	// steps are those at which Experiments were made: two steps may ask for the same, and of the one that a release left its
 	// Experiment is ended a moment later.
 	steps map[types.UID]stepOf
-	// jobs are those that were made, by their names, and when.
-	jobs map[string]time.Time
+	// jobs are those that were made, by their names, and when; jobsBy tells apart which process made them.
+	jobs   map[string]time.Time
+	jobsBy map[createdJob]time.Time
 }
 
 // stepOf is a step of one release.

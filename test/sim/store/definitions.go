@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -162,11 +162,16 @@ func Routes(ctx context.Context, kinds ...schema.GroupKind) (*Definitions, error
 
 // ModuleFile is a file of a Go module on which this one depends: others publish their definitions that way.
 func ModuleFile(ctx context.Context, module, name string) ([]byte, error) {
-	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- names of modules
+	// On a new machine nothing may have needed this module yet: download returns its folder and fetches it where it is missing.
+	output, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", module).Output() // #nosec G204 -- names of modules
 	if err != nil {
+		return nil, fmt.Errorf("download module %s: %w", module, err)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(output, &downloaded); err != nil {
 		return nil, fmt.Errorf("find module %s: %w", module, err)
 	}
-	content, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), name))
+	content, err := os.ReadFile(filepath.Join(downloaded.Dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("read definitions: %w", err)
 	}
