@@ -125,6 +125,9 @@ func snapshots(t *rapid.T) Snapshot {
 			Stable: argov1.WeightDestination{Weight: anyOf(t, "rest", int32(0), 50, 100)},
 		}
 	}
+	if chance(t, "has carriers") {
+		s.Status.Serin = &argov1.SerinStatus{CarriedBy: maybe(t, "carriers", int32(0), 1, 3)}
+	}
 	for i, hash := range hashes[:3] {
 		if chance(t, "gone") {
 			continue
@@ -175,6 +178,26 @@ func TestNextIsTotalAndLeavesItsSnapshotAlone(t *testing.T) {
 			t.Fatalf("the snapshot was changed")
 		}
 	})
+}
+
+// TestAStrategyThatChangesAfterAnAbort: the status still has the weights of the canary strategy when the first decision about a
+// blue-green one is made.
+func TestAStrategyThatChangesAfterAnAbort(t *testing.T) {
+	s := Snapshot{
+		Now: noon, Name: "cart", Hash: "b", Spec: argov1.RolloutSpec{Replicas: new(int32(2)), Strategy: argov1.RolloutStrategy{
+			BlueGreen: &argov1.BlueGreenStrategy{ActiveService: "active"},
+		}},
+		Status: argov1.RolloutStatus{Abort: true, CurrentPodHash: "b", StableRS: "a", Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{
+			Canary: argov1.WeightDestination{Weight: 50, PodTemplateHash: "b"}, Stable: argov1.WeightDestination{Weight: 50, PodTemplateHash: "a"},
+		}}},
+		Sets: []ReplicaSet{
+			{Name: "cart-a", Hash: "a", Revision: 1, Spec: 2, Replicas: 2, Available: 1, Desired: new(int32(2))},
+			{Name: "cart-b", Hash: "b", Revision: 2, Spec: 2, Replicas: 2, Available: 2, Desired: new(int32(2))},
+		},
+	}
+	if d := Next(s); d.Status.Canary.Weights != nil {
+		t.Errorf("the weights remain: %+v", d.Status.Canary.Weights)
+	}
 }
 
 func TestNextHoldsWhatTheAPIPromises(t *testing.T) {

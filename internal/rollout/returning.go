@@ -109,6 +109,9 @@ func (p *pass) keptPods() int32 {
 		pods = max(pods, min(rs.Spec, 1))
 	}
 	c, own := p.Spec.Strategy.Canary, p.Status.Serin
+	if c == nil {
+		return pods // the weights in the status, if any, are from before the strategy was changed
+	}
 	if share := p.recorded(rs.Hash); share > 0 && c.AbortScaleDownDelaySeconds == nil && own != nil && own.CarriedBy != nil {
 		pods = min(pods, p.routed().least(podsFor(share, p.enough(), p.most()))) // before that is recorded, the pods show it
 	}
