@@ -29,7 +29,7 @@ import (
 const CacheVariable = "SERIN_CACHE"
 
 // KubernetesVersion is what the control plane says it is. It is the version in modules/programs/go.mod.
-const KubernetesVersion = "v1.36.3"
+const KubernetesVersion = "v1.37.2"
 
 // Builder builds programs and remembers them.
 type Builder struct {

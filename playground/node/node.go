@@ -63,7 +63,7 @@ type Image struct {
 type Options struct {
 	// Name of the Node.
 	Name string
-	// Version that the Node reports, such as v1.36.3.
+	// Version that the Node reports, such as v1.37.2.
 	Version string
 	Client  kubernetes.Interface
 	Network *network.Network

@@ -35,7 +35,7 @@ import (
 type Options struct {
 	// Name of the Node, also its label kubernetes.io/hostname, by which pods choose it.
 	Name string
-	// Version that the Node reports, such as v1.36.3.
+	// Version that the Node reports, such as v1.37.2.
 	Version string
 	// Delay is the time from the moment at which a pod was bound to the one at which it is ready.
 	Delay  time.Duration
