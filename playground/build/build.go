@@ -99,7 +99,7 @@ type program struct {
 	// module is the folder below modules/.
 	module string
 	pkg    string
-	// seconds is the processor time of the first build, when nothing of it is in Go's cache.
+	// seconds is the processor time of the first build, when Go's cache holds nothing but the packages of the playground.
 	seconds int
 	// without are packages that the program is built without.
 	without []replacement
@@ -108,9 +108,9 @@ type program struct {
 // The programs of module programs. They are one module, so that they link the same versions: what two of them link is
 // compiled once.
 var (
-	controlPlane = program{name: "controlplane", title: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 400}
-	prometheus   = program{name: "prometheus", title: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 60}
-	traefik      = program{name: "traefik", title: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 90, without: replacements}
+	controlPlane = program{name: "controlplane", title: "the Kubernetes control plane", module: "programs", pkg: "./controlplane", seconds: 300}
+	prometheus   = program{name: "prometheus", title: "Prometheus", module: "programs", pkg: "github.com/prometheus/prometheus/cmd/prometheus", seconds: 45, without: withoutPrometheus}
+	traefik      = program{name: "traefik", title: "Traefik", module: "programs", pkg: "github.com/traefik/traefik/v3/cmd/traefik", seconds: 80, without: withoutTraefik}
 	ingressNGINX = program{name: "ingress-nginx", title: "ingress-nginx", module: "ingress-nginx", pkg: ingressModule + "/cmd/nginx", seconds: 200}
 )
 
@@ -138,10 +138,11 @@ const (
 // ControlPlane returns the program with the subcommands etcd, apiserver, kcm, scheduler and kubectl.
 func (b *Builder) ControlPlane(ctx context.Context) (string, error) { return b.kept(ctx, controlPlane) }
 
-// Prometheus returns the Prometheus server. It has no service discovery but files.
+// Prometheus returns the Prometheus server. It has no service discovery but files, no remote write to Azure or Google
+// Cloud with their authentication, and no description of its API.
 func (b *Builder) Prometheus(ctx context.Context) (string, error) { return b.kept(ctx, prometheus) }
 
-// Traefik returns the gateway. It has no DNS providers for ACME and no provider for Amazon ECS.
+// Traefik returns the gateway. It has no DNS providers for ACME, no plugins, no Redis and no provider for Amazon ECS.
 func (b *Builder) Traefik(ctx context.Context) (string, error) { return b.kept(ctx, traefik) }
 
 // Prepare builds those of the control plane, Prometheus and Traefik that are missing, together, which takes less time than

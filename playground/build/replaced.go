@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -9,20 +10,31 @@ import (
 	"strings"
 )
 
-// replacement is a package of another module that gives way to a small one of ours, because it links a lot that the
-// playground never uses. Ours is in the folder replaced of the module that is built, and is compiled there too, so that
-// the compiler reports what does not fit.
+// replacement is a package of another module, or some of its files, that gives way to a small one of ours, because it
+// links a lot that the playground never uses. Ours is in the folder replaced of the module that is built, and is compiled
+// there too, so that the compiler reports what does not fit.
 type replacement struct {
 	module string
 	pkg    string // below the module
+	files  string // patterns of the replaced files, with commas; the whole package when empty
 	ours   string // below the folder replaced
 }
 
-// replacements are those of Traefik.
-var replacements = []replacement{
-	{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", ours: "dns"},
-	{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/ecs", ours: "ecs"},
-}
+// The packages that Prometheus and Traefik are built without.
+var (
+	withoutPrometheus = []replacement{
+		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/azuread", ours: "azuread"},
+		{module: "github.com/prometheus/prometheus", pkg: "storage/remote/googleiam", ours: "googleiam"},
+		{module: "github.com/prometheus/prometheus", pkg: "web/api/v1", files: "openapi*.go", ours: "openapi"},
+	}
+	withoutTraefik = []replacement{
+		{module: "github.com/go-acme/lego/v4", pkg: "providers/dns", ours: "dns"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/middlewares/ratelimiter", files: "redis_limiter.go,lua.go", ours: "ratelimiter"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/plugins", ours: "plugins"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/ecs", ours: "ecs"},
+		{module: "github.com/traefik/traefik/v3", pkg: "pkg/provider/kv/redis", ours: "redis"},
+	}
+)
 
 // replace copies the modules of all replacements into a folder, puts our packages into the copies, and returns the
 // arguments of the go command that have it use them. Go's -overlay would need no copies, but refuses files of Go's module
@@ -37,19 +49,24 @@ func replace(ctx context.Context, module, into string, all []replacement) (argum
 	}
 	requirements := strings.Builder{}
 	requirements.Write(text)
+	copies := map[string]string{} // the folder of each copied module
 	for _, r := range all {
-		from, err := moduleFolder(ctx, module, r.module)
-		if err != nil {
-			return nil, err
+		if copies[r.module] == "" {
+			from, err := moduleFolder(ctx, module, r.module)
+			if err != nil {
+				return nil, err
+			}
+			to := filepath.Join(into, filepath.FromSlash(r.module))
+			if err := copyModule(from, to); err != nil {
+				return nil, fmt.Errorf("copy module %s: %w", r.module, err)
+			}
+			copies[r.module] = to
+			fmt.Fprintf(&requirements, "\nreplace %s => %q\n", r.module, to)
 		}
-		to := filepath.Join(into, filepath.FromSlash(r.module))
-		if err := copyModule(from, to); err != nil {
-			return nil, fmt.Errorf("copy module %s: %w", r.module, err)
-		}
-		if err := replacePackage(filepath.Join(to, filepath.FromSlash(r.pkg)), filepath.Join(module, "replaced", r.ours)); err != nil {
+		folder := filepath.Join(copies[r.module], filepath.FromSlash(r.pkg))
+		if err := replaceFiles(folder, cmp.Or(r.files, "*.go"), filepath.Join(module, "replaced", r.ours)); err != nil {
 			return nil, fmt.Errorf("replace package %s of %s: %w", r.pkg, r.module, err)
 		}
-		fmt.Fprintf(&requirements, "\nreplace %s => %q\n", r.module, to)
 	}
 	file := filepath.Join(into, "go.mod")
 	if err := os.WriteFile(file, []byte(requirements.String()), 0o644); err != nil {
@@ -92,19 +109,21 @@ func copyModule(from, to string) error {
 	})
 }
 
-// replacePackage replaces the Go files of a folder by those of another one. A folder without any is not what was meant:
-// the module has moved its package.
-func replacePackage(folder, ours string) error {
-	old, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return err
-	}
-	if len(old) == 0 {
-		return fmt.Errorf("there is no such package: find what has become of it, and change package build")
-	}
-	for _, file := range old {
-		if err := os.Remove(file); err != nil {
+// replaceFiles replaces the files of a folder that match patterns by those of another one. A pattern that no file matches is
+// not what was meant: the module has moved its package.
+func replaceFiles(folder, patterns, ours string) error {
+	for pattern := range strings.SplitSeq(patterns, ",") {
+		old, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
 			return err
+		}
+		if len(old) == 0 {
+			return fmt.Errorf("it has no file %s: find what has become of it, and change package build", pattern)
+		}
+		for _, file := range old {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
 		}
 	}
 	return os.CopyFS(folder, os.DirFS(ours))

@@ -21,60 +21,125 @@ func listed(t *testing.T, folder string, arguments ...string) []string {
 	return strings.Fields(string(output))
 }
 
-// TestTraefikLinksNoCloudClients also fails when another version of Traefik, or of lego, has moved the replaced packages, or
-// reaches what they linked by another way.
-func TestTraefikLinksNoCloudClients(t *testing.T) {
+// TestProgramsLinkNothingThatIsReplaced also fails when another version of Prometheus, Traefik or lego has moved the
+// replaced packages, or reaches what they linked by another way.
+func TestProgramsLinkNothingThatIsReplaced(t *testing.T) {
 	module := filepath.Join("..", "modules", "programs")
-	arguments, err := replace(t.Context(), module, t.TempDir(), traefik.without)
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages := listed(t, module, append(arguments, traefik.pkg)...)
-	for _, name := range packages {
-		if strings.HasPrefix(name, "github.com/go-acme/lego/v4/providers/dns/") || strings.HasPrefix(name, "github.com/aws/aws-sdk-go-v2/") {
-			t.Errorf("Traefik links %s", name)
-		}
-	}
-	for _, name := range []string{traefik.pkg, "github.com/traefik/traefik/v3/pkg/provider/ecs", "github.com/traefik/traefik/v3/pkg/provider/kubernetes/gateway"} {
-		if !slices.Contains(packages, name) {
-			t.Errorf("Traefik does not link %s", name)
-		}
-	}
-	if n := len(packages); n > 1800 {
-		t.Errorf("Traefik links %d packages: find out what version %s brings along", n, traefik.pkg)
+	for _, c := range []struct {
+		program program
+		without []string // prefixes
+		with    []string
+		most    int
+	}{
+		{
+			program: prometheus, most: 1000,
+			without: []string{"github.com/Azure/", "github.com/AzureAD/", "google.golang.org/api/", "cloud.google.com/go/auth/", "github.com/pb33f/"},
+			with:    []string{"github.com/prometheus/prometheus/storage/remote/azuread", "github.com/prometheus/prometheus/storage/remote/googleiam"},
+		},
+		{
+			program: traefik, most: 1550,
+			without: []string{
+				"github.com/go-acme/lego/v4/providers/dns/", "github.com/aws/aws-sdk-go-v2/",
+				"github.com/traefik/yaegi/", "github.com/tetratelabs/wazero/", "github.com/redis/",
+			},
+			with: []string{
+				"github.com/traefik/traefik/v3/pkg/plugins", "github.com/traefik/traefik/v3/pkg/provider/ecs",
+				"github.com/traefik/traefik/v3/pkg/provider/kubernetes/gateway",
+			},
+		},
+	} {
+		t.Run(c.program.name, func(t *testing.T) {
+			arguments, err := replace(t.Context(), module, t.TempDir(), c.program.without)
+			if err != nil {
+				t.Fatal(err)
+			}
+			packages := listed(t, module, slices.Concat(flags()[:2], arguments, []string{c.program.pkg})...)
+			for _, name := range packages {
+				if slices.ContainsFunc(c.without, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+					t.Errorf("%s links %s", c.program.title, name)
+				}
+			}
+			for _, name := range append(c.with, c.program.pkg) {
+				if !slices.Contains(packages, name) {
+					t.Errorf("%s does not link %s", c.program.title, name)
+				}
+			}
+			if n := len(packages); n > c.most {
+				t.Errorf("%s links %d packages: find out what version %s brings along", c.program.title, n, c.program.pkg)
+			}
+		})
 	}
 }
 
 func TestAPackageThatHasMovedCannotBeReplaced(t *testing.T) {
-	if err := replacePackage(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "there is no such package") {
+	if err := replaceFiles(t.TempDir(), "*.go", t.TempDir()); err == nil || !strings.Contains(err.Error(), "it has no file *.go") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestSerinAndThePlaygroundLinkTheSameVersions: what both link is compiled once then, which is a third of either. Change
-// both go.mod where this fails.
-func TestSerinAndThePlaygroundLinkTheSameVersions(t *testing.T) {
-	versions := func(folder, pkg string) map[string]string {
+// TestProgramsLinkTheSameVersions: only then is what several programs link compiled once. Most of it is the client of
+// Kubernetes, which is a third of Serin and of the playground, so the cluster has the version of Kubernetes whose client
+// Serin uses. Change the go.mod with the older version where this fails.
+func TestProgramsLinkTheSameVersions(t *testing.T) {
+	versions := func(folder string, arguments ...string) map[string]string {
 		all := map[string]string{}
-		for _, line := range listed(t, folder, "-f", "{{with .Module}}{{.Path}}@{{.Version}}{{end}}", pkg) {
+		format := "{{with .Module}}{{.Path}}@{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}"
+		for _, line := range listed(t, folder, append([]string{"-f", format}, arguments...)...) {
 			path, version, _ := strings.Cut(line, "@")
 			all[path] = version
 		}
 		return all
 	}
-	serin, own := versions("../..", "./cmd/serin"), versions("..", "./cmd/playground")
-	shared := 0
-	for path, version := range own {
-		other, found := serin[path]
-		if !found || strings.HasPrefix(path, "github.com/serin-dev/") {
-			continue
-		}
-		if shared++; other != version {
-			t.Errorf("the playground links %s %s, Serin links %s", path, version, other)
+	module := filepath.Join("..", "modules", "programs")
+	arguments, err := replace(t.Context(), module, t.TempDir(), slices.Concat(prometheus.without, traefik.without))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"Serin", "the playground", "the cluster's programs"}
+	linked := []map[string]string{
+		versions("../..", "./cmd/serin"),
+		versions("..", "./cmd/playground"),
+		versions(module, slices.Concat(flags()[:2], arguments, []string{controlPlane.pkg, prometheus.pkg, traefik.pkg})...),
+	}
+	for i, own := range linked {
+		for j, others := range linked[:i] {
+			shared := 0
+			for path, version := range own {
+				other, found := others[path]
+				// Traefik is written for an older version of the Gateway API's client.
+				if !found || strings.HasPrefix(path, "github.com/serin-dev/") || path == "sigs.k8s.io/gateway-api" {
+					continue
+				}
+				if shared++; other != version {
+					t.Errorf("%s: version %q in %s, %q in %s", path, version, names[i], other, names[j])
+				}
+			}
+			if shared == 0 {
+				t.Errorf("%s and %s share nothing: the test compares nothing", names[i], names[j])
+			}
 		}
 	}
-	if shared == 0 {
-		t.Error("they share nothing: the test compares nothing")
+}
+
+func TestOnlyFilesThatMatchAreReplaced(t *testing.T) {
+	folder, ours := t.TempDir(), t.TempDir()
+	for _, file := range []string{folder + "/a.go", folder + "/b.go", folder + "/b_more.go", folder + "/c.go", ours + "/ours.go"} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := replaceFiles(folder, "b*.go,c.go", ours); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(folder + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{folder + "/a.go", folder + "/ours.go"}; !slices.Equal(left, want) {
+		t.Errorf("files are %v, want %v", left, want)
+	}
+	if err := replaceFiles(folder, "a.go,c.go", ours); err == nil || !strings.Contains(err.Error(), "c.go") {
+		t.Errorf("a pattern without a file: %v", err)
 	}
 }
 
