@@ -39,7 +39,7 @@ func (c Copy) readiness() Readiness {
 	switch {
 	case !c.Found || !c.Ready || c.Replicas == 0:
 		return isUnready
-	case !c.Endpoints.some():
+	case !c.Endpoints.AtLeast(1):
 		return notReached
 	default:
 		return readyToServe

@@ -3,6 +3,8 @@ package canary
 import (
 	"testing"
 	"time"
+
+	"github.com/serin-dev/serin/internal/release"
 )
 
 func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
@@ -11,12 +13,12 @@ func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
 	copyOf := func(replicas, updated, ready, available int32) Copy {
 		return Copy{
 			Found: true, Replicas: replicas, Updated: updated, ReadyPods: ready, Available: available, Ready: available >= replicas,
-			Endpoints: Endpoints{Ready: available},
+			Endpoints: release.Endpoints{Ready: available},
 		}
 	}
 	whole := copyOf(4, 4, 4, 4)
 	unpublished := whole
-	unpublished.Endpoints = Endpoints{}
+	unpublished.Endpoints = release.Endpoints{}
 	type look struct {
 		minute              int
 		copy                Copy

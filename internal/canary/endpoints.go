@@ -1,61 +1,21 @@
 package canary
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/serin-dev/serin/internal/release"
-)
-
-// Endpoints are what Kubernetes has published of the pods behind the Service of a copy. Routers send requests there, and
-// learn of a pod a moment after its workload has counted it as ready: on a busy cluster that moment is long enough to
-// send users to nobody.
-type Endpoints struct {
-	// Unknown is why this cannot be told, as a sentence; empty: it can.
-	Unknown string
-	// NoService is true when the Service itself does not exist.
-	NoService bool
-	// Made is when a Service was made that has none; zero: not known.
-	Made time.Time
-	// Ready are those that take requests.
-	Ready int32
-}
+import "github.com/serin-dev/serin/internal/release"
 
 // notYet is said of endpoints while there are no pods that could have any.
 const notYet = "looked at when the pods are ready"
-
-// some is true unless nobody would be reached.
-func (e Endpoints) some() bool { return e.atLeast(1) }
-
-func (e Endpoints) atLeast(n int32) bool { return e.Unknown != "" || e.Ready >= n }
-
-// seen says what is known of them.
-func (e Endpoints) seen() string {
-	if e.Unknown != "" {
-		return e.Unknown
-	}
-	return fmt.Sprintf("%d endpoints published", e.Ready)
-}
-
-// missing says what of them is waited for.
-func (e Endpoints) missing(service string, n int32) string {
-	if e.Ready == 0 {
-		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
-	}
-	return fmt.Sprintf("Kubernetes has published %d of %d endpoints of Service %s so far", e.Ready, n, service)
-}
 
 // canaryEndpoints holds the first request to the new revision until it can arrive. Before that the deadline for being
 // ready holds for being reachable too.
 func canaryEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
-	if endpoints.some() {
-		return release.Passes("canary-endpoints", endpoints.seen())
+	if endpoints.AtLeast(1) {
+		return release.Passes("canary-endpoints", endpoints.Seen())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
 		return release.WaitsFor("canary-endpoints", release.ByCluster, notYet)
 	}
-	g := release.WaitsFor("canary-endpoints", release.ByCluster, endpoints.missing(s.Plan.service("canary"), 1))
+	g := release.WaitsFor("canary-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("canary"), 1))
 	if _, open := s.start(); open {
 		return g
 	}
@@ -98,24 +58,24 @@ func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 
 func (s *Snapshot) primaryReached(enough int32) release.Gate {
 	endpoints := s.Workload.Primary.Endpoints
-	if endpoints.atLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.serves() {
-		return release.Passes("primary-endpoints", endpoints.seen())
+	if endpoints.AtLeast(enough) || s.Workload.Primary.Replicas == 0 && !s.Workload.Target.serves() {
+		return release.Passes("primary-endpoints", endpoints.Seen())
 	}
 	if !s.Workload.Primary.serves() {
 		return release.WaitsFor("primary-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("primary-endpoints", release.ByCluster, endpoints.missing(s.Plan.service("primary"), enough))
+	return release.WaitsFor("primary-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("primary"), enough))
 }
 
 // targetEndpoints holds what is given back until the target can be reached. The Service that tells may be gone already.
 func targetEndpoints(s Snapshot) release.Gate {
 	endpoints := s.Workload.Target.Endpoints
 	enough := max(s.Workload.Target.Enough, 1)
-	if s.givenBack() || endpoints.NoService || endpoints.atLeast(enough) {
-		return release.Passes("target-endpoints", endpoints.seen())
+	if s.givenBack() || endpoints.NoService || endpoints.AtLeast(enough) {
+		return release.Passes("target-endpoints", endpoints.Seen())
 	}
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
 		return release.WaitsFor("target-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("target-endpoints", release.ByCluster, endpoints.missing(s.Plan.service("canary"), enough))
+	return release.WaitsFor("target-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("canary"), enough))
 }

@@ -78,7 +78,7 @@ type Copy struct {
 	// PodProblem is what keeps its pods from running, where that was looked up: ImagePullBackOff and its like.
 	PodProblem string
 	// Endpoints are those of its Service.
-	Endpoints Endpoints
+	Endpoints release.Endpoints
 	// Track is what this process has seen of its readiness so far.
 	Track ReadinessTrack
 }
@@ -155,12 +155,12 @@ func (s *Snapshot) primaryStands() bool {
 
 // primaryCarries is true when the primary may get traffic: it can, and requests would reach it.
 func (s *Snapshot) primaryCarries() bool {
-	return s.primaryStands() && s.Workload.Primary.Endpoints.some()
+	return s.primaryStands() && s.Workload.Primary.Endpoints.AtLeast(1)
 }
 
 // canaryCarries is true when requests to the target would be answered.
 func (s *Snapshot) canaryCarries() bool {
-	return s.Workload.Target.serves() && s.Workload.Target.Endpoints.some()
+	return s.Workload.Target.serves() && s.Workload.Target.Endpoints.AtLeast(1)
 }
 
 // copied is true when the primary has the template of this run: the promotion was decided and begun.

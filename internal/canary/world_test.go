@@ -91,7 +91,7 @@ func (p *pods) ready() bool { return p.found && !p.exceeded && p.available >= p.
 func (p *pods) copy(name string) canary.Copy {
 	c := canary.Copy{
 		Found: p.found, Revision: p.revision(), PeerHash: "hash-" + p.template, ID: p.id, Replicas: p.replicas, Total: p.total, Available: p.available,
-		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: canary.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
+		Updated: p.total, ReadyPods: p.available, Ready: p.ready(), Exceeded: p.exceeded, PodProblem: p.problem, Endpoints: release.Endpoints{Ready: p.published, NoService: p.noService, Made: p.serviceMade},
 	}
 	if c.Ready {
 		c.Enough = p.replicas
@@ -190,7 +190,7 @@ func (w *world) snapshot() canary.Snapshot {
 		s.Answers[w.out[0].ID] = release.Answer{ID: w.out[0].ID, Began: w.began}
 	}
 	if w.unread {
-		unknown := canary.Endpoints{Unknown: "EndpointSlices may not be read"}
+		unknown := release.Endpoints{Unknown: "EndpointSlices may not be read"}
 		s.Workload.Target.Endpoints, s.Workload.Primary.Endpoints = unknown, unknown
 	}
 	switch route := w.route(); {

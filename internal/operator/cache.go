@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/peer"
 )
 
@@ -40,7 +40,7 @@ func trimmed(object any) (any, error) {
 		return object, nil //nolint:nilerr // not an object: the note of one that is gone
 	}
 	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-		return controller.StripEndpoints(slice)
+		return endpoints.Strip(slice)
 	}
 	accessor.SetManagedFields(nil)
 	if generic, ok := object.(*unstructured.Unstructured); ok {

@@ -46,6 +46,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/prometheus"
@@ -194,7 +195,7 @@ func (p process) serveCanaries(ctx context.Context) error {
 		p.logger.Info("Works without EndpointSlices: " + unread + "; traffic may be sent a moment before routers know the pods. " +
 			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
 	default:
-		if err := controller.IndexEndpoints(ctx, mgr.GetFieldIndexer()); err != nil {
+		if err := endpoints.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
 	}

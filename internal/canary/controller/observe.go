@@ -16,6 +16,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
@@ -179,7 +180,7 @@ func (o *Observer) things(c *flaggerv1.Canary) []watching.Thing {
 	apex := cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name)
 	var things []watching.Thing
 	for _, name := range []string{apex, apex + "-primary", apex + "-canary"} {
-		things = append(things, watching.Thing{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, watching.Thing{Kind: EndpointsKind, Namespace: c.Namespace, Name: name})
+		things = append(things, watching.Thing{Kind: schema.GroupKind{Kind: "Service"}, Namespace: c.Namespace, Name: name}, endpoints.Of(c.Namespace, name))
 	}
 	for _, key := range templates(c) {
 		things = append(things, watching.Thing{Kind: schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind}, Namespace: key.Namespace, Name: key.Name})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
@@ -115,10 +116,10 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		r.movedOn(ctx, before, after)
 		return r.concerned(ctx, object)
 	case *discoveryv1.EndpointSlice:
-		if published(before) == published(after) {
+		if !endpoints.Changed(before, after) {
 			return nil
 		}
-		return r.affected(watching.Thing{Kind: EndpointsKind, Namespace: object.Namespace, Name: serviceOf(object)})
+		return r.affected(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
 		if before != nil && after != nil && !worthALook(before, after) {
 			return nil

@@ -15,6 +15,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Day is the date of all moments that a test names by their time of the day.
@@ -132,6 +133,6 @@ func (c copyOf) copy() canary.Copy {
 	}
 	return canary.Copy{
 		Found: true, Replicas: c.Want, Total: c.Want, Available: c.Have, Ready: c.Want > 0 && c.Have == c.Want, Message: message,
-		Enough: c.Want, Endpoints: canary.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
+		Enough: c.Want, Endpoints: release.Endpoints{Ready: max(cmp.Or(c.Reached, c.Have), 0)},
 	}
 }

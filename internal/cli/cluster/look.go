@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -178,7 +179,7 @@ func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Tim
 	}
 	standing := canary.Copy{
 		Found: true, Replicas: 1, Total: 1, Available: 1, Ready: true, Enough: 1,
-		Endpoints: canary.Endpoints{Unknown: "assumed"},
+		Endpoints: release.Endpoints{Unknown: "assumed"},
 	}
 	s.Workload = canary.Workload{Target: standing, Primary: standing, PeerConfigs: status.TrackedConfigs}
 	s.Workload.Target.PeerHash = status.LastAppliedSpec
@@ -300,7 +301,7 @@ func (l *lenient) List(ctx context.Context, list client.ObjectList, opts ...clie
 	}
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
-	if l.deny(list, options.Namespace) == controller.EndpointsKind.Kind {
+	if l.deny(list, options.Namespace) == endpoints.Kind.Kind {
 		return err // an empty list would say that nobody can be reached
 	}
 	return nil // rivals and histories of ReplicaSets: without them the status is believed

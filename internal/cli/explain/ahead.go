@@ -83,7 +83,7 @@ func fair(s canary.Snapshot) canary.Snapshot {
 func whole(c canary.Copy, replicas int32) canary.Copy {
 	c.Replicas, c.Total, c.Available = replicas, replicas, replicas
 	c.Ready, c.Exceeded, c.Message, c.PodProblem = replicas > 0, false, "", ""
-	c.Enough, c.Endpoints = replicas, canary.Endpoints{Ready: replicas}
+	c.Enough, c.Endpoints = replicas, release.Endpoints{Ready: replicas}
 	return c
 }
 

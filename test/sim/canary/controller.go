@@ -13,6 +13,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -43,7 +44,7 @@ var watched = []schema.GroupKind{
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
 	{Kind: "ConfigMap"},
 	{Kind: "Secret"},
-	controller.EndpointsKind,
+	endpoints.Kind,
 }
 
 // Controller implements sim.Kind.
@@ -53,7 +54,7 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	p.prober = prober.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.crowd()
 	p.voice = kinds.NewVoice(k.world, i)
-	kinds.Index(i, controller.IndexTargets, controller.IndexEndpoints)
+	kinds.Index(i, controller.IndexTargets, endpoints.Index)
 	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
 	p.real = controller.New(controller.Parts{
 		Observer: controller.Observer{
@@ -91,7 +92,7 @@ func (p *process) Concerned(change store.Change) []reconcile.Request {
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return kinds.Watched(p.canaries.world, version, kind.Group == flaggerv1.GroupName || kind == controller.EndpointsKind)
+	return kinds.Watched(p.canaries.world, version, kind.Group == flaggerv1.GroupName || kind == endpoints.Kind)
 }
 
 // Out implements sim.Controller.

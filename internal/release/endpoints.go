@@ -1,0 +1,39 @@
+package release
+
+import (
+	"fmt"
+	"time"
+)
+
+// Endpoints are what Kubernetes has published of the pods behind a Service. Routers send requests there, and learn of a
+// pod a moment after its workload has counted it as ready: on a busy cluster that moment is long enough to send users to
+// nobody.
+type Endpoints struct {
+	// Unknown is why this cannot be observed, as a sentence; empty: it can.
+	Unknown string
+	// NoService is true when the Service itself does not exist.
+	NoService bool
+	// Made is when a Service was created that has no endpoints; zero: not known.
+	Made time.Time
+	// Ready are those that take requests.
+	Ready int32
+}
+
+// AtLeast is true where n of them take requests, and where nobody can tell.
+func (e Endpoints) AtLeast(n int32) bool { return e.Unknown != "" || e.Ready >= n }
+
+// Seen is what is known of them, as a message.
+func (e Endpoints) Seen() string {
+	if e.Unknown != "" {
+		return e.Unknown
+	}
+	return fmt.Sprintf("%d endpoints published", e.Ready)
+}
+
+// Missing is what of n endpoints of a Service is waited for, as a message.
+func (e Endpoints) Missing(service string, n int32) string {
+	if e.Ready == 0 {
+		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
+	}
+	return fmt.Sprintf("Kubernetes has published %d of %d endpoints of Service %s so far", e.Ready, n, service)
+}
