@@ -127,6 +127,8 @@ type Router struct {
 	Reason string
 	// Carries is true while a route has weight for the side of the new revision, whoever wrote it.
 	Carries bool
+	// Managed are the names of the managed routes that there are.
+	Managed []string
 	// Outside is true where somebody outside the cluster is asked.
 	Outside bool
 	// Balancers are the load balancers that were found; none where nobody looked.

@@ -56,7 +56,7 @@ type RolloutRenderer interface {
 	// Render gives the objects that make the route so. Errors: ErrUnsupported, ErrInvalid, ErrForeign.
 	Render(t RolloutTarget, r release.Route, existing Objects) ([]*unstructured.Unstructured, error)
 	// Read says what weights the objects have: the canary's as it is written, and those of experiments. Where several
-	// objects differ it is the highest of the canary.
+	// objects differ it is the highest of the canary. It names the managed routes that are in any of them.
 	Read(t RolloutTarget, existing Objects) (Observed, error)
 	// Validate finds what of the user's objects does not fit the spec. It is for a spec that is valid otherwise.
 	Validate(t RolloutTarget, existing Objects) field.ErrorList

@@ -103,6 +103,8 @@ type Observed struct {
 	Confirmed Confirmation
 	// Reason says for people why the route is not confirmed; empty unless Confirmed is ConfirmedNo.
 	Reason string
+	// Managed are the names of the managed routes of a Rollout that there are, whatever they hold.
+	Managed []string
 	// Forwards are what only the load balancers can confirm; nil where nobody is to ask them.
 	Forwards []Forward
 }

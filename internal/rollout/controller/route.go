@@ -68,6 +68,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 			return err
 		}
 		s.snapshot.Router.Carries = s.snapshot.Router.Carries || observed.Found && observed.Route.Canary > 0
+		s.snapshot.Router.Managed = append(s.snapshot.Router.Managed, observed.Managed...)
 		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
 			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = verified, observed.Reason

@@ -234,6 +234,11 @@ func same(text string, value []byte) bool {
 // read adds what the action of an Ingress says to what was observed, and returns what its load balancers shall do.
 func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (traffic.Forward, error) {
 	wanted := traffic.Forward{Ingress: obj.GetName(), Hosts: hosts(obj)}
+	for _, name := range e.t.Managed() {
+		if _, there := obj.GetAnnotations()[e.key("actions", name)]; there && name != root(e.t) {
+			out.Managed = append(out.Managed, name)
+		}
+	}
 	key := e.key("actions", root(e.t))
 	text, ok := obj.GetAnnotations()[key]
 	if !ok {

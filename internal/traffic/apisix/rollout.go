@@ -194,6 +194,11 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 	if len(existing) == 0 || existing[0].Object == nil {
 		return out, nil
 	}
+	for _, x := range existing[1:] {
+		if x.Object != nil && t.IsMade(x.Object) {
+			out.Managed = append(out.Managed, x.Ref.Name)
+		}
+	}
 	rules, fault := rulesOf(t, existing[0].Object)
 	if fault != "" {
 		return out, nil

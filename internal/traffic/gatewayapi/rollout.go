@@ -275,7 +275,11 @@ func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects
 func readRoute(t traffic.RolloutTarget, x traffic.Found, out *traffic.Observed) error {
 	added := traffic.AddedTo(t, x.Object)
 	rules, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "rules")
+	e := editor{t: t, added: added}
 	for _, rule := range traffic.Maps(rules) {
+		if route, managed := e.routeOf(rule); managed {
+			out.Managed = append(out.Managed, route)
+		}
 		if !shares(t, rule) {
 			continue
 		}

@@ -236,22 +236,33 @@ func replacesPrefix(rule map[string]any) bool {
 	})
 }
 
-// managed says whether a rule was made for a step: by its name, or, where the cluster's definition knows no names of
-// rules, because it does what one of the steps asks for.
+// managed says whether a rule was made for a step.
 func (e editor) managed(rule map[string]any) bool {
+	_, is := e.routeOf(rule)
+	return is
+}
+
+// routeOf is the managed route that a rule was made for, by its name, or, where the cluster's definition knows no names of
+// rules, because it does what one of the steps asks for. False: it is the user's.
+func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	name, _ := rule["name"].(string)
 	if name != "" {
-		return slices.ContainsFunc(e.t.Managed(), func(route string) bool { return isNamed(name, route) })
+		all := e.t.Managed()
+		i := slices.IndexFunc(all, func(route string) bool { return isNamed(name, route) })
+		if i < 0 {
+			return "", false
+		}
+		return all[i], true
 	}
 	if refs := traffic.Maps(rule["backendRefs"]); len(refs) != 1 || !isService(refs[0], e.t.CanaryService) || e.t.Rollout.Spec.Strategy.Canary == nil {
-		return false
+		return "", false
 	}
 	for _, step := range e.t.Rollout.Spec.Strategy.Canary.Steps {
 		if step.SetHeaderRoute != nil && asksFor(traffic.HeaderRoute(*step.SetHeaderRoute), rule) {
-			return true
+			return step.SetHeaderRoute.Name, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // isNamed says whether a rule has the name of a route, or that with a number.

@@ -222,6 +222,11 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 		e := editor{t: t, added: traffic.AddedTo(t, x.Object)}
 		spec, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec")
 		fields, _ := spec.(map[string]any)
+		for _, route := range traffic.Maps(fields["http"]) {
+			if e.managed(route) {
+				out.Managed = append(out.Managed, nameOf(route))
+			}
+		}
 		chosen, err := e.choose(serviceFor(t, x.Ref), fields)
 		if err != nil {
 			continue // what cannot be written has no weight of ours

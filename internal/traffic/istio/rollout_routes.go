@@ -204,8 +204,13 @@ func (e editor) hasBoth(route map[string]any) error {
 
 // managed says whether an HTTP route belongs to the Rollout.
 func (e editor) managed(route map[string]any) bool {
-	name, _ := route["name"].(string)
+	name := nameOf(route)
 	return name != "" && slices.Contains(e.t.Managed(), name)
+}
+
+func nameOf(route map[string]any) string {
+	name, _ := route["name"].(string)
+	return name
 }
 
 // routes writes weights, experiments and managed routes into a VirtualService.

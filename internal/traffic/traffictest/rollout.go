@@ -63,6 +63,29 @@ func RunRollout(t *testing.T, o RolloutOptions) {
 		}
 	})
 
+	law("managed routes read back by their names", func(t *rapid.T, s *rolloutStory) {
+		route := s.route(t, "route")
+		seen, err := s.router.Renderer.Read(s.target, s.find(route, s.apply(t, route, s.apply(t, s.route(t, "before"), s.given()))))
+		if err != nil {
+			t.Fatalf("read back %s: %v", route, err)
+		}
+		want := map[string]bool{}
+		for _, header := range route.HeaderRoutes {
+			want[header.Name] = len(header.Match) > 0
+		}
+		for _, mirror := range route.MirrorRoutes {
+			want[mirror.Name] = len(mirror.Match) > 0
+		}
+		maps.DeleteFunc(want, func(_ string, is bool) bool { return !is })
+		got := map[string]bool{}
+		for _, name := range seen.Managed {
+			got[name] = true
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("managed routes of %v, %v (-want +got):\n%s", route.HeaderRoutes, route.MirrorRoutes, diff)
+		}
+	})
+
 	law("the definitions of the router admit what is rendered", func(t *rapid.T, s *rolloutStory) {
 		for _, obj := range s.apply(t, s.route(t, "route"), s.given()) {
 			if err := o.Admission.Validate(t.Context(), obj); err != nil {
