@@ -1,9 +1,21 @@
 package canary
 
-import "github.com/serin-dev/serin/internal/release"
+import (
+	"fmt"
+
+	"github.com/serin-dev/serin/internal/release"
+)
 
 // notYet is said of endpoints while there are no pods that could have any.
 const notYet = "looked at when the pods are ready"
+
+// missing says what of n endpoints of a Service is waited for.
+func missing(e release.Endpoints, service string, n int32) string {
+	if e.Ready == 0 {
+		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
+	}
+	return fmt.Sprintf("Kubernetes has published %d of %d endpoints of Service %s so far", e.Ready, n, service)
+}
 
 // canaryEndpoints holds the first request to the new revision until it can arrive. Before that the deadline for being
 // ready holds for being reachable too.
@@ -15,7 +27,7 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
 		return release.WaitsFor("canary-endpoints", release.ByCluster, notYet)
 	}
-	g := release.WaitsFor("canary-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("canary"), 1))
+	g := release.WaitsFor("canary-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("canary"), 1))
 	if _, open := s.start(); open {
 		return g
 	}
@@ -64,7 +76,7 @@ func (s *Snapshot) primaryReached(enough int32) release.Gate {
 	if !s.Workload.Primary.serves() {
 		return release.WaitsFor("primary-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("primary-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("primary"), enough))
+	return release.WaitsFor("primary-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("primary"), enough))
 }
 
 // targetEndpoints holds what is given back until the target can be reached. The Service that tells may be gone already.
@@ -77,5 +89,5 @@ func targetEndpoints(s Snapshot) release.Gate {
 	if target := s.Workload.Target; !target.Ready || target.Replicas == 0 {
 		return release.WaitsFor("target-endpoints", release.ByCluster, notYet)
 	}
-	return release.WaitsFor("target-endpoints", release.ByCluster, endpoints.Missing(s.Plan.service("canary"), enough))
+	return release.WaitsFor("target-endpoints", release.ByCluster, missing(endpoints, s.Plan.service("canary"), enough))
 }

@@ -46,7 +46,6 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
-	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/prometheus"
@@ -151,6 +150,8 @@ type process struct {
 	outbox, notifying *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
 	together *together
+	// endpoints are observed for all APIs together.
+	endpoints *endpointSlices
 	// line is where releases of both APIs wait while as many move as may.
 	line *queue.Line
 	// may tells what service accounts of other controllers are permitted.
@@ -159,7 +160,7 @@ type process struct {
 
 // apis are those that the flags ask for.
 func (p process) apis() []api {
-	p.together = &together{}
+	p.together, p.endpoints = &together{}, &endpointSlices{}
 	var all []api
 	if p.flags.serves(apiCanary) {
 		all = append(all, api{apiCanary, func(ctx context.Context) error {
@@ -187,17 +188,9 @@ func (p process) serveCanaries(ctx context.Context) error {
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	unread, err := endpointsUnread(ctx, mgr.GetAPIReader(), f.Namespace)
-	switch {
-	case err != nil:
+	unread, err := p.endpoints.observed(ctx, mgr, f.Namespace, p.logger)
+	if err != nil {
 		return err
-	case unread != "":
-		p.logger.Info("Works without EndpointSlices: " + unread + "; traffic may be sent a moment before routers know the pods. " +
-			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
-	default:
-		if err := endpoints.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-			return err
-		}
 	}
 	peers, err := f.peers(ctx, mgr, p.may, p.logger)
 	if err != nil {
@@ -287,20 +280,6 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	return mgr, nil
-}
-
-// endpointsUnread is why EndpointSlices are done without: rights of an earlier version did not have them, and a cache
-// that may not read a kind would keep the whole process from starting. Empty: they can be read.
-func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
-	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
-	switch {
-	case apierrors.IsForbidden(err):
-		return "EndpointSlices may not be read, so nothing waits for them", nil
-	case err != nil:
-		return "", fmt.Errorf("list EndpointSlices: %w", err)
-	default:
-		return "", nil
-	}
 }
 
 // LeaseName is the name of the leader lease of the Serin that serves an instance id. Two instances share a namespace without

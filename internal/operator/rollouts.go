@@ -109,6 +109,10 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unread, err := p.endpoints.observed(ctx, mgr, f.Namespace, p.logger)
+	if err != nil {
+		return err
+	}
 	queue := &shell.Queue{}
 	outside, err := p.outside(own.GetAPIReader(), queue)
 	if err != nil {
@@ -118,7 +122,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
-			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line,
+			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line, EndpointsUnread: unread,
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,

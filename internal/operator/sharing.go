@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -17,8 +18,9 @@ import (
 // shared are the kinds that both APIs watch from the start. Any other may be one that nobody granted the one API, and must
 // not keep the other from starting.
 var shared = map[schema.GroupVersionKind]bool{
-	corev1.SchemeGroupVersion.WithKind("Service"):    true,
-	appsv1.SchemeGroupVersion.WithKind("Deployment"): true,
+	corev1.SchemeGroupVersion.WithKind("Service"):            true,
+	appsv1.SchemeGroupVersion.WithKind("Deployment"):         true,
+	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"): true, // by neither where they may not be read
 }
 
 // sharing is a cache that shows another's of the kinds that are shared, so that they are watched, decoded and kept once.

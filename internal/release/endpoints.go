@@ -29,11 +29,3 @@ func (e Endpoints) Seen() string {
 	}
 	return fmt.Sprintf("%d endpoints published", e.Ready)
 }
-
-// Missing is what of n endpoints of a Service is waited for, as a message.
-func (e Endpoints) Missing(service string, n int32) string {
-	if e.Ready == 0 {
-		return fmt.Sprintf("Kubernetes has not published an endpoint of Service %s yet, so no router knows its pods", service)
-	}
-	return fmt.Sprintf("Kubernetes has published %d of %d endpoints of Service %s so far", e.Ready, n, service)
-}

@@ -103,6 +103,11 @@ func (p *pass) previewReady() bool {
 	return p.saturated(p.new) && p.new.Spec >= p.previewPods() || count != nil && p.new.Spec == *count && p.new.Available == *count
 }
 
+// previewReached is true when they can be reached too.
+func (p *pass) previewReached() bool {
+	return p.previewReady() && p.previewEndpoints().Verdict == release.Pass
+}
+
 // scaleBlueGreen gives each revision its pods.
 func (p *pass) scaleBlueGreen() {
 	if p.halted() != "" {
@@ -203,7 +208,7 @@ func (p *pass) blueGreenJudges() {
 	if p.unjudged() {
 		return
 	}
-	if b.PrePromotionAnalysis != nil && active != p.Hash && active != "" && p.previewReady() {
+	if b.PrePromotionAnalysis != nil && active != p.Hash && active != "" && p.previewReached() {
 		p.pre = p.judge(due{
 			kind: argov1.TypePrePromotion, suffix: "-pre", recorded: s.PrePromotionAnalysisRunStatus, of: *b.PrePromotionAnalysis,
 		})
@@ -236,7 +241,7 @@ func (p *pass) activate() string {
 			p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", p.new.Available, p.previewPods())))
 		}
 		return active
-	case p.fastTracked() || p.prePromotion().Verdict == release.Pass && p.switchPause().Verdict == release.Pass:
+	case p.fastTracked() || release.Gates{p.previewEndpoints(), p.prePromotion(), p.switchPause()}.Verdict() == release.Pass:
 		p.selects(b.ActiveService, p.new, false)
 		return p.Hash
 	}
@@ -261,7 +266,7 @@ func (e *edit) selectors(preview, active string) {
 // pauseBlueGreen begins and ends the pause before the switch.
 func (e *edit) pauseBlueGreen() {
 	p := e.v
-	if p.Status.Abort || p.halted() != "" || !p.previewReady() {
+	if p.Status.Abort || p.halted() != "" || !p.previewReached() {
 		return
 	}
 	gate := p.switchPause()

@@ -101,6 +101,9 @@ func (p *pass) switchGates(s argov1.RolloutStatus) {
 		if !p.previewReady() {
 			p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", p.new.Available, p.previewPods())))
 		}
+		if p.previewReady() && p.Spec.Strategy.BlueGreen.PreviewService != "" {
+			p.gate(p.previewEndpoints())
+		}
 		p.gates = append(p.gates, p.prePromotion(), p.switchPause())
 	default:
 		p.podsGate(s)

@@ -98,7 +98,7 @@ func TestRolloutsArriveWhateverHappensOnTheWay(t *testing.T) {
 // happen is one thing that people, pods or analyses do.
 func (w *world) happen(t *rapid.T) {
 	phases := []argov1.AnalysisPhase{argov1.AnalysisPhaseRunning, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseFailed, argov1.AnalysisPhaseInconclusive}
-	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router") {
+	switch anyOf(t, "happens", "template", "template", "replicas", "abort", "retry", "promote", "full", "pause", "judge", "ready", "time", "restart", "steps", "skip", "router", "endpoints", "endpoints") {
 	case "template":
 		w.generation++
 		w.template = anyOf(t, "template", "v1", "v2", "v3", "v4")
@@ -138,6 +138,11 @@ func (w *world) happen(t *rapid.T) {
 		}
 	case "router":
 		w.router.Confirmed, w.router.Outside = maybe(t, "serves", true, false), rapid.Bool().Draw(t, "outside")
+	case "endpoints":
+		if w.published = nil; chance(t, "late") {
+			w.published = w.endpoints()
+		}
+		w.unread = rapid.IntRange(0, 9).Draw(t, "unread") == 0
 	case "skip":
 		if w.status.CurrentStepIndex != nil {
 			*w.status.CurrentStepIndex++
@@ -167,6 +172,18 @@ func (w *world) limits(t *rapid.T, effect release.Effect, before []ReplicaSet) {
 		if canary := e.Weights.Canary; canary.Weight > 0 && newest != nil && newest.Hash == canary.PodTemplateHash && newest.Available == 0 && w.raised(e) {
 			t.Fatalf("%d of the traffic goes to %s, which has no pods:\n%s", canary.Weight, canary.PodTemplateHash, w.told.String())
 		}
+		w.unpublished(t, e)
+	}
+}
+
+// unpublished: a revision gets no traffic that it has not where its endpoints are not published, and another one answers.
+func (w *world) unpublished(t *rapid.T, e RouteIs) {
+	canary, serving := e.Weights.Canary, w.set("cart-"+e.Weights.Stable.PodTemplateHash)
+	if w.published == nil || w.unread || w.published[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
+		return
+	}
+	if canary.Weight > shareOf(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
+		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.told.String())
 	}
 }
 
@@ -226,7 +243,7 @@ func (w *world) steppedDown() bool {
 func (w *world) arrives(t *rapid.T) {
 	w.become, w.lives, w.verdict, w.outcome = nil, nil, argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseSuccessful
 	clear(w.ready)
-	w.router.Confirmed, w.spec.Paused = nil, false
+	w.router.Confirmed, w.spec.Paused, w.published, w.unread = nil, false, nil, false
 	w.generation++
 	for range 40 {
 		w.status.Abort = false

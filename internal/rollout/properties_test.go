@@ -158,11 +158,20 @@ func snapshots(t *rapid.T) Snapshot {
 	}
 	for _, name := range []string{"active", "preview", "stable", "canary", "ping", "other"} {
 		service := Service{Found: true, Selector: map[string]string{argov1.PodTemplateHashLabel: anyOf(t, "selects", hashes...)}, ManagedBy: anyOf(t, "managed", "", "cart", "other")}
+		if chance(t, "endpoints of "+name) {
+			service.Endpoints = map[string]release.Endpoints{}
+			for _, hash := range hashes[:3] {
+				service.Endpoints[hash] = anyOf(t, "published", release.Endpoints{}, release.Endpoints{}, release.Endpoints{Ready: 1}, release.Endpoints{Ready: 3}, release.Endpoints{Unknown: "unread"})
+			}
+		}
 		if chance(t, "there is "+name) {
 			s.Services[name] = service
 		}
 	}
 	s.Router.Confirmed, s.Router.Outside = maybe(t, "confirmed", true, false), chance(t, "outside")
+	if chance(t, "has a managed route") {
+		s.Router.Managed = []string{anyOf(t, "managed route", "h", "m")}
+	}
 	return s
 }
 

@@ -22,6 +22,8 @@ type wish struct {
 	canary string
 	// managed is true while the routes of steps hold, experiments while those get their shares.
 	managed, experiments bool
+	// held is true while the revision gets nothing that it has not: of the routes of steps those stay that there are.
+	held bool
 	// lacks is what is missing until the revision gets back the weight that it lost with its pods; empty: nothing.
 	lacks string
 }
@@ -39,6 +41,7 @@ func (p *pass) route(e *edit) {
 	if w.lacks != "" {
 		p.gate(release.WaitsFor("weight", release.ByCluster, w.lacks))
 	}
+	w = p.reachable(w)
 	weights := p.weights(w)
 	home := recorded != nil && recorded.Canary.Weight == 0 && w.weight == 0 && (p.Status.Abort || promoted(p.Status))
 	if held := p.uncarried(w.weight); held != "" && !home {
@@ -53,6 +56,9 @@ func (p *pass) route(e *edit) {
 			weights.Canary.PodTemplateHash = w.canary
 		}
 		weights.Stable.Weight = p.rest(weights)
+	}
+	if p.unreturned(w) {
+		weights = *recorded.DeepCopy()
 	}
 	if last := p.last(weights); last != nil {
 		p.move = append(p.move, p.routeIs(*last, wish{}))
@@ -158,7 +164,7 @@ func (p *pass) uncarried(weight int32) string {
 
 // weights are those of a wish.
 func (p *pass) weights(w wish) argov1.TrafficWeights {
-	canary, stable := RouteServices(*p.Spec.Strategy.Canary, p.Status.Canary.StablePingPong, p.Spec.Strategy.Canary.TrafficRouting.ALB != nil)
+	canary, stable := p.routeServices()
 	weights := argov1.TrafficWeights{
 		Canary: argov1.WeightDestination{Weight: min(max(w.weight, 0), p.most()), ServiceName: canary, PodTemplateHash: w.canary},
 		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: p.stableSide()},
@@ -170,6 +176,12 @@ func (p *pass) weights(w wish) argov1.TrafficWeights {
 	}
 	weights.Stable.Weight = p.rest(weights)
 	return weights
+}
+
+// routeServices are the Services of both sides as a router names them now.
+func (p *pass) routeServices() (canary, stable string) {
+	c := *p.Spec.Strategy.Canary
+	return RouteServices(c, p.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
 }
 
 // stableSide is the revision that the stable side leads to: while the stable revision has no pods, the one that it led to
@@ -225,10 +237,20 @@ func (p *pass) routeIs(weights argov1.TrafficWeights, w wish) RouteIs {
 		Drained: weights.Canary.Weight == 0 && p.drained(),
 	}
 	route.Weights.Verified = nil
-	if w.managed {
-		route.Headers, route.Mirrors = managedRoutes(p.steps(), p.Status.CurrentStepIndex)
-	}
+	route.Headers, route.Mirrors = p.managedRoutes(w)
 	return route
+}
+
+// managedRoutes are those of a wish.
+func (p *pass) managedRoutes(w wish) (headers []argov1.SetHeaderRoute, mirrors []argov1.SetMirrorRoute) {
+	if w.managed {
+		headers, mirrors = managedRoutes(p.steps(), p.Status.CurrentStepIndex)
+	}
+	if w.held {
+		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(p.Router.Managed, h.Name) })
+		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(p.Router.Managed, m.Name) })
+	}
+	return headers, mirrors
 }
 
 // drained is true when the new revision had no traffic before, and nobody but the stable one has pods that could be busy.

@@ -37,7 +37,7 @@ func (p *pass) untold() bool { return p.routes() && p.Status.Canary.Weights == n
 
 // misrouted is true while the traffic is not where the numbers of pods want it to be: then none are taken away.
 func (p *pass) misrouted() bool {
-	return p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "" || p.lags())
+	return p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "" || p.step.Unpublished != nil || p.lags())
 }
 
 // lags is true while a router says that it does not serve yet what it was told, or that it does not reach the pods of the

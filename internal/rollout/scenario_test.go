@@ -31,6 +31,8 @@ import (
 //	experiment phase    is what Experiments come to from now on
 //	router serves|lags  says whether it does what it was told; silent: it cannot tell; with "outside": only what is asked for
 //	                    is told, by those outside the cluster
+//	endpoints late      publishes no change of endpoints any more; published: all at once, as usual; unread: nobody may see them;
+//	                    canary/x=2: publishes so many of the revision x behind the Service canary
 //	turn open|closed    limits how many releases move at once, and says whether this one may start beside the others
 //	budget keeps|lets   is what a disruption budget does to pods that are evicted
 //	workload pods=3     has that many pods of its own, or another generation=2
@@ -146,6 +148,8 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	case "router":
 		w.router.Confirmed = map[string]*bool{"serves": new(true), "lags": new(false)}[word()]
 		w.router.Outside = d.HasArg("outside")
+	case "endpoints":
+		w.publish(t, d)
 	case "turn":
 		w.turn = map[string]*release.Turn{
 			"open": {Open: true, Moving: 1, Limit: 2}, "closed": {Position: 1, Waiting: 1, Moving: 2, Limit: 2},
@@ -183,6 +187,28 @@ func limit(t *testing.T, d *datadriven.TestData, limits map[string]int32, arg da
 		d.Fatalf(t, "%v", err)
 	}
 	limits[hash] = int32(pods)
+}
+
+// publish says what becomes of endpoints.
+func (w *world) publish(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
+	for _, arg := range d.CmdArgs {
+		switch arg.Key {
+		case "late":
+			w.published = w.endpoints()
+		case "published":
+			w.published, w.unread = nil, false
+		case "unread":
+			w.unread = true
+		default:
+			service, revision, _ := strings.Cut(arg.Key, "/")
+			n, err := strconv.ParseInt(arg.Vals[0], 10, 32)
+			if err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			w.published[service]["hash-"+revision] = int32(n)
+		}
+	}
 }
 
 func (w *world) lend(t *testing.T, d *datadriven.TestData) {

@@ -165,7 +165,7 @@ func (p *pass) promotion(s argov1.RolloutStatus) string {
 		return "Full promotion requested"
 	case p.inWindow:
 		return "Rollback within window"
-	case undecided(s), unverified(s.Canary.Weights, p.most()):
+	case undecided(s), unverified(s.Canary.Weights, p.most()), p.step.Unpublished != nil:
 		return ""
 	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
 		return fmt.Sprintf("Completed all %d canary steps", steps)

@@ -25,6 +25,8 @@ type StepView struct {
 	Routed bool
 	// Unweighted is why the router has not been told the weight of the step; empty: it has.
 	Unweighted string
+	// Unpublished is the gate of the endpoints that the revision lacks for the traffic of the step; nil: none are missing.
+	Unpublished *release.Gate
 	// Unserved is what the router that was told it still lacks; nil: nothing, or it is not known here.
 	Unserved *release.Gate
 	// DisabledPlugins are configured not to be called.
@@ -108,6 +110,9 @@ func weightVerified(v StepView) release.Gate {
 	if v.Unweighted != "" {
 		return release.WaitsFor("weight", release.ByCluster, v.Unweighted)
 	}
+	if v.Unpublished != nil {
+		return *v.Unpublished
+	}
 	if v.Unserved != nil {
 		return *v.Unserved
 	}
@@ -186,6 +191,9 @@ func (j *Judgement) opens(gate release.Gate) release.Gate {
 }
 
 func routeSet(v StepView) release.Gate {
+	if v.Unpublished != nil {
+		return *v.Unpublished
+	}
 	if !v.Routed {
 		return release.WaitsFor("route", release.ByCluster, "not set yet")
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // What people read of a Service that cannot be used.
@@ -25,6 +26,8 @@ type Service struct {
 	ManagedBy string
 	// Stale is true where it does not record the routers of the Rollout as they are; see traffic.Record.
 	Stale bool
+	// Endpoints are those of the pods of each revision, by its hash; nil: nobody has looked at them. See EndpointsOf.
+	Endpoints map[string]release.Endpoints
 }
 
 // ValidateServices finds Services that a strategy names and cannot use. It is for a spec that is valid otherwise. labels

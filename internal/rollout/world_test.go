@@ -37,11 +37,14 @@ type world struct {
 	pods        []Pod
 	budget      bool // a disruption budget keeps all pods
 	services    map[string]Service
+	published   map[string]map[string]int32 // endpoints by Service and by hash, as they were when they began to be late; nil: they are not
+	unread      bool                        // endpoints may not be read
 	runs        []Run
 	experiments []Experiment
 	verdict     argov1.AnalysisPhase
 	outcome     argov1.AnalysisPhase
 	route       *RouteIs
+	headers     int // how many managed routes by header the route had before the last change
 	router      Router
 	workload    *WorkloadPods
 	disabled    []string
@@ -87,7 +90,7 @@ func (w *world) snapshot(t fataler) Snapshot {
 	s := Snapshot{
 		Now: w.now, Namespace: "shop", Name: "cart", UID: "uid", Generation: w.generation, Revision: w.revision, WorkloadGeneration: w.workloadGeneration,
 		Spec: *w.spec.DeepCopy(), Problem: w.problem, Sets: slices.Clone(w.sets), Hash: "hash-" + w.template, Selector: "app=cart",
-		Services: maps.Clone(w.services), Runs: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
+		Services: w.seenServices(), Runs: slices.Clone(w.runs), Experiments: slices.Clone(w.experiments), Router: w.router,
 		Workload: w.workload, DisabledPlugins: w.disabled,
 	}
 	if err := json.Unmarshal(text, &s.Status); err != nil {
@@ -97,6 +100,15 @@ func (w *world) snapshot(t fataler) Snapshot {
 	if c := w.spec.Strategy.Canary; c != nil {
 		if s.StepHash, err = StepHash(c.Steps); err != nil {
 			t.Fatalf("%v", err)
+		}
+	}
+	s.Router.Managed = nil
+	if w.route != nil {
+		for _, h := range w.route.Headers {
+			s.Router.Managed = append(s.Router.Managed, h.Name)
+		}
+		for _, m := range w.route.Mirrors {
+			s.Router.Managed = append(s.Router.Managed, m.Name)
 		}
 	}
 	if weighed, backings := Outside(s); w.router.Outside && !weighed && len(backings) == 0 {
@@ -109,6 +121,45 @@ func (w *world) snapshot(t fataler) Snapshot {
 		s.Pods = slices.Clone(w.pods)
 	}
 	return s
+}
+
+// seenServices are the Services with their endpoints.
+func (w *world) seenServices() map[string]Service {
+	seen := maps.Clone(w.services)
+	endpoints := w.endpoints()
+	for _, name := range EndpointsOf(w.spec.Strategy) {
+		service, found := seen[name]
+		if !found {
+			continue
+		}
+		service.Endpoints = map[string]release.Endpoints{}
+		for _, rs := range w.sets {
+			switch {
+			case w.unread:
+				service.Endpoints[rs.Hash] = release.Endpoints{Unknown: "EndpointSlices may not be read"}
+			case w.published != nil:
+				service.Endpoints[rs.Hash] = release.Endpoints{Ready: w.published[name][rs.Hash]}
+			default:
+				service.Endpoints[rs.Hash] = release.Endpoints{Ready: endpoints[name][rs.Hash]}
+			}
+		}
+		seen[name] = service
+	}
+	return seen
+}
+
+// endpoints are the pods that take requests, of each Service and revision.
+func (w *world) endpoints() map[string]map[string]int32 {
+	all := map[string]map[string]int32{}
+	for name, service := range w.services {
+		all[name] = map[string]int32{}
+		for _, rs := range w.sets {
+			if of := service.Selector[argov1.PodTemplateHashLabel]; of == "" || of == rs.Hash {
+				all[name][rs.Hash] = rs.Ready
+			}
+		}
+	}
+	return all
 }
 
 // fataler is a test, or a drawing of one.
@@ -409,6 +460,9 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 	case ServiceReleased:
 		delete(w.services, e.Service)
 	case RouteIs:
+		if w.headers = 0; w.route != nil {
+			w.headers = len(w.route.Headers)
+		}
 		if w.route != nil && equality.Semantic.DeepEqual(*w.route, e) {
 			return false
 		}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	canarycontroller "github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/internal/endpoints"
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
@@ -43,7 +44,7 @@ type listing struct {
 func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
 	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &reads{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
-		rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
+		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
 		if err := index(ctx, l); err != nil {
 			return nil, err

@@ -45,6 +45,8 @@ type Observer struct {
 	// Line is where releases wait while as many move as may; nil: nothing limits them. Add lets the Rollouts of the process
 	// join it.
 	Line *queue.Line
+	// EndpointsUnread is why endpoints cannot be observed, as a sentence; empty: they can.
+	EndpointsUnread string
 	// Beside is true of who looks beside the process that asks them: what was answered is what the status says.
 	Beside bool
 }
@@ -95,7 +97,7 @@ func (r *Reconciler) observe(ctx context.Context, object *argov1.Rollout, now ti
 		Status: object.Status, Unreadable: object.Unreadable,
 	}
 	for _, look := range []func(context.Context, *seen) error{
-		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems, r.lookForTurn,
+		r.lookAtWorkload, r.lookForFormerWorkloads, r.lookAtSets, r.lookAtServices, r.lookAtEndpoints, r.lookAtRuns, r.lookAtExperiments, r.lookAtPods, r.lookAtRoute, r.lookOutside, r.lookForProblems, r.lookForTurn,
 	} {
 		if err := look(ctx, s); err != nil {
 			return nil, err

@@ -14,9 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,6 +32,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/launch"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 )
@@ -48,6 +52,8 @@ type pocket struct {
 	writes, live []string
 	told         []string
 	news         chan struct{} // closed when something more is told, and replaced
+	// unpublished is true while endpoints are late.
+	unpublished bool
 	// refuse is asked before each write; nil: none is refused.
 	refuse func(verb string, object client.Object) error
 }
@@ -55,7 +61,7 @@ type pocket struct {
 func newPocket(t *testing.T, manifests ...string) *pocket {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, argov1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +69,7 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 	p := &pocket{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
 		WithInterceptorFuncs(p.watchful())
-	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexPlaces} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexPlaces, endpoints.Index} {
 		if err := index(t.Context(), indexes{t, builder}); err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +227,8 @@ func (p *pocket) pass() (reconcile.Result, error) {
 	return p.reconciler.Reconcile(p.Context(), reconcile.Request{NamespacedName: key})
 }
 
-// settle makes passes until nothing is written any more. Between them ReplicaSets get the pods that they ask for.
+// settle makes passes until nothing is written any more. Between them ReplicaSets get the pods that they ask for, and those
+// are published.
 func (p *pocket) settle() {
 	p.Helper()
 	for range 60 {
@@ -229,10 +236,11 @@ func (p *pocket) settle() {
 		if _, err := p.pass(); err != nil {
 			p.Fatal(err)
 		}
-		if len(p.writes) == 0 {
+		written := len(p.writes) > 0
+		p.run()
+		if published := p.publish(); !written && !published {
 			return
 		}
-		p.run()
 	}
 	p.Fatalf("it never rests; the last pass wrote %v", p.writes)
 }
@@ -255,6 +263,48 @@ func (p *pocket) run() {
 			p.Fatal(err)
 		}
 	}
+}
+
+// publish writes the EndpointSlices of all Services, unless that is late, and is true when one changed.
+func (p *pocket) publish() bool {
+	p.Helper()
+	var services corev1.ServiceList
+	var sets appsv1.ReplicaSetList
+	if err := errors.Join(p.client.List(p.Context(), &services), p.client.List(p.Context(), &sets)); err != nil {
+		p.Fatal(err)
+	}
+	changed := false
+	for _, service := range services.Items {
+		slice := &discoveryv1.EndpointSlice{}
+		slice.Namespace, slice.Name, slice.AddressType = service.Namespace, service.Name+"-abcde", discoveryv1.AddressTypeIPv4
+		slice.Labels = map[string]string{discoveryv1.LabelServiceName: service.Name}
+		for _, rs := range sets.Items {
+			if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(rs.Spec.Template.Labels)) {
+				continue
+			}
+			for i := range rs.Status.ReadyReplicas {
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprintf("%s-%05d", rs.Name, i)}})
+			}
+		}
+		existing := &discoveryv1.EndpointSlice{}
+		err := p.client.Get(p.Context(), client.ObjectKeyFromObject(slice), existing)
+		switch {
+		case p.unpublished, err == nil && equality.Semantic.DeepEqual(existing.Endpoints, slice.Endpoints):
+			continue
+		case err == nil:
+			slice.ResourceVersion = existing.ResourceVersion
+			err = p.client.Update(p.Context(), slice)
+		default:
+			written := p.writes
+			err = p.client.Create(p.Context(), slice)
+			p.writes = written
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+		changed = true
+	}
+	return changed
 }
 
 func (p *pocket) rollout() *argov1.Rollout {

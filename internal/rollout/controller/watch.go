@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -73,7 +75,7 @@ func (r *Reconciler) Add(mgr manager.Manager, queue *shell.Queue, o Options) err
 		}
 		return nil
 	}
-	for _, object := range watched(o) {
+	for _, object := range r.watched(o) {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -102,10 +104,13 @@ func (r *Reconciler) watchPeers(w *watching.Watches, leases bool) error {
 }
 
 // watched are the kinds that are watched from the start.
-func watched(o Options) []client.Object {
+func (r *Reconciler) watched(o Options) []client.Object {
 	all := []client.Object{&argov1.Rollout{}, &appsv1.ReplicaSet{}, &argov1.AnalysisRun{}, &argov1.Experiment{}, &argov1.AnalysisTemplate{}, service()}
 	if o.ClusterTemplates {
 		all = append(all, &argov1.ClusterAnalysisTemplate{})
+	}
+	if r.EndpointsUnread == "" {
+		all = append(all, &discoveryv1.EndpointSlice{})
 	}
 	return all
 }
@@ -137,6 +142,11 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 			return nil
 		}
 		return ownerOfIt(object)
+	case *discoveryv1.EndpointSlice:
+		if !endpoints.Changed(before, after) {
+			return nil
+		}
+		return r.affected(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
 		requests := r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 		for _, manager := range managers(before, after) {

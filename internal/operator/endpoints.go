@@ -1,0 +1,57 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/serin-dev/serin/internal/endpoints"
+)
+
+// endpointSlices are what the releases of all APIs that are served observe in one cache. The first API that begins to be
+// served finds out whether that may be done, and the others do the same.
+type endpointSlices struct {
+	mu     sync.Mutex
+	known  bool
+	unread string
+}
+
+// observed prepares the cache of the manager, and returns why EndpointSlices cannot be observed; empty: they can.
+func (e *endpointSlices) observed(ctx context.Context, mgr manager.Manager, namespace string, logger logr.Logger) (unread string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.known {
+		return e.unread, nil
+	}
+	if e.unread, err = endpointsUnread(ctx, mgr.GetAPIReader(), namespace); err != nil {
+		return "", err
+	}
+	if e.unread == "" {
+		err = endpoints.Index(ctx, mgr.GetFieldIndexer())
+	} else {
+		logger.Info("Works without EndpointSlices: " + e.unread + "; traffic may be sent a moment before routers know the pods. " +
+			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")
+	}
+	e.known = err == nil
+	return e.unread, err
+}
+
+// endpointsUnread is why EndpointSlices are done without: rights of an earlier version did not have them, and a cache
+// that may not read a kind would keep the whole process from starting. Empty: they can be read.
+func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
+	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
+	switch {
+	case apierrors.IsForbidden(err):
+		return "EndpointSlices may not be read, so nothing waits for them", nil
+	case err != nil:
+		return "", fmt.Errorf("list EndpointSlices: %w", err)
+	default:
+		return "", nil
+	}
+}

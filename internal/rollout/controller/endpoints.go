@@ -1,0 +1,28 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/serin-dev/serin/internal/endpoints"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// lookAtEndpoints finds what is published of the pods of each revision.
+func (r *Reconciler) lookAtEndpoints(ctx context.Context, s *seen) error {
+	reader := endpoints.Reader{Client: r.Client, Indexed: true, Unread: r.EndpointsUnread}
+	for _, name := range rollout.EndpointsOf(s.spec.Strategy) {
+		s.things = append(s.things, endpoints.Of(s.object.Namespace, name))
+		published, err := reader.Of(ctx, s.object.Namespace, name)
+		if err != nil {
+			return err
+		}
+		service := s.snapshot.Services[name]
+		service.Endpoints = map[string]release.Endpoints{}
+		for _, rs := range s.snapshot.Sets {
+			service.Endpoints[rs.Hash] = published.OfSet(rs.Name)
+		}
+		s.snapshot.Services[name] = service
+	}
+	return nil
+}

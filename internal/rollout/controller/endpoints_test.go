@@ -1,0 +1,123 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/endpoints"
+	"github.com/serin-dev/serin/internal/traffic"
+	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/nginx"
+)
+
+// begins is a pocket whose cart begins a release behind two routers, while endpoints are published late.
+func begins(t *testing.T, how func(*pocket)) *pocket {
+	t.Helper()
+	p := newPocket(t, routedObjects...)
+	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
+	p.settle()
+	p.unpublished = true
+	how(p)
+	p.edit(image("cart:2"))
+	p.settle()
+	return p
+}
+
+func TestTheFirstWeightWaitsForPublishedEndpoints(t *testing.T) {
+	p := begins(t, func(*pocket) {})
+	status := p.rollout().Status
+	if status.Phase != argov1.RolloutPhaseProgressing || p.has("VirtualService", "testers") || p.has("VirtualService", "weight: 50") || status.Canary.Weights.Canary.Weight != 0 {
+		t.Fatalf("the pods of the canary are not published, and it is %s, with weights %+v", status.Phase, status.Canary.Weights)
+	}
+	p.clock.Step(explainAfter)
+	p.settle()
+	waits := slices.ContainsFunc(p.rollout().Status.Serin.Gates, func(g argov1.GateStatus) bool {
+		return g.Name == "canary-endpoints" && g.Verdict == "wait" && g.Opener == "cluster" && strings.Contains(g.Message, "Service cart-canary.shop")
+	})
+	if !waits {
+		t.Errorf("the status does not explain it: %+v", p.rollout().Status.Serin.Gates)
+	}
+	p.unpublished = false
+	if !p.publish() {
+		t.Fatal("nothing is published")
+	}
+	p.settle()
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 || !p.has("VirtualService", "testers") {
+		t.Errorf("they are published, and it is %s (%s), with weights %+v", status.Phase, status.Message, status.Canary.Weights)
+	}
+}
+
+// A cache may show endpoints late, and an EndpointSlice may be deleted.
+func TestLostEndpointsTakeNoTrafficAway(t *testing.T) {
+	p := routed(t)
+	for _, name := range []string{"cart", "cart-canary"} {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name + "-abcde"}}
+		if err := p.client.Delete(t.Context(), slice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.unpublished = true
+	p.settle()
+	if status := p.rollout().Status; status.Canary.Weights.Canary.Weight != 50 || !p.has("VirtualService", "testers") || !p.has("Ingress", `canary-weight: "50"`) {
+		t.Errorf("weights %+v", status.Canary.Weights)
+	}
+}
+
+func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Group: discoveryv1.GroupName, Resource: "endpointslices"}, "", nil)
+	for name, how := range map[string]func(*pocket){
+		"found at the start": func(p *pocket) {
+			p.reconciler.EndpointsUnread = "EndpointSlices may not be read, so nothing waits for them"
+		},
+		"found now": func(p *pocket) {
+			p.reconciler.Client = interceptor.NewClient(p.client, interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if _, is := list.(*discoveryv1.EndpointSliceList); is {
+						return refused
+					}
+					return c.List(ctx, list, options...)
+				},
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status := begins(t, how).rollout().Status; status.Phase != argov1.RolloutPhasePaused || status.Canary.Weights.Canary.Weight != 50 {
+				t.Errorf("it is %s (%s), with weights %+v", status.Phase, status.Message, status.Canary.Weights)
+			}
+		})
+	}
+}
+
+func TestEndpointsBringTheirRolloutBack(t *testing.T) {
+	p := routed(t)
+	slice := func(pod string) *discoveryv1.EndpointSlice {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: "cart-canary-abcde", Labels: map[string]string{discoveryv1.LabelServiceName: "cart-canary"},
+		}}
+		slice.Endpoints = []discoveryv1.Endpoint{{TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}}
+		return slice
+	}
+	for _, tc := range []struct {
+		name          string
+		before, after string
+		want          int
+	}{
+		{"another pod of the same ReplicaSet", "cart-1-aaaaa", "cart-1-bbbbb", 0},
+		{"a pod of another ReplicaSet", "cart-1-aaaaa", "cart-2-aaaaa", 1},
+	} {
+		if got := p.reconciler.Touched(t.Context(), endpoints.Kind, slice(tc.before), slice(tc.after)); len(got) != tc.want {
+			t.Errorf("%s: brings back %v", tc.name, got)
+		}
+	}
+}
