@@ -14,6 +14,7 @@ import (
 	analysiscontroller "github.com/serin-dev/serin/internal/analysis/controller"
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/analysis/measure"
+	"github.com/serin-dev/serin/internal/endpoints"
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
@@ -54,7 +55,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	if k.lives[i] != nil {
 		return k.lives[i]
 	}
-	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads)
+	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, endpoints.Index)
 	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, voice: kinds.NewVoice(k.world, i)}
 	p.metrics, p.told = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
@@ -88,7 +89,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	})
 	p.footprints[rolloutKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
-		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind,
+		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind, endpoints.Kind,
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
 		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
 	}}
@@ -179,7 +180,7 @@ func (p *process) ask() {
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == replicaSetKind)
+	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == replicaSetKind || kind == endpoints.Kind)
 }
 
 // marked are the kinds of users' objects that carry marks, beside Services.

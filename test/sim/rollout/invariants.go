@@ -52,6 +52,7 @@ func Invariants() []Invariant {
 		{"I31", "a Rollout whose Services another one manages gets nothing, and says why, and the other one keeps them", func(l *ledger) checker { return &oneOwner{ledger: l, relists: l.world.Trouble.Has(sim.Relists)} }},
 		{"I34", "the share of an aborted release falls whenever stable capacity rises, whatever spec.replicas asks for, and its pending pods leave the room to stable ones", func(l *ledger) checker { return &wayBack{ledger: l} }},
 		{"I36", "no series, and nothing that a process remembers, outlives its Rollout, AnalysisRun or Experiment", func(l *ledger) checker { return &forgotten{ledger: l} }},
+		{"I37", "a revision gets traffic through a Service only when that publishes its pods, unless nobody else answers", func(l *ledger) checker { return &publishedFirst{ledger: l} }},
 	}
 }
 

@@ -67,12 +67,12 @@ func (c *noDeadEnd) keep(h routed) {
 }
 
 // touched is true of a place of which somebody else wrote of late which pods it has.
-func (c *noDeadEnd) touched(r *record, at place) bool {
-	w := c.objects[thing{serviceKind, keyNamed(at.Service)}]
+func (l *ledger) touched(r *record, at place) bool {
+	w := l.objects[thing{serviceKind, keyNamed(at.Service)}]
 	if at.Subset != "" {
-		w = c.objects[thing{destinationRule, r.key}]
+		w = l.objects[thing{destinationRule, r.key}]
 	}
-	return w != nil && w.foreign.After(c.then())
+	return w != nil && w.foreign.After(l.then())
 }
 
 // takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
@@ -28,6 +29,8 @@ type ledger struct {
 	all     []*record                        // in the order of their creation
 	sets    map[types.NamespacedName]*pods
 	objects map[thing]*writes
+	// published are the endpoints that take requests, by Service and by the names of their pods without their last part.
+	published map[endpointsOf][]moment
 	// ended are the AnalysisRuns that a person has ended.
 	ended map[types.UID]bool
 
@@ -114,7 +117,7 @@ type run struct {
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 	l := &ledger{
 		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
-		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
+		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, published: map[endpointsOf][]moment{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
 		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
 		relists: w.Trouble.Has(sim.Relists), started: map[string]time.Time{}, wrote: map[string]time.Time{},
 	}
@@ -246,8 +249,11 @@ func (l *ledger) note(happening any) {
 		if h.Kind == podKind || h.Kind == replicaSetKind {
 			l.countPods()
 		}
-		if h.Kind == runKind {
+		switch h.Kind {
+		case runKind:
 			l.noteRun(h)
+		case endpoints.Kind:
+			l.notePublished(h)
 		}
 	case cluster.PodDied:
 		l.countPods()

@@ -286,6 +286,18 @@ var Rollouts = []Tooth{
 		"internal/telemetry/rollouts.go",
 		"told != nil {\n\t\tf(told)", "true {\n\t\tif told == nil {\n\t\t\ttold = map[eventLabels]bool{}\n\t\t}\n\t\tf(told)", 15,
 	},
+	{
+		"a weight before its endpoints",
+		"I37",
+		"internal/rollout/route.go",
+		"	w = p.reachable(w)\n", "", 62,
+	},
+	{
+		"the weight of a promoted revision before the endpoints of its own Service",
+		"I37",
+		"internal/rollout/route.go",
+		"	if p.unreturned(w) {\n", "	if p.unreturned(w) && p.Name == \"\" {\n", 62,
+	},
 }
 
 // RolloutsElsewhere are the invariants that no history of Rollouts can break, and what holds them.

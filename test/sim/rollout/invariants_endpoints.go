@@ -1,0 +1,106 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/endpoints"
+	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// endpointsOf is the place of endpoints: a Service, and the ReplicaSet of their pods.
+type endpointsOf struct{ service, set string }
+
+// notePublished takes down what a Service publishes from now on.
+func (l *ledger) notePublished(h wrote) {
+	slice := kinds.Typed[*discoveryv1.EndpointSlice](l.world, h.New)
+	if slice == nil {
+		return
+	}
+	service := endpoints.ServiceOf(slice)
+	now := map[endpointsOf]int{}
+	for _, e := range slice.Endpoints {
+		if e.TargetRef != nil && e.Conditions.Ready != nil && *e.Conditions.Ready && h.Type != store.Deleted {
+			now[endpointsOf{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
+		}
+	}
+	for of, moments := range l.published {
+		if of.service == service && now[of] == 0 {
+			l.published[of] = append(moments, moment{l.now(), 0})
+		}
+	}
+	for of, n := range now {
+		l.published[of] = append(l.published[of], moment{l.now(), n})
+	}
+}
+
+// couldBePublished is true where a Service published a pod of a revision at some moment since then.
+func (l *ledger) couldBePublished(r *record, service, hash string, then time.Time) bool {
+	moments := l.published[endpointsOf{service, r.key.Name + "-" + hash}]
+	for i, m := range moments {
+		if m.n > 0 && (i == len(moments)-1 || moments[i+1].from.After(then)) {
+			return true
+		}
+	}
+	return false
+}
+
+// publishedFirst is I37.
+type publishedFirst struct {
+	*ledger
+	without
+}
+
+func (c *publishedFirst) see(happening any) {
+	h, ok := happening.(routed)
+	if !ok || !h.ours || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || c.late(h.Actor) {
+		return
+	}
+	r := h.of
+	w := c.objects[thing{h.Kind, h.Key}]
+	if w != nil && w.foreign.After(r.run.began) || r.object.Status.PromoteFull || c.noneAsked(r) || c.minReady(r) {
+		return
+	}
+	for _, s := range weightsOf(h.New) {
+		if s.Subset != "" || s.Weight <= weightOf(weightsOf(h.Old), s.place) || c.touched(r, s.place) {
+			continue
+		}
+		switch recorded := r.object.Status.Canary.Weights; {
+		case r.object.Status.StableRS == r.run.hash:
+			if recorded != nil && recorded.Canary.Weight > 0 && recorded.Canary.PodTemplateHash == r.run.hash && !r.onTheWay(s.place) {
+				c.reached(h, s.place, "the promoted revision has weight")
+			}
+		case r.onTheWay(s.place) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
+			if c.podsOf(r, r.object.Status.StableRS).answered(c.then()) {
+				c.reached(h, s.place, "the canary has weight")
+			}
+		}
+	}
+	before := managedIn(h.Old)
+	for _, rule := range managedRules(h.New) {
+		at := meant(rule)
+		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.touched(r, at) &&
+			c.podsOf(r, r.object.Status.StableRS).answered(c.then()) {
+			c.reached(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
+		}
+	}
+}
+
+// reached: requests to a place find the pods of the newest revision.
+func (c *publishedFirst) reached(h routed, at place, what string) {
+	r := h.of
+	if !c.couldBePublished(r, at.Service, r.run.hash, c.then()) && !c.takenAway(r, r.run.hash) {
+		c.violate("I37", r.key.Name, "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.delta)
+	}
+}
+
+// minReady is true where pods may answer long before they are available.
+func (c *publishedFirst) minReady(r *record) bool {
+	return anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
+}
