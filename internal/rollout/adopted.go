@@ -5,11 +5,12 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Adopted is what people are told of a release that another controller has begun, when Serin sees it for the first time;
-// false for one at rest, and for one that Serin has worked on. Definitions that drop Serin's part of the status hide that, so
-// that each start of Serin tells it again there.
+// Adopted returns the event about a release that another controller has begun, when Serin observes it for the first time; false
+// for a Rollout at rest, and for a release that Serin has worked on. Definitions that drop Serin's part of the status hide the
+// latter, so that the event is repeated there after each start of Serin.
 func Adopted(o *argov1.Rollout) (release.Event, bool) {
 	s := o.Status
 	if s.Serin != nil && s.Serin.Release == s.CurrentPodHash || s.StableRS == "" || s.CurrentPodHash == "" || s.CurrentPodHash == s.StableRS {
@@ -17,7 +18,7 @@ func Adopted(o *argov1.Rollout) (release.Event, bool) {
 	}
 	where := fmt.Sprintf("in phase %s", s.Phase)
 	if canary := o.Spec.Strategy.Canary; canary != nil {
-		if _, ok := stepAt(canary.Steps, s.CurrentStepIndex); ok {
+		if _, ok := pods.StepAt(canary.Steps, s.CurrentStepIndex); ok {
 			where += fmt.Sprintf(" at step %d of %d", *s.CurrentStepIndex+1, len(canary.Steps))
 		}
 		if s.Canary.Weights != nil {

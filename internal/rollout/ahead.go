@@ -4,31 +4,32 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Move is something that a release does when everything before it is done.
+// Move is something that a release does after everything before it is complete.
 type Move struct {
-	// Text says it, in the words of events where it is a step.
+	// Text describes it, as events do where it is a step.
 	Text string
-	// Weight is the share of the new revision afterwards, in per cent.
+	// Weight is the share of the new revision afterwards, in percent.
 	Weight int32
-	// Lasts is how long it takes at least.
+	// Lasts is its minimum duration.
 	Lasts time.Duration
 }
 
-// Ahead are the moves of a release that are left, if nothing fails and nobody has to be waited for; none at rest. What the
+// Ahead returns the remaining moves of a release, if nothing fails and nothing has to be waited for; none at rest. What the
 // release does now is not among them.
 func Ahead(s Snapshot) []Move {
-	p := newPass(s)
+	f := observe(s)
 	switch {
-	case s.Problem != "", promoted(p.Status) && p.Status.CurrentPodHash == s.Hash:
+	case s.Problem != "", promoted(f.Status) && f.Status.CurrentPodHash == s.Hash:
 		return nil
-	case p.Status.Abort && p.Status.CurrentPodHash == s.Hash:
-		return p.returnAhead()
+	case f.Status.Abort && f.Status.CurrentPodHash == s.Hash:
+		return returnAhead(f)
 	case s.Spec.Strategy.BlueGreen != nil:
-		return p.switchAhead()
+		return switchAhead(f)
 	default:
-		return p.stepsAhead()
+		return stepsAhead(f)
 	}
 }
 
@@ -37,22 +38,22 @@ const (
 	textWayBack   = "the stable revision serves alone again"
 )
 
-// returnAhead is what is left of an abort.
-func (p *pass) returnAhead() []Move {
-	weights := p.Status.Canary.Weights
+// returnAhead is what remains of an abort.
+func returnAhead(f facts) []Move {
+	weights := f.Status.Canary.Weights
 	back := weights == nil || weights.Canary.Weight == 0
-	if back && p.stable.Available >= p.replicas() && (p.routes() || p.Spec.Strategy.BlueGreen != nil || p.new.Spec == 0) {
+	if back && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.Spec == 0) {
 		return nil
 	}
 	return []Move{{Text: textWayBack}}
 }
 
-// stepsAhead are the steps behind the current one, and the promotion.
-func (p *pass) stepsAhead() []Move {
+// stepsAhead are the steps after the current one, and the promotion.
+func stepsAhead(f facts) []Move {
 	var out []Move
-	steps, most := p.steps(), mostWeight(p.Spec.Strategy.Canary)
-	for i := p.nextStep(); i < len(steps); i++ {
-		move := Move{Text: stepText(steps[i]), Weight: weightAt(steps, int32(i)) * Total / max(most, 1)} //nolint:gosec // a list in one object
+	steps, most := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
+	for i := nextStep(f); i < len(steps); i++ {
+		move := Move{Text: stepText(steps[i]), Weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(most, 1)} //nolint:gosec // a list in one object
 		if pause := steps[i].Pause; pause != nil && !indefinite(*pause) {
 			if length, err := seconds(*pause.Duration); err == nil {
 				move.Lasts = time.Duration(length) * time.Second
@@ -60,62 +61,61 @@ func (p *pass) stepsAhead() []Move {
 		}
 		out = append(out, move)
 	}
-	return append(out, Move{Text: textPromotion, Weight: Total})
+	return append(out, Move{Text: textPromotion, Weight: pods.DefaultMaxWeight})
 }
 
-// nextStep is the index of the step behind the current one. All are ahead of a revision that was not taken up yet, none of
-// a release that is promoted in full.
-func (p *pass) nextStep() int {
+// nextStep is the index of the step after the current one. All steps remain for a revision whose release has not begun, none for
+// one that is promoted in full.
+func nextStep(f facts) int {
 	switch {
-	case p.Status.CurrentPodHash != p.Hash:
+	case f.Status.CurrentPodHash != f.Hash:
 		return 0
-	case p.Status.PromoteFull, p.inWindow, p.Status.CurrentStepIndex == nil:
-		return len(p.steps())
+	case f.Status.PromoteFull, f.inWindow, f.Status.CurrentStepIndex == nil:
+		return len(f.steps())
 	default:
-		return int(*p.Status.CurrentStepIndex) + 1
+		return int(*f.Status.CurrentStepIndex) + 1
 	}
 }
 
-// switchAhead is what is left of a blue-green release.
-func (p *pass) switchAhead() []Move {
+// switchAhead is what remains of a blue-green release.
+func switchAhead(f facts) []Move {
 	var out []Move
-	b := p.Spec.Strategy.BlueGreen
-	if p.selected(b.ActiveService) != p.Hash {
-		out = append(out, Move{Text: "Service " + b.ActiveService + " switches to the new revision", Weight: Total})
+	b := f.Spec.Strategy.BlueGreen
+	if f.selected(b.ActiveService) != f.Hash {
+		out = append(out, Move{Text: "Service " + b.ActiveService + " switches to the new revision", Weight: pods.DefaultMaxWeight})
 	}
-	judged := p.Status.BlueGreen.PostPromotionAnalysisRunStatus
-	if b.PostPromotionAnalysis != nil && (judged == nil || p.Status.CurrentPodHash != p.Hash) {
-		out = append(out, Move{Text: "analysis behind the switch", Weight: Total})
+	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
+	if b.PostPromotionAnalysis != nil && (judged == nil || f.Status.CurrentPodHash != f.Hash) {
+		out = append(out, Move{Text: "analysis behind the switch", Weight: pods.DefaultMaxWeight})
 	}
-	return append(out, Move{Text: textPromotion, Weight: Total})
+	return append(out, Move{Text: textPromotion, Weight: pods.DefaultMaxWeight})
 }
 
-// Share is the part of the requests that the new revision has, in per cent: what the router was told, where the active
-// Service points, or else its part of the available pods. It is 0 where there is no other revision.
+// Share is the share of the requests that the new revision receives, in percent: by the weight of the router, by what the active
+// Service selects, or else by the available pods. It is 0 without another revision.
 func Share(s Snapshot) int32 {
-	p := newPass(s)
-	weights := p.Status.Canary.Weights
+	f := observe(s)
+	weights := f.Status.Canary.Weights
 	switch {
-	case promoted(p.Status) && p.Status.CurrentPodHash == s.Hash, p.Status.StableRS == "", p.Status.CurrentPodHash != s.Hash:
+	case promoted(f.Status) && f.Status.CurrentPodHash == s.Hash, f.Status.StableRS == "", f.Status.CurrentPodHash != s.Hash:
 		return 0
-	case s.Spec.Strategy.BlueGreen != nil && p.Status.BlueGreen.ActiveSelector == p.Hash:
-		return Total
+	case s.Spec.Strategy.BlueGreen != nil && f.Status.BlueGreen.ActiveSelector == f.Hash:
+		return pods.DefaultMaxWeight
 	case s.Spec.Strategy.BlueGreen != nil:
 		return 0
-	case p.routes() && weights != nil:
-		return weights.Canary.Weight * Total / max(mostWeight(s.Spec.Strategy.Canary), 1)
-	case p.routes():
+	case f.usesRouter() && weights != nil:
+		return weights.Canary.Weight * pods.DefaultMaxWeight / max(pods.MaxWeight(s.Spec.Strategy.Canary), 1)
+	case f.usesRouter():
 		return 0
 	}
 	all := int32(0)
-	for _, rs := range p.Sets {
+	for _, rs := range f.Sets {
 		all += rs.Available
 	}
-	return p.new.Available * Total / max(all, 1)
+	return f.new.Available * pods.DefaultMaxWeight / max(all, 1)
 }
 
-// Released is true where the newest revision is the stable one and has all its pods. A pause that a person set holds nothing
-// there.
+// Released reports whether the newest revision is the stable one and has all its pods. spec.paused does not matter then.
 func Released(s Snapshot) bool {
 	spec := s.Spec
 	spec.Paused = false
@@ -123,15 +123,15 @@ func Released(s Snapshot) bool {
 	return s.Problem == "" && promoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
 }
 
-// Aborted is true of a release that was taken back, of the revision that the template has.
+// Aborted reports whether the release of the current template was aborted.
 func Aborted(s Snapshot) bool {
 	return s.Status.Abort && s.Status.CurrentPodHash == s.Hash && !promoted(s.Status)
 }
 
-// StepsOf is how many steps a release has, and the current one, counted from 0; nil where there is none.
+// StepsOf returns the number of steps of a release and the current one, counted from 0; nil: none.
 func StepsOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (index *int32, total int) {
 	if spec.Strategy.Canary == nil {
 		return nil, 0
 	}
-	return inSteps(spec.Strategy.Canary.Steps, status.CurrentStepIndex), len(spec.Strategy.Canary.Steps)
+	return withinSteps(spec.Strategy.Canary.Steps, status.CurrentStepIndex), len(spec.Strategy.Canary.Steps)
 }

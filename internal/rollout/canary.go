@@ -4,165 +4,124 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// canary is a pass over a Rollout with the canary strategy.
-func (p *pass) canary() Decision {
-	p.keep()
-	p.lookAtStep()
-	e := p.count()
+// decideCanary decides about a Rollout with the canary strategy: services, traffic, analyses, pods, and then the status.
+func decideCanary(f facts, unreadable outcome) Decision {
+	upkeep := join(unreadable, maintain(f))
+	status := countedStatus(f)
 	switch {
-	case p.changed():
-		e.reset()
-		return p.finish(e)
-	case p.rescaled():
-		p.scaleCanary()
-		return p.finish(e)
-	case p.restart(e):
-		return p.finish(e)
+	case f.changed():
+		return conclude(f, startRelease(f, status), traffic{}, analyses{}, upkeep)
+	case f.rescaled():
+		return conclude(f, transition{status: status}, traffic{}, analyses{}, upkeep, scaleCanary(f, traffic{}))
 	}
-	p.label()
-	p.clean()
-	p.canaryServices()
-	p.route(e)
-	p.judges(e)
-	p.scaleCanary()
-	e.move()
-	return p.finish(e)
+	restart := planRestart(f)
+	status.RestartedAt = restart.at
+	if restart.evicts {
+		return conclude(f, transition{status: status}, traffic{}, analyses{}, upkeep, restart.outcome)
+	}
+	deletion, deleted := deleteOldReplicaSets(f)
+	route := planTraffic(f)
+	runs := planAnalyses(f, deleted)
+	return conclude(f, advanceCanary(f, route, runs, route.record(f, status)), route, runs,
+		upkeep, restart.outcome, labelRoles(f), deletion, selectCanaryPods(f), route.outcome, runs.outcome, scaleCanary(f, route))
 }
 
-// changed is true when the template or the steps are others than those of the release that the status is about.
-func (p *pass) changed() bool {
-	retemplated := p.Status.CurrentPodHash != "" && p.Status.CurrentPodHash != p.Hash
-	return retemplated || p.Spec.Strategy.Canary != nil && p.Status.CurrentStepHash != p.StepHash
+// replicaCounts returns the numbers of pods that both sides are to have in the end, and those of now. routed are the weights
+// that this reconciliation gives the router; nil: none yet.
+func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.Counts) {
+	if f.usesRouter() {
+		desired = routedPods(f, routed).Desired()
+		return desired, desired
+	}
+	l, current := f.limits(), pods.Current{New: f.new.scaled(), Distinct: f.distinct()}
+	if current.Distinct {
+		current.Stable = f.stable.scaled()
+	}
+	for _, rs := range f.others {
+		current.Others += rs.Spec
+	}
+	desired = l.Desired(f.progress().Weight(f.maxWeight()), f.maxWeight(), current.Distinct)
+	if _, returns := returningRevision(f); !returns {
+		return desired, l.Next(current, desired)
+	}
+	next = returnLimits(f).Next(current, desired)
+	next.Canary = min(next.Canary, retainedPods(f, traffic{}))
+	return desired, next
 }
 
-// finish ends a pass over a release.
-func (p *pass) finish(e *edit) Decision {
-	e.persist()
-	p.events = append(p.events, e.events...)
-	p.lookAround(e)
-	return p.done(e.status)
-}
-
-// routes is true where a router shares the traffic.
-func (p *pass) routes() bool {
-	c := p.Spec.Strategy.Canary
-	return c != nil && c.TrafficRouting != nil
-}
-
-func (p *pass) steps() []argov1.CanaryStep {
-	if p.Spec.Strategy.Canary == nil {
-		return nil
-	}
-	return p.Spec.Strategy.Canary.Steps
-}
-
-func (p *pass) most() int32 { return mostWeight(p.Spec.Strategy.Canary) }
-
-func (p *pass) progress() Progress {
-	return Progress{
-		Steps: p.steps(), Index: p.Status.CurrentStepIndex, Aborted: p.Status.Abort,
-		All: p.Status.PromoteFull || !p.distinct(),
-	}
-}
-
-func (p *pass) limits() Limits {
-	if b := p.Spec.Strategy.BlueGreen; b != nil {
-		return NewLimits(p.replicas(), nil, b.MaxUnavailable)
-	}
-	c := p.Spec.Strategy.Canary
-	return NewLimits(p.replicas(), c.MaxSurge, c.MaxUnavailable)
-}
-
-// numbers are how many pods both sides shall have in the end, and how many now.
-func (p *pass) numbers() (want, next Split) {
-	if p.routes() {
-		want = p.routed().Want()
-		return want, want
-	}
-	l, pods := p.limits(), Pods{New: p.new.scaled(), Distinct: p.distinct()}
-	if pods.Distinct {
-		pods.Stable = p.stable.scaled()
-	}
-	for _, rs := range p.others {
-		pods.Others += rs.Spec
-	}
-	want = l.Want(p.progress().Weight(p.most()), p.most(), pods.Distinct)
-	if _, departs := p.departing(); !departs {
-		return want, l.Toward(pods, want)
-	}
-	next = p.returnLimits().Toward(pods, want)
-	next.Canary = min(next.Canary, p.keptPods())
-	return want, next
-}
-
-func (p *pass) routed() Routed {
-	c := p.Spec.Strategy.Canary
-	r := Routed{
-		Progress: p.progress(), Replicas: p.replicas(), Most: p.most(), MinPods: value(c.MinPodsPerReplicaSet, 0),
+func routedPods(f facts, routed *argov1.TrafficWeights) pods.Routed {
+	c := f.Spec.Strategy.Canary
+	r := pods.Routed{
+		Progress: f.progress(), Replicas: f.replicas(), MaxWeight: f.maxWeight(), MinPods: value(c.MinPodsPerReplicaSet, 0),
 		Dynamic: c.DynamicStableScale, AbortDelay: c.AbortScaleDownDelaySeconds,
-		NewAvailable: p.new.Available, StableAvailable: p.stable.Available, Enough: p.enough(),
+		NewAvailable: f.new.Available, StableAvailable: f.stable.Available, Full: fullStrength(f),
 	}
-	if back, previous := p.goingBack(); back {
-		r.NewAvailable = p.set(previous).Available
-		r.Recorded = &Shares{Canary: p.recorded(previous), Stable: p.recorded(p.Hash)}
-	} else if w := p.Status.Canary.Weights; w != nil && (w.Canary.PodTemplateHash == p.stable.Hash || w.Stable.PodTemplateHash == p.stable.Hash) {
-		r.Recorded = &Shares{Canary: p.recorded(p.Hash), Stable: p.recorded(p.stable.Hash)}
+	recorded := func(hash string) int32 { return recordedWeight(f, routed, hash) }
+	if back, previous := returnsToStable(f); back {
+		r.NewAvailable = f.replicaSet(previous).Available
+		r.Recorded = &pods.Weights{Canary: recorded(previous), Stable: recorded(f.Hash)}
+	} else if w := f.Status.Canary.Weights; w != nil && (w.Canary.PodTemplateHash == f.stable.Hash || w.Stable.PodTemplateHash == f.stable.Hash) {
+		r.Recorded = &pods.Weights{Canary: recorded(f.Hash), Stable: recorded(f.stable.Hash)}
 	}
 	return r
 }
 
-// recorded is the share that a revision was given last, in whatever role it was then. Where this pass gives it more, its
-// pods follow that.
-func (p *pass) recorded(hash string) int32 {
-	share := shareOf(p.Status.Canary.Weights, hash)
-	return max(share, shareOf(p.weighed, hash))
+// recordedWeight is the weight that a revision was given last, in whatever role it had. Where routed gives it more, its pods
+// follow that.
+func recordedWeight(f facts, routed *argov1.TrafficWeights, hash string) int32 {
+	return max(weightOf(f.Status.Canary.Weights, hash), weightOf(routed, hash))
 }
 
-func shareOf(w *argov1.TrafficWeights, hash string) int32 {
+func weightOf(w *argov1.TrafficWeights, hash string) int32 {
 	if w == nil {
 		return 0
 	}
-	var share int32
+	var sum int32
 	for _, d := range []argov1.WeightDestination{w.Canary, w.Stable} {
 		if d.PodTemplateHash == hash {
-			share += d.Weight
+			sum += d.Weight
 		}
 	}
-	return share
+	return sum
 }
 
-// lookAtStep notes down what is known of the current step before anything is done about it.
-func (p *pass) lookAtStep() {
-	step, _ := stepAt(p.steps(), p.Status.CurrentStepIndex)
-	p.step = StepView{
-		Now: p.Now, Index: value(p.Status.CurrentStepIndex, 0), Total: int32(len(p.steps())), //nolint:gosec // a list in one object
-		Step: step, Status: p.Status, Pods: p.stepPods(), DisabledPlugins: p.DisabledPlugins,
+// stepView returns what is known of the current step, after the router and the analyses were planned.
+func stepView(f facts, t traffic, a analyses) StepView {
+	step, _ := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
+	v := StepView{
+		Now: f.Now, Index: value(f.Status.CurrentStepIndex, 0), Total: int32(len(f.steps())), //nolint:gosec // a list in one object
+		Step: step, Status: f.Status, Pods: stepPods(f), DisabledPlugins: f.DisabledPlugins,
+		Run: a.step, Experiment: a.experiment, Routed: t.weights != nil, Unweighted: t.shortfall, Unpublished: t.unpublished, Unserved: t.unserved,
 	}
+	if t.recorded != nil {
+		v.Status.Canary.Weights = t.recorded
+	}
+	return v
 }
 
-func (p *pass) stepPods() StepPods {
-	c := p.Spec.Strategy.Canary
+func stepPods(f facts) StepPods {
+	c := f.Spec.Strategy.Canary
 	if c == nil {
 		return StepPods{}
 	}
-	want, _ := p.numbers()
-	pods := StepPods{
-		Threshold: c.ReplicaProgressThreshold, New: p.new.scaled(), WantNew: want.Canary, Basic: c.TrafficRouting == nil,
-		StableFixed: p.distinct() && (!p.routes() || !c.DynamicStableScale),
-		StableSpec:  p.stable.Spec, StableThere: p.stable.Replicas, WantStable: want.Stable,
+	desired, _ := replicaCounts(f, nil)
+	p := StepPods{
+		Threshold: c.ReplicaProgressThreshold, New: f.new.scaled(), WantNew: desired.Canary, Basic: c.TrafficRouting == nil,
+		StableFixed: f.distinct() && (!f.usesRouter() || !c.DynamicStableScale),
+		StableSpec:  f.stable.Spec, StableThere: f.stable.Replicas, WantStable: desired.Stable,
 	}
-	for _, rs := range p.others {
-		pods.OthersAvailable += rs.Available
+	for _, rs := range f.others {
+		p.OthersAvailable += rs.Available
 	}
-	return pods
+	return p
 }
 
-// defaultDelaySeconds is how long pods stay that have lost their traffic, where the user does not say.
+// defaultDelaySeconds is the scale-down delay that applies where the user does not set one.
 const defaultDelaySeconds int32 = 30
 
-// delay is how long pods stay that have lost their traffic.
 func delay(seconds *int32) time.Duration {
 	return time.Duration(value(seconds, defaultDelaySeconds)) * time.Second
 }

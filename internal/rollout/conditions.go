@@ -13,7 +13,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// The reasons of conditions. Tools wait for them.
+// The reasons and messages of conditions. Tools wait for them.
 const (
 	reasonInvalidSpec      = "InvalidSpec"
 	reasonAvailable        = "AvailableReason"
@@ -40,7 +40,7 @@ const (
 	textRetry              = "Retrying Rollout after abort"
 )
 
-// conditions are those of a status in the making.
+// conditions are those of a status in progress.
 type conditions []argov1.RolloutCondition
 
 func (c conditions) of(kind argov1.RolloutConditionType) *argov1.RolloutCondition {
@@ -52,8 +52,8 @@ func (c conditions) of(kind argov1.RolloutConditionType) *argov1.RolloutConditio
 	return nil
 }
 
-// with has a condition set. One with the same status and reason stays as it is, whatever its message; one that changes
-// goes to the end, and its transition time moves with its status only.
+// with sets a condition. One with the same status and reason is not changed, whatever its message; one that changes moves to the
+// end, and its transition time changes only with its status.
 func (c conditions) with(set argov1.RolloutCondition, now time.Time) conditions {
 	old := c.of(set.Type)
 	if old != nil && old.Status == set.Status && old.Reason == set.Reason {
@@ -66,7 +66,7 @@ func (c conditions) with(set argov1.RolloutCondition, now time.Time) conditions 
 	return append(c.without(set.Type), set)
 }
 
-// renewed has a condition set although it may be the same: its update time is what a deadline counts from.
+// renewed sets a condition although it may be the same: a deadline counts from its update time.
 func (c conditions) renewed(set argov1.RolloutCondition, now time.Time) conditions {
 	old := c.of(set.Type)
 	if old == nil || old.Status != set.Status || old.Reason != set.Reason {
@@ -76,7 +76,7 @@ func (c conditions) renewed(set argov1.RolloutCondition, now time.Time) conditio
 	return append(c.without(set.Type), set)
 }
 
-// without has no condition of a kind; what is given stays as it is.
+// without removes a condition from a copy.
 func (c conditions) without(kind argov1.RolloutConditionType) conditions {
 	if c.of(kind) == nil {
 		return slices.Clip(c)
@@ -84,7 +84,7 @@ func (c conditions) without(kind argov1.RolloutConditionType) conditions {
 	return slices.DeleteFunc(slices.Clone(c), func(c argov1.RolloutCondition) bool { return c.Type == kind })
 }
 
-// same is true when both say the same. A status is mostly conditions, and reflection takes long over them.
+// same reports whether both are equal. A status consists mostly of conditions, which reflection compares slowly.
 func (c conditions) same(other []argov1.RolloutCondition) bool {
 	return slices.EqualFunc(c, other, func(a, b argov1.RolloutCondition) bool {
 		return a.LastUpdateTime.Equal(&b.LastUpdateTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime) &&
@@ -92,13 +92,13 @@ func (c conditions) same(other []argov1.RolloutCondition) bool {
 	})
 }
 
-// SameStatus is true for statuses that say the same.
+// SameStatus reports whether two statuses are equal.
 func SameStatus(a, b argov1.RolloutStatus) bool {
 	if !conditions(a.Conditions).same(b.Conditions) {
 		return false
 	}
 	a.Conditions, b.Conditions = nil, nil
-	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // the first is a quick yes
+	return reflect.DeepEqual(&a, &b) || equality.Semantic.DeepEqual(&a, &b) // the first is fast where they are equal
 }
 
 func truth(is bool) corev1.ConditionStatus {
@@ -141,7 +141,7 @@ func progressing(status corev1.ConditionStatus, reason, message string) argov1.R
 	return argov1.RolloutCondition{Type: argov1.RolloutProgressing, Status: status, Reason: reason, Message: message}
 }
 
-// subject is what a message about progress is about: the new ReplicaSet, or the Rollout while there is none.
+// subject of a message about progress: the new ReplicaSet, or the Rollout while there is none.
 func subject(rollout, replicaSet string) string {
 	if replicaSet == "" {
 		return fmt.Sprintf("Rollout %q", rollout)
@@ -149,7 +149,7 @@ func subject(rollout, replicaSet string) string {
 	return fmt.Sprintf("ReplicaSet %q", replicaSet)
 }
 
-// abortText is what people read of an abort; detail is why it was not a person who did it, if so.
+// abortText is the message about an abort; detail is the cause of an automatic one, empty for one by the user.
 func abortText(revision int64, detail string) string {
 	text := fmt.Sprintf("Rollout aborted update to revision %d", revision)
 	if detail != "" {
@@ -158,12 +158,12 @@ func abortText(revision int64, detail string) string {
 	return text
 }
 
-// promoted is true when the new revision is the stable one.
+// promoted reports whether the new revision is the stable one.
 func promoted(status argov1.RolloutStatus) bool {
 	return status.StableRS != "" && status.StableRS == status.CurrentPodHash
 }
 
-// whole is true of a Rollout that is all it asks to be. observed is the generation that the status was written for.
+// whole reports whether a Rollout is in its desired state. observed is the generation that the status was written for.
 func whole(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string) bool {
 	replicas := value(spec.Replicas, 1)
 	if status.UpdatedReplicas != replicas || status.AvailableReplicas != replicas || status.ObservedGeneration != observed {
@@ -181,7 +181,7 @@ func whole(spec argov1.RolloutSpec, status argov1.RolloutStatus, observed string
 	return done && promoted(status) && status.Replicas == replicas
 }
 
-// moved is true when something of a release went on from one status to the next.
+// moved reports whether a release made progress from one status to the next.
 func moved(old, now argov1.RolloutStatus, blueGreen bool) bool {
 	if now.UpdatedReplicas != old.UpdatedReplicas || now.Replicas-now.UpdatedReplicas < old.Replicas-old.UpdatedReplicas ||
 		now.ReadyReplicas > old.ReadyReplicas || now.AvailableReplicas > old.AvailableReplicas {

@@ -4,21 +4,22 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Deadline is what a progress deadline is judged by.
+// Deadline is the input for the progress deadline.
 type Deadline struct {
 	Now  time.Time
 	Spec argov1.RolloutSpec
-	// Status in the making, with the conditions as they were.
+	// Status in progress, with the previous conditions.
 	Status argov1.RolloutStatus
-	// Waits is true while an old ReplicaSet waits out its delay.
+	// Waits is true while an old ReplicaSet waits for the end of its delay.
 	Waits bool
 }
 
-// At is the moment at which a release without progress counts as timed out; zero while it cannot.
+// At is the time at which a release without progress times out; zero while it cannot.
 //
-// What waits for something that has a time of its own does not count: pauses, analyses, experiments, delays.
+// What has a duration of its own does not count: pauses, analyses, experiments, delays.
 func (d Deadline) At() time.Time {
 	c := conditions(d.Status.Conditions)
 	progress := c.of(argov1.RolloutProgressing)
@@ -29,7 +30,7 @@ func (d Deadline) At() time.Time {
 		return time.Time{}
 	}
 	if canary := d.Spec.Strategy.Canary; canary != nil {
-		step, _ := stepAt(canary.Steps, d.Status.CurrentStepIndex)
+		step, _ := pods.StepAt(canary.Steps, d.Status.CurrentStepIndex)
 		if step.Pause != nil || step.Analysis != nil || step.Experiment != nil {
 			return time.Time{}
 		}
@@ -38,7 +39,7 @@ func (d Deadline) At() time.Time {
 	return progress.LastUpdateTime.Add(length)
 }
 
-// Exceeded is true of a release that has timed out, and has not gone on since.
+// Exceeded reports whether a release has timed out, and has made no progress since.
 func (d Deadline) Exceeded() bool {
 	at := d.At()
 	if at.IsZero() {

@@ -6,104 +6,105 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// duration keeps the record of how long a release takes, and how it ends.
-func (e *edit) duration() {
-	p, s := e.v, &e.status
-	retemplated := p.Status.CurrentPodHash != "" && p.Status.CurrentPodHash != p.Hash
-	how, back := e.rollback()
-	if retemplated && !back && running(s.Duration) {
-		e.conclude(argov1.CompletionSuperseded)
+// recordDuration returns the status with the record of how long a release takes, and how it ends.
+func recordDuration(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
+	retemplated := f.Status.CurrentPodHash != "" && f.Status.CurrentPodHash != f.Hash
+	rollback, rollsBack := rollbackKind(f, s)
+	d := s.Duration.DeepCopy()
+	if retemplated && !rollsBack && running(d) {
+		d = concluded(f, d, argov1.CompletionSuperseded)
 	}
-	if !running(s.Duration) && e.starts() {
-		s.Duration = &argov1.RolloutDuration{RolloutStartedAt: e.stamp()}
+	if !running(d) && durationStarts(f, s) {
+		d = &argov1.RolloutDuration{RolloutStartedAt: timestamp(f)}
 	}
-	if !running(s.Duration) {
-		return
-	}
-	s.Duration = s.Duration.DeepCopy()
-	if retemplated && back {
-		s.Duration.CompletionStatus = &how
-	}
-	e.countPause(e.heldByPerson())
-	if s.Abort {
-		e.conclude(argov1.CompletionAborted)
-		return
-	}
-	if !promoted(*s) {
-		return
-	}
-	if s.Duration.CompletionStatus == nil {
-		s.Duration.CompletionStatus = new(argov1.CompletionPromoted)
-		if p.Status.PromoteFull {
-			s.Duration.CompletionStatus = new(argov1.CompletionFastPromoted)
+	if running(d) {
+		if retemplated && rollsBack {
+			d.CompletionStatus = &rollback
 		}
+		d = continued(f, s, withManualPause(f, d, heldByUser(f, s)))
 	}
-	if p.new.Available >= p.replicas() {
-		e.conclude(*s.Duration.CompletionStatus)
-	}
+	s.Duration = d
+	return s
 }
 
-// running is true of a record that has begun and not ended.
+// continued returns the record of a release that is in progress, or ends now.
+func continued(f facts, s argov1.RolloutStatus, d *argov1.RolloutDuration) *argov1.RolloutDuration {
+	if s.Abort {
+		return concluded(f, d, argov1.CompletionAborted)
+	}
+	if !promoted(s) {
+		return d
+	}
+	if d.CompletionStatus == nil {
+		d.CompletionStatus = new(argov1.CompletionPromoted)
+		if f.Status.PromoteFull {
+			d.CompletionStatus = new(argov1.CompletionFastPromoted)
+		}
+	}
+	if f.new.Available >= f.replicas() {
+		return concluded(f, d, *d.CompletionStatus)
+	}
+	return d
+}
+
+// running reports whether a record has begun and not ended.
 func running(d *argov1.RolloutDuration) bool {
 	return d != nil && d.RolloutStartedAt != nil && d.FinishedAt == nil
 }
 
-// starts is true where a record begins if there is none under way: with a template or steps, or where a person tries again
-// what was aborted; unless there is nothing to do.
-func (e *edit) starts() bool {
-	p, s := e.v, e.status
-	retried := p.Status.AbortedAt != nil && !s.Abort
-	first := p.Status.CurrentPodHash == ""
-	if first {
+// durationStarts reports whether a record begins if none is in progress: with a new template or steps, or where the user retries
+// what was aborted; unless nothing is to be done.
+func durationStarts(f facts, s argov1.RolloutStatus) bool {
+	retried := f.Status.AbortedAt != nil && !s.Abort
+	if f.Status.CurrentPodHash == "" {
 		return true
 	}
-	if s.Abort || !p.changed() && !retried {
+	if s.Abort || !f.changed() && !retried {
 		return false
 	}
-	return retried || !promoted(s) || p.new.Available < p.replicas() // after a crash a retry may be over when it is noticed
+	return retried || !promoted(s) || f.new.Available < f.replicas() // after a crash a retry may be over when it is noticed
 }
 
-// rollback is how a release ends that goes back to an earlier revision; false for one that does not.
-func (e *edit) rollback() (argov1.CompletionStatus, bool) {
-	p := e.v
+// rollbackKind is how a release ends that returns to an earlier revision; false for one that does not.
+func rollbackKind(f facts, s argov1.RolloutStatus) (argov1.CompletionStatus, bool) {
 	switch {
-	case promoted(e.status), p.inWindow, p.returning():
+	case promoted(s), f.inWindow, fastRollback(f):
 		return argov1.CompletionFastRolledBack, true
-	case p.distinct() && p.new.Created.Before(p.stable.Created):
+	case f.distinct() && f.new.Created.Before(f.stable.Created):
 		return argov1.CompletionRolledBack, true
 	default:
 		return "", false
 	}
 }
 
-// conclude ends the record.
-func (e *edit) conclude(how argov1.CompletionStatus) {
-	e.status.Duration = e.status.Duration.DeepCopy()
-	e.countPause(false)
-	e.status.Duration.CompletionStatus, e.status.Duration.FinishedAt = &how, e.stamp()
+func concluded(f facts, d *argov1.RolloutDuration, status argov1.CompletionStatus) *argov1.RolloutDuration {
+	d = withManualPause(f, d, false)
+	d.CompletionStatus, d.FinishedAt = &status, timestamp(f)
+	return d
 }
 
-func (e *edit) stamp() *metav1.Time { return &metav1.Time{Time: e.v.Now} }
+func timestamp(f facts) *metav1.Time { return &metav1.Time{Time: f.Now} }
 
-// countPause counts the time for which a person holds a release.
-func (e *edit) countPause(held bool) {
-	d := e.status.Duration
+// withManualPause returns a record that counts the time for which the user holds the release.
+func withManualPause(f facts, d *argov1.RolloutDuration, held bool) *argov1.RolloutDuration {
+	d = d.DeepCopy()
 	switch {
 	case held && d.ManualPauseStartedAt == nil:
-		d.ManualPauseStartedAt = e.stamp()
+		d.ManualPauseStartedAt = timestamp(f)
 	case !held && d.ManualPauseStartedAt != nil:
-		paused := int64(e.v.Now.Sub(d.ManualPauseStartedAt.Time) / time.Second)
+		paused := int64(f.Now.Sub(d.ManualPauseStartedAt.Time) / time.Second)
 		d.TotalManualPauseDurationSeconds = new(value(d.TotalManualPauseDurationSeconds, 0) + max(paused, 0))
 		d.ManualPauseStartedAt = nil
 	}
+	return d
 }
 
-// heldByPerson is true while nobody but a person lets a release go on.
-func (e *edit) heldByPerson() bool {
-	p, s := e.v, e.status
-	if p.Spec.Paused {
+// heldByUser reports whether only the user can let a release continue.
+func heldByUser(f facts, s argov1.RolloutStatus) bool {
+	if f.Spec.Paused {
 		return true
 	}
 	for _, c := range s.PauseConditions {
@@ -111,11 +112,11 @@ func (e *edit) heldByPerson() bool {
 		case argov1.PauseReasonInconclusiveAnalysis, argov1.PauseReasonInconclusiveExperiment:
 			return true
 		case argov1.PauseReasonCanaryPauseStep:
-			if step, ok := stepAt(p.steps(), s.CurrentStepIndex); ok && step.Pause != nil && indefinite(*step.Pause) {
+			if step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex); ok && step.Pause != nil && indefinite(*step.Pause) {
 				return true
 			}
 		case argov1.PauseReasonBlueGreenPause:
-			if b := p.Spec.Strategy.BlueGreen; b != nil && !value(b.AutoPromotionEnabled, true) {
+			if b := f.Spec.Strategy.BlueGreen; b != nil && !value(b.AutoPromotionEnabled, true) {
 				return true
 			}
 		}

@@ -9,98 +9,97 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The effects. Each says what shall be true; one that is true already costs no request.
+// The effects. Each describes a desired state; one that is reached already costs no request.
 type (
 	// ReplicasSaid writes the default of spec.replicas, so that an autoscaler can change it.
 	ReplicasSaid struct{}
 
-	// AmountsReadable takes what is at these JSON pointers out of the stored Rollout.
+	// AmountsReadable removes what is at these JSON pointers from the stored Rollout.
 	AmountsReadable struct{ Left []string }
 
 	// Revised is the annotation of the Rollout that counts its templates.
 	Revised struct{ Revision int64 }
 
-	// WorkloadNoted is the annotation of the Rollout that says which generation of its workload it has seen; empty takes
-	// it away.
+	// WorkloadNoted is the annotation of the Rollout with the observed generation of its workload; empty removes it.
 	WorkloadNoted struct{ Generation string }
 
-	// ReplicaSetExists makes the ReplicaSet of the template, without pods.
+	// ReplicaSetExists creates the ReplicaSet of the template, without pods.
 	ReplicaSetExists struct {
 		Name, Hash string
 		Revision   int64
-		// Avoids is the hash whose pods its own keep away from; empty: of none.
+		// Avoids is the hash of the pods that its own avoid by anti-affinity; empty: none.
 		Avoids string
-		// Metadata is put on its pods for their role; nil: nothing.
+		// Metadata of its pods for their role; nil: none.
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
-	// hash that its pods keep away from.
+	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the hash of the
+	// pods that its own avoid.
 	ReplicaSetKept struct {
 		Name     string
 		Revision int64
 		Avoids   string
 	}
 
-	// ReplicaSetScaled sets a number of pods, and notes what the Rollout asked for then. Pods equal to From only notes.
+	// ReplicaSetScaled sets a number of pods, and notes the replicas of the Rollout at that time. Pods equal to From: only notes them.
 	ReplicaSetScaled struct {
 		Name       string
 		Revision   int64
 		From, Pods int32
 		Desired    int32
-		// KeepDeadline leaves a scale-down deadline where it is although no pods are left.
+		// KeepDeadline retains the scale-down deadline although no pods are left.
 		KeepDeadline bool
 	}
 
-	// ReplicaSetDelayed says from when its pods may go; zero takes that away.
+	// ReplicaSetDelayed sets the time from which its pods may be removed; zero removes that.
 	ReplicaSetDelayed struct {
 		Name  string
 		Until time.Time
 	}
 
-	// ReplicaSetLabelled has that metadata on its pods, those that there are and those to come, and nothing that was put
-	// there for another role before. Nil: nothing.
+	// ReplicaSetLabelled puts metadata on its pods, existing and future ones, and removes what was put there for another role.
+	// Nil: none.
 	ReplicaSetLabelled struct {
 		Name     string
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetGone deletes one that nobody goes back to.
+	// ReplicaSetGone deletes one beyond the revision history.
 	ReplicaSetGone struct{ Name string }
 
-	// PodEvicted takes a pod away through the eviction API; a refusal by a disruption budget is no failure.
+	// PodEvicted removes a pod through the eviction API; a rejection by a disruption budget is no failure.
 	PodEvicted struct{ Name string }
 
-	// ServiceSelects makes a Service select the pods of one revision, and says on it who does that.
+	// ServiceSelects makes a Service select the pods of one revision, and records on it which Rollout manages it.
 	ServiceSelects struct{ Service, Hash, From string }
 
-	// ServiceReleased takes out of a Service what was put into it.
+	// ServiceReleased removes from a Service what was put into it.
 	ServiceReleased struct{ Service string }
 
-	// RouteIs makes all routers of the strategy share the traffic so.
+	// RouteIs makes all routers of the strategy divide the traffic.
 	RouteIs struct {
 		Weights argov1.TrafficWeights
-		// Most is what the weights add up to.
+		// Most is the sum of all weights.
 		Most int32
-		// Headers and Mirrors are the managed routes that hold, in the order in which steps set them.
+		// Headers and Mirrors are the managed routes that apply, in the order in which steps set them.
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
-		// StablePingPong says which of two Services that take turns is the stable one: a router that uses them although the
-		// weights name fixed ones asks RouteServices.
+		// StablePingPong says which Service of pingPong is the stable one: a router that uses them although the weights name fixed
+		// ones calls RouteServices.
 		StablePingPong argov1.PingPongType
-		// Drained is true when the canary has had no weight for so long that no request is under way to it.
+		// Drained is true when the canary has had no weight for so long that no request to it is in progress.
 		Drained bool
 	}
 
-	// RouteReleased gives the objects of routers back that the strategy does not name any more. Whole is true when nothing is
-	// under way, so that what was made for a release goes too.
+	// RouteReleased restores the objects of routers that the strategy does not name anymore. Whole is true when no release is in
+	// progress, so that what was created for one is removed too.
 	RouteReleased struct{ Whole bool }
 
-	// RunExists makes an AnalysisRun of templates.
+	// RunExists creates an AnalysisRun from templates.
 	RunExists struct {
 		Name, Hash string
 		Revision   int64
-		// Type is the value of its label rollout-type, Step of step-index; nil: none.
+		// Type is the value of its label rollout-type, Step that of step-index; nil: none.
 		Type   string
 		Step   *int32
 		Of     argov1.RolloutAnalysis
@@ -108,13 +107,13 @@ type (
 		Stable string
 	}
 
-	// RunTerminated tells an AnalysisRun to end.
+	// RunTerminated terminates an AnalysisRun.
 	RunTerminated struct{ Name string }
 
 	// RunGone deletes an AnalysisRun.
 	RunGone struct{ Name string }
 
-	// ExperimentExists makes an Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
+	// ExperimentExists creates the Experiment of a step. The templates are copied from the ReplicaSets of both revisions.
 	ExperimentExists struct {
 		Name, Hash     string
 		Revision       int64
@@ -122,7 +121,7 @@ type (
 		Canary, Stable string // ReplicaSets by their names
 	}
 
-	// ExperimentTerminated tells an Experiment to end.
+	// ExperimentTerminated terminates an Experiment.
 	ExperimentTerminated struct{ Name string }
 
 	// ExperimentGone deletes an Experiment.
@@ -131,7 +130,7 @@ type (
 	// WorkloadScaled sets the number of pods of the workload that spec.workloadRef names.
 	WorkloadScaled struct{ Pods int32 }
 
-	// WorkloadReleased gives a Deployment the pods back that it had before the Rollout scaled it down.
+	// WorkloadReleased restores the replicas that a Deployment had before the Rollout scaled it down.
 	WorkloadReleased struct{ Name string }
 )
 
@@ -189,7 +188,7 @@ func (e ExperimentGone) String() string       { return e.Name + " gone" }
 func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has %d pods", e.Pods) }
 func (e WorkloadReleased) String() string     { return "workload " + e.Name + " released" }
 
-// Told is what people are told of an effect once it has changed something, whatever becomes of the status; nothing: false.
+// Told returns the event about an effect that has changed something, whatever becomes of the status; false: none.
 func Told(effect release.Effect) (release.Event, bool) {
 	switch e := effect.(type) {
 	case AmountsReadable:
@@ -207,7 +206,7 @@ func Told(effect release.Effect) (release.Event, bool) {
 		}
 	case ServiceSelects:
 		if e.From == e.Hash {
-			break // it only learned who manages it
+			break // only its annotation changed
 		}
 		return normal("SwitchService", "Switched selector for service '%s' from '%s' to '%s'", e.Service, e.From, e.Hash)
 	case ExperimentExists:

@@ -8,15 +8,15 @@ import (
 )
 
 // Routers send requests to the endpoints that Kubernetes has published, and learn of a pod a moment after its ReplicaSet has
-// counted it as available. A Service whose selector was just switched publishes the pods of the revision before until then.
-// So a revision gets no traffic that it does not have before its endpoints are published.
+// counted it as available. A Service whose selector was just switched publishes the pods of the previous revision until then.
+// A revision therefore receives no additional traffic before its endpoints are published.
 //
-// What it has stays, because a cache may show endpoints late; what falls is never held, because a revision that fails must
-// lose its users at once; and neither is what nobody else would answer.
+// The traffic that it has remains, because a cache may show endpoints late. A decrease is never held back, because a revision that
+// fails must lose its users at once; neither is traffic that no other revision could serve.
 
-// EndpointsOf are the Services of a strategy whose endpoints matter: those among which a router shares the traffic, and the
-// preview Service, which publishes the pods before their users come. Without a router pods have their share of the traffic
-// as soon as they are published.
+// EndpointsOf returns the Services of a strategy whose endpoints matter: those among which a router divides the traffic, and the
+// preview Service, which publishes the pods before they receive users. Without a router, pods receive traffic as soon as they are
+// published.
 func EndpointsOf(strategy argov1.RolloutStrategy) []string {
 	c, b := strategy.Canary, strategy.BlueGreen
 	switch {
@@ -29,90 +29,93 @@ func EndpointsOf(strategy argov1.RolloutStrategy) []string {
 	}
 }
 
-// canaryEndpoints holds traffic for a revision that is on its way.
-func (p *pass) canaryEndpoints(service string, rs ReplicaSet, enough int32) release.Gate {
-	said, published := p.published(service, rs, enough)
-	if !published {
-		return release.WaitsFor("canary-endpoints", release.ByCluster, said)
-	}
-	return release.Passes("canary-endpoints", said)
+// canaryEndpoints is the gate before a revision receives traffic through a Service.
+func canaryEndpoints(f facts, service string, rs ReplicaSet, needed int32) release.Gate {
+	return endpointsGate(f, "canary-endpoints", service, rs, needed)
 }
 
-// stableEndpoints holds the traffic of a promoted revision with the Service that it came by, until its stable Service
-// publishes all of its pods.
-func (p *pass) stableEndpoints(service string) release.Gate {
-	said, published := p.published(service, p.stable, min(p.stable.Available, p.replicas()))
-	if !published {
-		return release.WaitsFor("stable-endpoints", release.ByCluster, said)
-	}
-	return release.Passes("stable-endpoints", said)
+// stableEndpoints is the gate before the traffic of a promoted revision moves from the Service that it came by to its stable
+// Service: it waits until that publishes all of its pods.
+func stableEndpoints(f facts, service string) release.Gate {
+	return endpointsGate(f, "stable-endpoints", service, f.stable, min(f.stable.Available, f.replicas()))
 }
 
-// published is true where a Service publishes so many pods of a revision, and where nobody can tell. It says what was seen.
-func (p *pass) published(service string, rs ReplicaSet, enough int32) (said string, is bool) {
-	of, name := p.Services[service], service+"."+p.Namespace
-	endpoints, selected := of.Endpoints[rs.Hash], of.Selector[argov1.PodTemplateHashLabel]
+func endpointsGate(f facts, gate, service string, rs ReplicaSet, needed int32) release.Gate {
+	message, published := publishes(f, service, rs, needed)
+	if !published {
+		return release.WaitsFor(gate, release.ByCluster, message)
+	}
+	return release.Passes(gate, message)
+}
+
+// publishes reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was observed.
+func publishes(f facts, service string, rs ReplicaSet, needed int32) (message string, published bool) {
+	name, selected := service+"."+f.Namespace, f.selected(service)
+	endpoints := f.Services[service].Endpoints[rs.Hash]
 	switch {
-	case of.Endpoints == nil: // a route among subsets of a Service that the strategy does not name
+	case f.Services[service].Endpoints == nil: // a route among subsets of a Service that the strategy does not name
 		return "", true
 	case endpoints.Unknown != "":
 		return endpoints.Unknown, true
 	case selected != "" && selected != rs.Hash:
 		return fmt.Sprintf("Service %s does not select the pods of %s yet", name, rs.Name), false
-	case endpoints.AtLeast(enough):
+	case endpoints.AtLeast(needed):
 		return endpoints.Seen(), true
 	case endpoints.Ready == 0:
 		return fmt.Sprintf("Kubernetes has not published a pod of %s as an endpoint of Service %s yet, so no router knows it", rs.Name, name), false
 	default:
-		return fmt.Sprintf("Kubernetes has published %d of %d pods of %s as endpoints of Service %s so far", endpoints.Ready, enough, rs.Name, name), false
+		return fmt.Sprintf("Kubernetes has published %d of %d pods of %s as endpoints of Service %s so far", endpoints.Ready, needed, rs.Name, name), false
 	}
 }
 
-// reachable is a wish as far as its requests can arrive: until they can, the revision has what it had.
-func (p *pass) reachable(w wish) wish {
-	headers, mirrors := p.managedRoutes(w)
-	if w.weight == 0 && len(headers)+len(mirrors) == 0 || p.set(p.stableSide()).Available == 0 {
-		return w
+// withinEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains what it
+// had, and unpublished is the gate that says so.
+func withinEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
+	headers, mirrors := routesOf(f, desired)
+	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.replicaSet(stableDestination(f)).Available == 0 {
+		return desired, nil, nil
 	}
-	canary, _ := p.routeServices()
-	gate := p.canaryEndpoints(canary, p.set(w.canary), 1)
+	canary, _ := routeServicesNow(f)
+	gate := canaryEndpoints(f, canary, f.replicaSet(desired.canary), 1)
 	if gate.Verdict == release.Pass {
-		p.gate(gate)
-		return w
+		return desired, release.Gates{gate}, nil
 	}
-	held := w
-	held.weight, held.held = min(w.weight, p.recorded(w.canary)), true
-	heldHeaders, heldMirrors := p.managedRoutes(held)
-	if held.weight == w.weight && len(heldHeaders) == len(headers) && len(heldMirrors) == len(mirrors) {
-		return w
+	held := desired
+	held.weight, held.onlyExistingRoutes = min(desired.weight, recordedWeight(f, nil, desired.canary)), true
+	heldHeaders, heldMirrors := routesOf(f, held)
+	if held.weight == desired.weight && len(heldHeaders) == len(headers) && len(heldMirrors) == len(mirrors) {
+		return desired, nil, nil
 	}
-	p.gate(gate)
-	p.step.Unpublished = &gate
-	return held
+	return held, release.Gates{gate}, &gate
 }
 
-// unreturned is true while the traffic of a promoted revision stays with its canary Service, because its stable Service does
-// not publish all of its pods yet. Of Services that take turns the one that has the traffic is the stable one by then.
-func (p *pass) unreturned(w wish) bool {
-	recorded := p.Status.Canary.Weights
-	if !promoted(p.Status) || p.Spec.Strategy.Canary.PingPong != nil || p.stable.Available == 0 ||
-		recorded == nil || recorded.Canary.Weight <= w.weight || recorded.Canary.PodTemplateHash != p.stable.Hash {
-		return false
+// awaitStableEndpoints returns the gate of a promoted revision whose traffic remains with its canary Service until its stable
+// Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic is the stable one
+// by then.
+func awaitStableEndpoints(f facts, desired trafficSplit) *release.Gate {
+	recorded := f.Status.Canary.Weights
+	if !promoted(f.Status) || f.Spec.Strategy.Canary.PingPong != nil || f.stable.Available == 0 ||
+		recorded == nil || recorded.Canary.Weight <= desired.weight || recorded.Canary.PodTemplateHash != f.stable.Hash {
+		return nil
 	}
-	_, stable := p.routeServices()
-	gate := p.stableEndpoints(stable)
-	p.gate(gate)
-	return gate.Verdict != release.Pass
+	_, stable := routeServicesNow(f)
+	gate := stableEndpoints(f, stable)
+	return &gate
 }
 
-// previewEndpoints is the gate of the preview Service of a blue-green release. The switch itself publishes the endpoints of
-// the active Service: whether Kubernetes knows the pods as ready shows in those of the preview Service. It holds what
-// judges the preview and the pause for those who try it, too, and nothing after that pause has begun: a person who ends it
-// must not be asked twice.
-func (p *pass) previewEndpoints() release.Gate {
-	b := p.Spec.Strategy.BlueGreen
-	if active := p.set(p.selected(b.ActiveService)); p.fastTracked() || p.Status.ControllerPause || active.Available == 0 {
+// previewEndpoints is the gate of the preview Service of a blue-green release. The switch itself publishes the endpoints of the
+// active Service: whether Kubernetes considers the pods ready shows in those of the preview Service. The gate also holds back the
+// analysis of the preview and the pause before the switch, but nothing after that pause has begun: a user who ends it must not be
+// asked twice.
+func previewEndpoints(f facts) release.Gate {
+	b := f.Spec.Strategy.BlueGreen
+	if active := f.replicaSet(f.selected(b.ActiveService)); skipsPauses(f) || f.Status.ControllerPause || active.Available == 0 {
 		return release.Passes("canary-endpoints", "")
 	}
-	return p.canaryEndpoints(b.PreviewService, p.new, p.new.Available)
+	return canaryEndpoints(f, b.PreviewService, f.new, f.new.Available)
+}
+
+// previewReachable reports whether the pods of the preview are ready and published.
+func previewReachable(f facts) bool {
+	return previewReady(f) && previewEndpoints(f).Verdict == release.Pass
 }

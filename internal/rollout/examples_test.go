@@ -12,6 +12,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
 // The examples that Serin was asked to make work, each with what must be seen of it.
@@ -254,7 +255,7 @@ func (w *world) carries(t *testing.T, replicas int32) {
 	}
 	for _, side := range []argov1.WeightDestination{w.route.Weights.Canary, w.route.Weights.Stable} {
 		for _, rs := range w.sets {
-			if rs.Hash == side.PodTemplateHash && side.Weight > 0 && min(rs.Available, rs.Spec)*Total < side.Weight*replicas {
+			if rs.Hash == side.PodTemplateHash && side.Weight > 0 && min(rs.Available, rs.Spec)*pods.DefaultMaxWeight < side.Weight*replicas {
 				t.Errorf("%s has %d %% of the requests and %d of %d pods available", rs.Hash, side.Weight, min(rs.Available, rs.Spec), replicas)
 			}
 		}

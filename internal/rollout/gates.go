@@ -9,119 +9,122 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// lookAround is every reason for which a release stays where it is, beside those that were met on the way.
-func (p *pass) lookAround(e *edit) {
-	met := p.gates
-	p.gates = nil
-	p.people(e.status)
-	p.imbalance(e.status)
-	switch {
-	case p.Spec.Strategy.BlueGreen != nil:
-		p.switchGates(e.status)
-	default:
-		p.stepGates(e.status)
+// explain puts the gates of a release in the order in which users read them: what the user can change, the current step or the
+// switch, what the stages met, and the deadline. It adds the events of the gates.
+func explain(f facts, t transition, r traffic, a analyses, o outcome) outcome {
+	s := t.status
+	warning := warnOfImbalance(f, s)
+	gates := slices.Concat(userGates(f, s), warning.gates)
+	if f.Spec.Strategy.BlueGreen != nil {
+		gates = append(gates, switchGates(f, a, s)...)
+	} else {
+		gates = append(gates, canaryGates(f, r, a, s)...)
 	}
-	for _, gate := range met {
-		if !slices.ContainsFunc(p.gates, func(g release.Gate) bool { return g.Name == gate.Name && g.Message == gate.Message }) {
-			p.gate(gate)
+	for _, gate := range o.gates {
+		if !slices.ContainsFunc(gates, func(g release.Gate) bool { return g.Name == gate.Name && g.Message == gate.Message }) {
+			gates = append(gates, gate)
 		}
 	}
-	p.lateness(e)
-	p.events = append(p.events, p.gates.Events()...)
+	gates = append(gates, deadlineGates(f, s)...)
+	o.gates = gates
+	o.events = slices.Concat(o.events, warning.events, gates.Events())
+	return o
 }
 
-// people are the gates that a person opens.
-func (p *pass) people(s argov1.RolloutStatus) {
+// userGates are the gates that the user opens.
+func userGates(f facts, s argov1.RolloutStatus) release.Gates {
+	var gates release.Gates
 	if s.Abort {
-		p.gate(release.Fails("aborted", release.ByPerson, "retry the rollout, or change spec.template"))
+		gates = append(gates, release.Fails("aborted", release.ByPerson, "retry the rollout, or change spec.template"))
 	}
-	if p.Spec.Paused {
-		p.gate(release.WaitsFor("paused", release.ByPerson, "spec.paused is true"))
+	if f.Spec.Paused {
+		gates = append(gates, release.WaitsFor("paused", release.ByPerson, "spec.paused is true"))
 	}
 	for _, c := range s.PauseConditions {
-		if promoted(s) { // somebody wrote it: a release that is over is not paused otherwise
-			p.gate(release.WaitsFor("paused", release.ByPerson, "promote the rollout: "+string(c.Reason)))
-			continue
-		}
-		if c.Reason == argov1.PauseReasonInconclusiveAnalysis || c.Reason == argov1.PauseReasonInconclusiveExperiment {
-			p.gate(release.WaitsFor("inconclusive", release.ByPerson, "promote or abort the rollout: "+string(c.Reason)))
+		switch {
+		case promoted(s): // a user wrote it: a completed release is not paused otherwise
+			gates = append(gates, release.WaitsFor("paused", release.ByPerson, "promote the rollout: "+string(c.Reason)))
+		case c.Reason == argov1.PauseReasonInconclusiveAnalysis || c.Reason == argov1.PauseReasonInconclusiveExperiment:
+			gates = append(gates, release.WaitsFor("inconclusive", release.ByPerson, "promote or abort the rollout: "+string(c.Reason)))
 		}
 	}
+	return gates
 }
 
-// stepGates are those of the current step of a canary, and of its pods where there is none.
-func (p *pass) stepGates(s argov1.RolloutStatus) {
-	_, stepping := stepAt(p.steps(), p.Status.CurrentStepIndex)
+// canaryGates are those of the current step, or of the pods where there is none, and of the background analysis.
+func canaryGates(f facts, r traffic, a analyses, s argov1.RolloutStatus) release.Gates {
+	var gates release.Gates
+	_, stepping := pods.StepAt(f.steps(), f.Status.CurrentStepIndex)
 	switch {
-	case s.Abort, promoted(s), p.Status.PromoteFull, !stepping:
-		p.podsGate(s)
+	case s.Abort, promoted(s), f.Status.PromoteFull, !stepping:
+		gates = append(gates, servingPodsAvailable(f, s))
 	default:
-		p.gates = append(p.gates, LookAtStep(p.step)...)
+		gates = append(gates, StepGates(stepView(f, r, a))...)
 	}
-	if b := p.background; b != nil && !s.Abort {
-		gate := b.opens(release.Passes("background", ""))
-		if gate.Verdict == release.Wait && gate.Opener == release.ByCluster {
-			gate = release.Passes("background", gate.Message) // it runs beside
-		}
-		p.gate(gate)
+	if a.background == nil || s.Abort {
+		return gates
 	}
+	gate := a.background.opens(release.Passes("background", ""))
+	if gate.Verdict == release.Wait && gate.Opener == release.ByCluster {
+		gate = release.Passes("background", gate.Message) // it runs beside the steps
+	}
+	return append(gates, gate)
 }
 
-// podsGate waits for the pods of the revision that shall serve.
-func (p *pass) podsGate(s argov1.RolloutStatus) {
-	rs, side := p.new, "new"
-	if s.Abort && p.distinct() {
-		rs, side = p.stable, "stable"
+// servingPodsAvailable waits for the pods of the revision that is to serve.
+func servingPodsAvailable(f facts, s argov1.RolloutStatus) release.Gate {
+	rs, side := f.new, "new"
+	if s.Abort && f.distinct() {
+		rs, side = f.stable, "stable"
 	}
-	said := fmt.Sprintf("%d of %d %s pods available", rs.Available, p.replicas(), side)
-	if rs.Available < p.replicas() {
-		p.gate(release.WaitsFor("pods", release.ByCluster, said))
-		return
+	message := fmt.Sprintf("%d of %d %s pods available", rs.Available, f.replicas(), side)
+	if rs.Available < f.replicas() {
+		return release.WaitsFor("pods", release.ByCluster, message)
 	}
 	var others int32
-	for _, other := range p.others {
+	for _, other := range f.others {
 		others += other.Spec
 	}
-	if others > 0 && !p.routes() && p.Spec.Strategy.BlueGreen == nil {
-		p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d pods of other revisions to go", others)))
-		return
+	if others > 0 && !f.usesRouter() && f.Spec.Strategy.BlueGreen == nil {
+		return release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d pods of other revisions to go", others))
 	}
-	p.gate(release.Passes("pods", said))
+	return release.Passes("pods", message)
 }
 
 // switchGates are those of a blue-green release.
-func (p *pass) switchGates(s argov1.RolloutStatus) {
-	active := s.BlueGreen.ActiveSelector
+func switchGates(f facts, a analyses, s argov1.RolloutStatus) release.Gates {
 	switch {
 	case s.Abort, promoted(s):
-		p.podsGate(s)
-	case active != p.Hash:
-		if !p.previewReady() {
-			p.gate(release.WaitsFor("pods", release.ByCluster, fmt.Sprintf("%d of %d new pods available", p.new.Available, p.previewPods())))
+		return release.Gates{servingPodsAvailable(f, s)}
+	case s.BlueGreen.ActiveSelector != f.Hash:
+		gates := release.Gates{prePromotionSuccessful(f, a), switchPauseOver(f)}
+		switch {
+		case previewReady(f) && f.Spec.Strategy.BlueGreen.PreviewService != "":
+			return append(release.Gates{previewEndpoints(f)}, gates...)
+		case previewReady(f):
+			return gates
 		}
-		if p.previewReady() && p.Spec.Strategy.BlueGreen.PreviewService != "" {
-			p.gate(p.previewEndpoints())
-		}
-		p.gates = append(p.gates, p.prePromotion(), p.switchPause())
+		missing := fmt.Sprintf("%d of %d new pods available", f.new.Available, previewCount(f))
+		return append(release.Gates{release.WaitsFor("pods", release.ByCluster, missing)}, gates...)
+	case f.Spec.Strategy.BlueGreen.PostPromotionAnalysis != nil:
+		return release.Gates{servingPodsAvailable(f, s), a.post.opens(release.Passes("post-promotion", ""))}
 	default:
-		p.podsGate(s)
-		if p.Spec.Strategy.BlueGreen.PostPromotionAnalysis != nil {
-			p.gate(p.post.opens(release.Passes("post-promotion", "")))
-		}
+		return release.Gates{servingPodsAvailable(f, s)}
 	}
 }
 
-// lateness says when a release without progress counts as timed out.
-func (p *pass) lateness(e *edit) {
-	s := e.status
+// deadlineGates say when a release without progress times out, or that it has.
+func deadlineGates(f facts, s argov1.RolloutStatus) release.Gates {
 	progress := conditions(s.Conditions).of(argov1.RolloutProgressing)
-	switch at := e.limit().At(); {
+	switch at := progressDeadline(f, s).At(); {
 	case progress != nil && progress.Reason == reasonDeadlineExceeded && progress.Status == corev1.ConditionFalse:
-		p.gate(release.Fails("deadline", release.ByCluster, progress.Message))
-	case at.IsZero() || whole(p.Spec, s, fmt.Sprint(p.Generation)):
-	case p.Now.Before(at) || p.Now.Equal(at):
-		p.gate(release.WaitsUntil("deadline", at.Add(time.Nanosecond), "progress is due by "+at.UTC().Format(time.TimeOnly)))
+		return release.Gates{release.Fails("deadline", release.ByCluster, progress.Message)}
+	case at.IsZero() || whole(f.Spec, s, f.generation()) || f.Now.After(at):
+		return nil
+	default:
+		return release.Gates{release.WaitsUntil("deadline", at.Add(time.Nanosecond), "progress is due by "+at.UTC().Format(time.TimeOnly))}
 	}
 }

@@ -13,10 +13,10 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// PodHash names the revision of a template, as the user wrote it: ReplicaSets are found again by it, so it may never
-// change. collisions sets templates apart whose names are the same.
+// PodHash is the name of the revision of a template, as the user wrote it: ReplicaSets are found by it, so that it must never
+// change. collisions distinguishes templates whose hashes are the same.
 func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error) {
-	template.CreationTimestamp.Reset() // of the template in memory only: it is no pointer
+	template.CreationTimestamp.Reset() // changes only the copy: the field is not a pointer
 	text, err := json.Marshal(template)
 	if err != nil {
 		return "", fmt.Errorf("write template: %w", err)
@@ -24,9 +24,8 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 	return encode(apart(text, collisions)), nil
 }
 
-// OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty moment of creation
-// in its text, and from before it had a text, as Deployments have theirs. Of the latter only those are known that were
-// made with the same library.
+// OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty creationTimestamp in its
+// encoding, and computed as Deployments compute theirs. Of the latter only those are known that were computed with the same library.
 func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]string, error) {
 	template.CreationTimestamp.Reset()
 	dated := struct {
@@ -43,7 +42,7 @@ func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]strin
 	return []string{encode(apart(text, collisions)), encode(apart([]byte(dump.ForHash(template)), collisions))}, nil
 }
 
-// datedMeta is what a template has of metadata, in the order and with the empty field that it once was written with.
+// datedMeta is the metadata of a template, in the order and with the empty field with which it was once encoded.
 type datedMeta struct {
 	Name              string            `json:"name,omitempty"`
 	GenerateName      string            `json:"generateName,omitempty"`
@@ -54,7 +53,7 @@ type datedMeta struct {
 	Finalizers        []string          `json:"finalizers,omitempty"`
 }
 
-// apart sets a text apart from one that has the same name.
+// apart distinguishes an encoding from another one with the same hash.
 func apart(text []byte, collisions *int32) []byte {
 	if collisions != nil {
 		var suffix [8]byte
@@ -64,7 +63,7 @@ func apart(text []byte, collisions *int32) []byte {
 	return text
 }
 
-// StepHash names a list of steps. Where it changes, a release begins again.
+// StepHash identifies a list of steps. When it changes, a release begins again.
 func StepHash(steps []argov1.CanaryStep) (string, error) {
 	text, err := json.Marshal(steps)
 	if err != nil {
@@ -73,8 +72,8 @@ func StepHash(steps []argov1.CanaryStep) (string, error) {
 	return encode(text), nil
 }
 
-// encode is a short name for a text, without vowels and without characters that look like others: each character of the
-// decimal hash is taken modulo the length of the alphabet, as Kubernetes does for its ReplicaSets.
+// encode returns a short hash without vowels and without characters that look like others: each character of the decimal hash is
+// taken modulo the length of the alphabet, as Kubernetes does for its ReplicaSets.
 func encode(text []byte) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	sum := fnv.New32a()

@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
 // asked draws a Rollout that validation has nothing against.
@@ -182,7 +183,7 @@ func (w *world) unpublished(t *rapid.T, e RouteIs) {
 	if w.published == nil || w.unread || w.published[canary.ServiceName][canary.PodTemplateHash] > 0 || serving == nil || serving.Available == 0 {
 		return
 	}
-	if canary.Weight > shareOf(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
+	if canary.Weight > weightOf(w.status.Canary.Weights, canary.PodTemplateHash) || len(e.Headers) > w.headers {
 		t.Fatalf("%s, and Kubernetes publishes %v:\n%s", e, w.published, w.told.String())
 	}
 }
@@ -209,7 +210,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	if c == nil || c.TrafficRouting != nil {
 		return
 	}
-	l := NewLimits(value(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
+	l := pods.NewLimits(value(w.spec.Replicas, 1), c.MaxSurge, c.MaxUnavailable)
 	was, is, had, has := int32(0), int32(0), int32(0), int32(0)
 	for _, rs := range before {
 		was, had = was+rs.Spec, had+min(rs.Available, rs.Spec)
@@ -217,17 +218,17 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 	for _, rs := range w.sets {
 		is, has = is+rs.Spec, has+min(rs.Available, rs.Spec)
 	}
-	if is > was && is > l.MostPods() {
-		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MostPods(), w.told.String())
+	if is > was && is > l.MaxPods() {
+		t.Fatalf("%s: %d pods are asked for, at most %d may be:\n%s", e, is, l.MaxPods(), w.told.String())
 	}
-	least := l.LeastAvailable()
+	least := l.MinAvailable()
 	if w.status.Abort { // on the way back, maxUnavailable counts from the pods that carried the traffic
 		carriers := had
 		if own := w.status.Serin; own != nil && own.CarriedBy != nil {
 			carriers = *own.CarriedBy
 		}
 		carriers = min(max(carriers, 1), value(w.spec.Replicas, 1))
-		least = min(least, max(NewLimits(carriers, c.MaxSurge, c.MaxUnavailable).LeastAvailable(), 1))
+		least = min(least, max(pods.NewLimits(carriers, c.MaxSurge, c.MaxUnavailable).MinAvailable(), 1))
 	}
 	if has < had && has < min(had, least) {
 		t.Fatalf("%s: %d of %d available pods are left, at least %d must be:\n%s", e, has, had, least, w.told.String())
@@ -236,7 +237,7 @@ func (w *world) scaleLimits(t *rapid.T, e ReplicaSetScaled, before []ReplicaSet)
 
 // steppedDown is true where the user asks for pods that do not follow the weight.
 func (w *world) steppedDown() bool {
-	return scaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
+	return pods.ScaleAt(w.spec.Strategy.Canary.Steps, w.status.CurrentStepIndex) != nil
 }
 
 // arrives lets all go well from here on, with a person who promotes what is held.

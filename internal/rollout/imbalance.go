@@ -5,25 +5,25 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Imbalance is a sentence about the first step, from an index on, that gives the pods of the new revision more than twice
-// the traffic that is theirs by their number. A user may want that; who does not should read it before it happens. Empty:
-// no step does.
+// Imbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the traffic that
+// corresponds to their number. A user may intend that, and should be warned before it happens. Empty: no step does.
 func Imbalance(spec argov1.RolloutSpec, from int32) string {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
 		return ""
 	}
-	n, most := value(spec.Replicas, 1), mostWeight(c)
+	n, most := value(spec.Replicas, 1), pods.MaxWeight(c)
 	for i := max(from, 0); int(i) < len(c.Steps); i++ {
-		at := Progress{Steps: c.Steps, Index: &i}
+		at := pods.Progress{Steps: c.Steps, Index: &i}
 		weight := at.Weight(most)
-		pods := Routed{Progress: at, Replicas: n, Most: most, MinPods: value(c.MinPodsPerReplicaSet, 0)}.Want().Canary
-		if needed := podsFor(weight, n, most); int64(needed) > 2*int64(pods) {
+		count := pods.Routed{Progress: at, Replicas: n, MaxWeight: most, MinPods: value(c.MinPodsPerReplicaSet, 0)}.Desired().Canary
+		if needed := pods.ForWeight(weight, n, most); int64(needed) > 2*int64(count) {
 			by := cause(c.Steps, i)
 			return fmt.Sprintf("step %d (%s) gives %d of %d of the traffic to %d pods, where %d would have that share",
-				by+1, stepText(c.Steps[by]), weight, most, pods, needed)
+				by+1, stepText(c.Steps[by]), weight, most, count, needed)
 		}
 	}
 	return ""
@@ -39,15 +39,16 @@ func cause(steps []argov1.CanaryStep, at int32) int32 {
 	return at
 }
 
-// imbalance warns of what the steps to come do to the pods of the new revision. It holds nothing.
-func (p *pass) imbalance(s argov1.RolloutStatus) {
-	if s.Abort || s.PromoteFull || promoted(s) || !p.distinct() {
-		return
+// warnOfImbalance warns of what the remaining steps do to the pods of the new revision. It holds nothing.
+func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
+	if s.Abort || s.PromoteFull || promoted(s) || !f.distinct() {
+		return outcome{}
 	}
-	warning := Imbalance(p.Spec, value(s.CurrentStepIndex, 0))
+	warning := Imbalance(f.Spec, value(s.CurrentStepIndex, 0))
 	if warning == "" {
-		return
+		return outcome{}
 	}
-	p.gate(release.Passes("imbalance", warning))
-	p.events = append(p.events, release.Event{Type: release.Warning, Reason: "TrafficImbalance", Message: "The plan is out of balance: " + warning, Standing: true})
+	return outcome{gates: release.Gates{release.Passes("imbalance", warning)}, events: []release.Event{{
+		Type: release.Warning, Reason: "TrafficImbalance", Message: "The plan is out of balance: " + warning, Standing: true,
+	}}}
 }

@@ -6,12 +6,12 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Backing is a Service whose pods those who send requests from outside the cluster have to know, and the hash of the pods.
+// Backing is a Service whose pods a load balancer outside the cluster must have registered, and the hash of the pods.
 type Backing struct{ Service, Hash string }
 
-// Outside is what of a release only somebody outside the cluster can confirm, before it goes on or pods are taken away: the
-// weights, where weighed is true, and the pods of Services. A release that is taken back waits for nobody. Once the new
-// revision is the stable one, old pods wait for as long as a release may go without progress, and no longer.
+// Outside returns what only a load balancer outside the cluster can confirm, before a release advances or pods are removed: the
+// weights, where weighed is true, and the pods of Services. A rollback waits for no confirmation. Once the new revision is the
+// stable one, old pods wait for at most the progress deadline.
 func Outside(s Snapshot) (weighed bool, backings []Backing) {
 	status := s.Status
 	if status.Abort || status.StableRS == "" || status.CurrentPodHash != s.Hash {
@@ -35,14 +35,14 @@ func Outside(s Snapshot) (weighed bool, backings []Backing) {
 	switch {
 	case !under:
 		return true, []Backing{{Service: stable, Hash: s.Hash}}
-	case c.DynamicStableScale && recordedWeight(status) > 0: // stable pods go as the weight grows
+	case c.DynamicStableScale && recordedCanaryWeight(status) > 0: // stable pods are removed as the weight rises
 		return true, []Backing{{Service: canary, Hash: s.Hash}}
 	default:
 		return true, nil
 	}
 }
 
-// leftovers is true while another revision than the one of the template has pods.
+// leftovers reports whether a revision other than that of the template has pods.
 func (s Snapshot) leftovers() bool {
 	for _, rs := range s.Sets {
 		if rs.Hash != s.Hash && rs.Spec > 0 {
@@ -52,7 +52,7 @@ func (s Snapshot) leftovers() bool {
 	return false
 }
 
-// patience is until when the pods of former revisions wait for somebody outside the cluster.
+// patience is the time until which pods of former revisions wait for a load balancer outside the cluster.
 func (s Snapshot) patience() time.Time {
 	completed := conditions(s.Status.Conditions).of(argov1.RolloutCompleted)
 	if completed == nil {

@@ -4,10 +4,10 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// textBecoming is said while pods of the new revision are not available yet.
+// textBecoming is the message while pods of the new revision are not available yet.
 const textBecoming = "updated replicas are still becoming available"
 
-// PhaseOf sums a Rollout up: the first of these statements that is true.
+// PhaseOf summarizes a Rollout: the first of these statements that applies.
 func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1.RolloutPhase, message string) {
 	if message, ok := degraded(status); ok {
 		return argov1.RolloutPhaseDegraded, message
@@ -24,7 +24,7 @@ func PhaseOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (phase argov1
 	return argov1.RolloutPhaseHealthy, ""
 }
 
-// degraded is why a person has to do something.
+// degraded returns why the user has to act; false: the user does not.
 func degraded(status argov1.RolloutStatus) (string, bool) {
 	for _, c := range status.Conditions {
 		switch {
@@ -37,7 +37,7 @@ func degraded(status argov1.RolloutStatus) (string, bool) {
 	return "", false
 }
 
-// unfinished is what is still under way; empty when nothing is.
+// unfinished returns what is still in progress; empty: nothing is.
 func unfinished(spec argov1.RolloutSpec, status argov1.RolloutStatus) string {
 	routed := spec.Strategy.Canary != nil && spec.Strategy.Canary.TrafficRouting != nil
 	switch {

@@ -6,98 +6,108 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// evictRetry is how long after a look pods are tried again that a disruption budget kept.
+// evictRetry is the interval at which the eviction of pods that a disruption budget refused is repeated.
 const evictRetry = 30 * time.Second
 
-// RestartDue is true while pods are to be replaced because the user asks for it.
+// RestartDue reports whether pods are to be replaced because the user asks for it.
 func RestartDue(spec argov1.RolloutSpec, status argov1.RolloutStatus, now time.Time) bool {
 	at := spec.RestartAt
 	return at != nil && !at.Equal(status.RestartedAt) && now.After(at.Time)
 }
 
-// restart replaces pods that are older than the user asks for: as many at a time as may be missing. It says whether any
-// are evicted now.
-func (p *pass) restart(e *edit) bool {
-	at := p.Spec.RestartAt
-	if at != nil && !at.Equal(p.Status.RestartedAt) && !p.Now.After(at.Time) {
-		p.gate(release.WaitsUntil("restart", at.Add(time.Nanosecond), "at "+at.UTC().Format(time.RFC3339)))
+// restart is the result of planRestart.
+type restart struct {
+	outcome
+	// evicts is true when pods are evicted now: nothing else changes meanwhile.
+	evicts bool
+	// at is what the status says of the last complete restart.
+	at *metav1.Time
+}
+
+// planRestart replaces pods that are older than spec.restartAt, as many at a time as may be missing.
+func planRestart(f facts) restart {
+	r, at := restart{at: f.Status.RestartedAt}, f.Spec.RestartAt
+	if at != nil && !at.Equal(f.Status.RestartedAt) && !f.Now.After(at.Time) {
+		r.gates = append(r.gates, release.WaitsUntil("restart", at.Add(time.Nanosecond), "at "+at.UTC().Format(time.RFC3339)))
 	}
-	if !RestartDue(p.Spec, p.Status, p.Now) {
-		return false
+	if !RestartDue(f.Spec, f.Status, f.Now) {
+		return r
 	}
-	pods := p.restarted()
-	if len(pods) == 0 {
-		e.status.RestartedAt = at.DeepCopy()
-		return false
+	outdated := outdatedPods(f)
+	if len(outdated) == 0 {
+		r.at = at.DeepCopy()
+		return r
 	}
-	spare, again := p.spare()
-	evicted := false
-	for _, pod := range pods {
+	spare, again := sparePods(f)
+	for _, pod := range outdated {
 		switch {
 		case pod.Deleting:
 			again = true
 			continue
 		case pod.Ready && spare <= 0:
 			continue
-		case pod.Ready: // of one that is not, nothing is lost, and it may never be
+		case pod.Ready: // nothing is lost with one that is not ready, and it may never be
 			spare--
 		}
-		p.down = append(p.down, PodEvicted{Name: pod.Name})
-		evicted, again = true, true
+		r.remove = append(r.remove, PodEvicted{Name: pod.Name})
+		r.evicts, again = true, true
 	}
-	gate := release.WaitsFor("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(pods), at.UTC().Format(time.RFC3339)))
-	if again { // else a ReplicaSet tells when pods are available that may be missing
-		gate.Until = p.Now.Add(evictRetry)
+	gate := release.WaitsFor("restart", release.ByCluster, fmt.Sprintf("%d pods are older than %s", len(outdated), at.UTC().Format(time.RFC3339)))
+	if again { // otherwise a change of a ReplicaSet shows when enough pods are available
+		gate.Until = f.Now.Add(evictRetry)
 	}
-	p.gate(gate)
-	return evicted
+	r.gates = append(r.gates, gate)
+	return r
 }
 
-// restarted are the pods that have to go, in the order in which they do: those of the stable revision, of the new one, and
-// then of the others, the oldest first.
-func (p *pass) restarted() []Pod {
-	var pods []Pod
-	for _, pod := range p.Pods {
-		if pod.Created.Before(p.Spec.RestartAt.Time) {
-			pods = append(pods, pod)
+// outdatedPods are the pods to replace, in the order in which they are: those of the stable revision, of the new one, and of the
+// others, the oldest first.
+func outdatedPods(f facts) []Pod {
+	var outdated []Pod
+	for _, pod := range f.Pods {
+		if pod.Created.Before(f.Spec.RestartAt.Time) {
+			outdated = append(outdated, pod)
 		}
 	}
 	rank := func(pod Pod) int {
 		switch pod.ReplicaSet {
-		case p.stable.Name:
+		case f.stable.Name:
 			return -2
-		case p.new.Name:
+		case f.new.Name:
 			return -1
 		default:
-			return slices.IndexFunc(p.Sets, func(rs ReplicaSet) bool { return rs.Name == pod.ReplicaSet })
+			return slices.IndexFunc(f.Sets, func(rs ReplicaSet) bool { return rs.Name == pod.ReplicaSet })
 		}
 	}
-	slices.SortStableFunc(pods, func(a, b Pod) int {
+	slices.SortStableFunc(outdated, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	return pods
+	return outdated
 }
 
-// spare is how many available pods may be missing now; passing: a ReplicaSet does not know yet that some are not ready.
+// sparePods returns how many available pods may be missing now. outdated is true when a ReplicaSet's status does not show yet
+// that some pods are not ready.
 //
-// Which pods have been ready for long enough is what their ReplicaSet says, whose change brings the Rollout back: by the
-// clock of this process a pod may be available some time later, and nothing would tell of that.
-func (p *pass) spare() (spare int32, passing bool) {
+// Which pods have been ready for long enough is what their ReplicaSet says, whose change triggers a reconciliation: by the clock
+// of this process a pod may be available some time later, and no event would report that.
+func sparePods(f facts) (spare int32, outdated bool) {
 	ready := map[string]int32{}
-	for _, pod := range p.Pods {
+	for _, pod := range f.Pods {
 		if pod.Ready && !pod.Deleting {
 			ready[pod.ReplicaSet]++
 		}
 	}
-	var asked int32
-	for _, rs := range p.Sets {
+	var desired int32
+	for _, rs := range f.Sets {
 		spare += min(rs.Available, ready[rs.Name])
-		asked += rs.Spec
-		passing = passing || ready[rs.Name] < rs.Available
+		desired += rs.Spec
+		outdated = outdated || ready[rs.Name] < rs.Available
 	}
-	return spare - (max(p.replicas(), asked) - max(p.limits().Unavailable, 1)), passing
+	return spare - (max(f.replicas(), desired) - max(f.limits().Unavailable, 1)), outdated
 }

@@ -5,191 +5,223 @@ import (
 	"slices"
 	"time"
 
-	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// scaleCanary changes the numbers of pods of one revision: of the stable one, or else of the new one, or else of the
-// others. The next pass counts from what has come of it.
-func (p *pass) scaleCanary() {
-	if p.halted() != "" {
-		return
+// scaleCanary changes the number of pods of one revision: of the stable one, or else of the new one, or else of the others. The
+// next reconciliation calculates from what has come of it.
+func scaleCanary(f facts, t traffic) outcome {
+	if f.frozen() != "" {
+		return outcome{}
 	}
-	_, next := p.numbers()
-	if p.misrouted() {
-		next = Split{Canary: max(next.Canary, p.new.Spec), Stable: max(next.Stable, p.stable.Spec)}
+	_, next := replicaCounts(f, t.weights)
+	if trafficElsewhere(f, t) {
+		next = pods.Counts{Canary: max(next.Canary, f.new.Spec), Stable: max(next.Stable, f.stable.Spec)}
 	}
-	p.stay()
-	if p.distinct() && p.scale(p.stable, p.keepServing(next.Stable)) {
-		return
+	o := clearDeadlines(f)
+	if f.distinct() {
+		scaled, changes := scaleReplicaSet(f, f.stable, untilServiceMoves(f, t, next.Stable))
+		if o = join(o, scaled); changes {
+			return o
+		}
 	}
-	if !p.linger() && p.scale(p.new, next.Canary) {
-		return
+	if delayed, applies := delayAfterAbort(f, t); applies {
+		o = join(o, delayed)
+	} else {
+		scaled, changes := scaleReplicaSet(f, f.new, next.Canary)
+		if o = join(o, scaled); changes {
+			return o
+		}
 	}
-	p.scaleWorkload()
-	if !p.lags() && !p.untold() {
-		p.drain()
+	o = join(o, scaleWorkload(f))
+	if f.routerLags() || awaitsFirstWeight(f, t) {
+		return o
 	}
+	return join(o, scaleDownOthers(f))
 }
 
-// untold is true until a router is told its first weight: whoever it leads to keeps its pods.
-func (p *pass) untold() bool { return p.routes() && p.Status.Canary.Weights == nil && !p.step.Routed }
-
-// misrouted is true while the traffic is not where the numbers of pods want it to be: then none are taken away.
-func (p *pass) misrouted() bool {
-	return p.routes() && p.distinct() && (!p.step.Routed || p.step.Unweighted != "" || p.step.Unpublished != nil || p.lags())
+// awaitsFirstWeight reports whether a router was given no weight yet: the revisions that it leads to retain their pods.
+func awaitsFirstWeight(f facts, t traffic) bool {
+	return f.usesRouter() && f.Status.Canary.Weights == nil && t.weights == nil
 }
 
-// lags is true while a router says that it does not serve yet what it was told, or that it does not reach the pods of the
-// active Service.
-func (p *pass) lags() bool {
-	return (p.routes() || p.Spec.Strategy.BlueGreen != nil) && !value(p.Router.Confirmed, true)
+// trafficElsewhere reports whether the traffic is not where the numbers of pods ask it to be: then none are removed.
+func trafficElsewhere(f facts, t traffic) bool {
+	return f.usesRouter() && f.distinct() && (t.weights == nil || t.shortfall != "" || t.unpublished != nil || f.routerLags())
 }
 
-// keepServing is the number of pods of a stable revision whose last pods are about to go: while its Service selects them,
-// they stay until the release is promoted, and the Service has moved.
-func (p *pass) keepServing(pods int32) int32 {
-	service := p.Spec.Strategy.Canary.StableService
-	selected := service != "" && p.Services[service].Selector[argov1.PodTemplateHashLabel] == p.stable.Hash
-	if pods == 0 && selected && p.promotion(p.Status) != "" {
-		return p.stable.Spec
+// untilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its Service selects
+// them, they remain until the release is promoted and the Service has moved.
+func untilServiceMoves(f facts, t traffic, desired int32) int32 {
+	service := f.Spec.Strategy.Canary.StableService
+	selected := service != "" && f.selected(service) == f.stable.Hash
+	if desired == 0 && selected && canaryPromotion(f, t, f.Status) != "" {
+		return f.stable.Spec
 	}
-	return pods
+	return desired
 }
 
-// scale gives a ReplicaSet a number of pods, and notes down what that number followed from. It says whether the number
-// changes.
-func (p *pass) scale(rs ReplicaSet, pods int32) bool {
-	pods = max(pods, 0)
-	if rs.Spec == pods && rs.Desired != nil && *rs.Desired == p.replicas() {
-		return false
+// scaleReplicaSet gives a ReplicaSet a number of pods, and notes the number of replicas from which that followed. It returns
+// whether the number changes in a way that the next calculation has to wait for.
+func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes bool) {
+	desired = max(desired, 0)
+	if rs.Spec == desired && rs.Desired != nil && *rs.Desired == f.replicas() {
+		return outcome{}, false
 	}
-	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: pods, Desired: p.replicas()}
-	if pods > rs.Spec {
-		p.up = append(p.up, effect)
-		return true
+	effect := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Pods: desired, Desired: f.replicas()}
+	if desired > rs.Spec {
+		return outcome{scaleUp: []release.Effect{effect}}, true
 	}
-	p.down = append(p.down, effect)
-	return pods < rs.Spec
+	return outcome{remove: []release.Effect{effect}}, desired < rs.Spec
 }
 
-// stay takes away the deadline of what is in use again.
-func (p *pass) stay() {
-	_, lingers := p.abortDelay()
-	if p.new.Delayed() && !lingers && !p.returning() {
-		p.state = append(p.state, ReplicaSetDelayed{Name: p.new.Name})
+// clearDeadlines removes the scale-down deadline of revisions that are in use again.
+func clearDeadlines(f facts) outcome {
+	var o outcome
+	if _, delayed := abortDelay(f); f.new.Delayed() && !delayed && !fastRollback(f) {
+		o.always = append(o.always, ReplicaSetDelayed{Name: f.new.Name})
 	}
-	if p.distinct() && p.stable.Delayed() {
-		p.state = append(p.state, ReplicaSetDelayed{Name: p.stable.Name})
+	if f.distinct() && f.stable.Delayed() {
+		o.always = append(o.always, ReplicaSetDelayed{Name: f.stable.Name})
 	}
+	return o
 }
 
-// abortDelay is how long the pods of an aborted revision stay; 0: for good. False where there is no delay, because they
-// go as any other.
-func (p *pass) abortDelay() (time.Duration, bool) {
-	if !p.Status.Abort || !p.distinct() {
+// abortDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no delay, and
+// they are removed as any others.
+func abortDelay(f facts) (time.Duration, bool) {
+	if !f.Status.Abort || !f.distinct() {
 		return 0, false
 	}
-	if b := p.Spec.Strategy.BlueGreen; b != nil {
+	if b := f.Spec.Strategy.BlueGreen; b != nil {
 		return delay(b.AbortScaleDownDelaySeconds), true
 	}
-	c := p.Spec.Strategy.Canary
+	c := f.Spec.Strategy.Canary
 	if c.TrafficRouting == nil || c.DynamicStableScale && c.AbortScaleDownDelaySeconds == nil {
 		return 0, false
 	}
 	return delay(c.AbortScaleDownDelaySeconds), true
 }
 
-// linger lets the pods of an aborted revision wait out their delay, which begins when nobody is sent to them any more. It does
-// not wait for missing stable pods, which may be waiting for the room of these. False where there is no delay.
-func (p *pass) linger() bool {
-	length, lingers := p.abortDelay()
-	rs := p.new
-	switch {
-	case !lingers:
-		return false
-	case rs.Spec == 0, length <= 0, p.serving():
-		p.scale(rs, p.keptPods())
-	case rs.Delayed() && !p.Now.Before(rs.Deadline):
-		p.down = append(p.down, ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: p.replicas(), KeepDeadline: true})
-	case rs.Delayed() && !rs.Deadline.After(p.Now.Add(length)): // else a clock was set back since
-		p.scale(rs, p.keptPods())
-		p.delayed(rs, rs.Deadline)
-	default:
-		p.scale(rs, p.keptPods())
-		until := p.Now.Add(length)
-		p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: until})
-		p.delayed(rs, until)
+// delayAfterAbort retains the pods of an aborted revision for their delay, which begins when they receive no requests anymore. It
+// does not wait for missing stable pods, which may be waiting for the capacity of these. False where there is no delay.
+func delayAfterAbort(f facts, t traffic) (o outcome, applies bool) {
+	length, applies := abortDelay(f)
+	if !applies {
+		return outcome{}, false
 	}
-	return true
+	rs := f.new
+	if rs.Delayed() && !f.Now.Before(rs.Deadline) && rs.Spec > 0 && length > 0 && !stillServing(f, t) {
+		removed := ReplicaSetScaled{Name: rs.Name, Revision: rs.Revision, From: rs.Spec, Desired: f.replicas(), KeepDeadline: true}
+		return outcome{remove: []release.Effect{removed}}, true
+	}
+	o, _ = scaleReplicaSet(f, rs, retainedPods(f, t))
+	switch {
+	case rs.Spec == 0, length <= 0, stillServing(f, t):
+		return o, true
+	case rs.Delayed() && !rs.Deadline.After(f.Now.Add(length)): // a later deadline means that a clock was set back since
+		return join(o, delayGate(rs, rs.Deadline)), true
+	default:
+		until := f.Now.Add(length)
+		o.remove = append(o.remove, ReplicaSetDelayed{Name: rs.Name, Until: until})
+		return join(o, delayGate(rs, until)), true
+	}
 }
 
-// delayed is why pods are still there that nothing needs.
-func (p *pass) delayed(rs ReplicaSet, until time.Time) {
-	p.gate(release.WaitsUntil("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
+// delayGate explains why pods exist that nothing needs.
+func delayGate(rs ReplicaSet, until time.Time) outcome {
+	return gated(release.WaitsUntil("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
 }
 
-// drain takes away the pods of revisions that nobody needs.
-func (p *pass) drain() {
-	c := p.Spec.Strategy.Canary
-	d := Drain{
-		Now: p.Now, Limits: p.limits(), Routed: p.routes(), Promoted: promoted(p.Status),
-		Delay: delay(c.ScaleDownDelaySeconds), Most: c.ScaleDownDelayRevisionLimit,
-		NewAvailable: p.new.Available, Short: p.stable.exists() && p.stable.Available < p.replicas(),
+// scaleDownOthers removes the pods of revisions without a role.
+func scaleDownOthers(f facts) outcome {
+	c := f.Spec.Strategy.Canary
+	d := pods.ScaleDown{
+		Now: f.Now, Limits: f.limits(), Routed: f.usesRouter(), Promoted: promoted(f.Status),
+		Delay: delay(c.ScaleDownDelaySeconds), RevisionLimit: c.ScaleDownDelayRevisionLimit,
+		NewAvailable: f.new.Available, StableShort: f.stable.exists() && f.stable.Available < f.replicas(),
 	}
 	if c.DynamicStableScale {
 		d.Delay = 0
 	}
-	if p.distinct() {
-		d.StableAvailable = p.stable.Available
+	if f.distinct() {
+		d.StableAvailable = f.stable.Available
 	}
-	p.meet(d.Fates(p.old()))
+	return applyDispositions(f, d.Decide(oldReplicaSets(f)))
 }
 
-// old are the others as a drain looks at them.
-func (p *pass) old() []Old {
-	var old []Old
-	for _, rs := range p.others {
-		if !rs.Deleting {
-			old = append(old, Old{Name: rs.Name, Revision: rs.Revision, Scaled: rs.scaled(), Deadline: rs.Deadline, Referenced: p.referenced(rs.Hash)})
+func applyDispositions(f facts, dispositions []pods.Disposition) outcome {
+	var o outcome
+	for _, d := range dispositions {
+		i := slices.IndexFunc(f.others, func(rs ReplicaSet) bool { return rs.Name == d.Name })
+		rs := f.others[i]
+		if !d.Deadline.IsZero() {
+			o.remove = append(o.remove, ReplicaSetDelayed{Name: rs.Name, Until: d.Deadline})
+		}
+		if d.Pods != rs.Spec {
+			scaled, _ := scaleReplicaSet(f, rs, d.Pods)
+			o = join(o, scaled)
+		}
+		if !d.Until.IsZero() {
+			o = join(o, delayGate(rs, d.Until))
 		}
 	}
-	return old
+	return o
 }
 
-// meet makes fates true.
-func (p *pass) meet(fates []Fate) {
-	for _, fate := range fates {
-		i := slices.IndexFunc(p.others, func(rs ReplicaSet) bool { return rs.Name == fate.Name })
-		rs := p.others[i]
-		if !fate.Deadline.IsZero() {
-			p.down = append(p.down, ReplicaSetDelayed{Name: rs.Name, Until: fate.Deadline})
-		}
-		if fate.Pods != rs.Spec {
-			p.scale(rs, fate.Pods)
-		}
-		if !fate.Until.IsZero() {
-			p.delayed(rs, fate.Until)
-		}
+// fastRollback reports whether a blue-green release returns to a revision whose pods still exist: nothing holds it then. The
+// deadline of those pods shows it until the return is complete; one that was set by an abort does not.
+func fastRollback(f facts) bool {
+	s := f.Status
+	return f.Spec.Strategy.BlueGreen != nil && f.distinct() && f.new.Delayed() && !s.Abort && s.AbortedAt == nil
+}
+
+// previewCount is the number of pods that the new revision of a blue-green release is to have now.
+func previewCount(f facts) int32 {
+	b, s := f.Spec.Strategy.BlueGreen, f.Status
+	active := f.selected(b.ActiveService)
+	switch paused := len(s.PauseConditions) > 0; {
+	case b.PreviewReplicaCount == nil, !f.replicaSet(active).exists(), active == f.Hash, s.PromoteFull:
+		return f.replicas()
+	case !f.distinct(), f.inWindow, fastRollback(f): // it returns to what has served before
+		return f.replicas()
+	case !paused && s.BlueGreen.ScaleUpPreviewCheckPoint:
+		return f.replicas()
+	default:
+		return *b.PreviewReplicaCount
 	}
 }
 
-// referenced is true of a revision that a Service, a route or the status names.
-func (p *pass) referenced(hash string) bool {
-	s := p.Status
-	names := []string{s.StableRS, s.CurrentPodHash, s.BlueGreen.ActiveSelector, s.BlueGreen.PreviewSelector}
-	if w := s.Canary.Weights; w != nil && p.routes() {
-		names = append(names, w.Canary.PodTemplateHash, w.Stable.PodTemplateHash)
+// scaleBlueGreen gives each revision its pods.
+func scaleBlueGreen(f facts) outcome {
+	if f.frozen() != "" {
+		return outcome{}
 	}
-	var services []string
-	if c := p.Spec.Strategy.Canary; c != nil {
-		services = append(services, c.CanaryService, c.StableService)
+	o := clearDeadlines(f)
+	if f.distinct() {
+		scaled, _ := scaleReplicaSet(f, f.stable, f.replicas())
+		o = join(o, scaled)
 	}
-	if b := p.Spec.Strategy.BlueGreen; b != nil {
-		services = append(services, b.ActiveService, b.PreviewService)
+	delayed, applies := delayAfterAbort(f, traffic{})
+	if !applies {
+		delayed, _ = scaleReplicaSet(f, f.new, previewCount(f))
 	}
-	for _, service := range services {
-		names = append(names, p.Services[service].Selector[argov1.PodTemplateHashLabel])
+	return join(o, delayed, scaleWorkload(f), scaleDownUnused(f))
+}
+
+// scaleDownUnused removes the pods of revisions without a role, each after its delay.
+func scaleDownUnused(f facts) outcome {
+	b := f.Spec.Strategy.BlueGreen
+	if f.routerLags() {
+		return outcome{} // they may still receive requests
 	}
-	return hash != "" && (slices.Contains(names, hash) || slices.Contains(p.Router.Referenced, hash))
+	if b.PostPromotionAnalysis != nil && b.ScaleDownDelaySeconds == nil && f.distinct() && f.selected(b.ActiveService) == f.Hash {
+		return outcome{} // they may be needed again
+	}
+	d := pods.ScaleDown{
+		Now: f.Now, Limits: f.limits(), Routed: true, Promoted: true,
+		Delay: delay(b.ScaleDownDelaySeconds), RevisionLimit: b.ScaleDownDelayRevisionLimit,
+	}
+	return applyDispositions(f, d.DecideUnused(oldReplicaSets(f), f.replicas()))
 }

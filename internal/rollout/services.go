@@ -9,31 +9,32 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// canaryServices let each Service select the pods of its side.
-func (p *pass) canaryServices() {
-	p.releaseServices()
-	c := p.Spec.Strategy.Canary
+// selectCanaryPods lets each Service of a canary strategy select the pods of its side.
+func selectCanaryPods(f facts) outcome {
+	c := f.Spec.Strategy.Canary
+	o := releaseServices(f)
 	if c.PingPong != nil {
-		canary, stable := pingPong(*c.PingPong, p.Status.Canary.StablePingPong)
-		p.selects(stable, p.stable, true)
-		if !promoted(p.Status) {
-			p.selects(canary, p.new, p.carries())
+		canary, stable := pingPong(*c.PingPong, f.Status.Canary.StablePingPong)
+		o = join(o, selectPods(f, stable, f.stable, true))
+		if !promoted(f.Status) {
+			o = join(o, selectPods(f, canary, f.new, canaryServiceHasTraffic(f)))
 		}
 	}
-	p.selects(c.StableService, p.stable, true)
+	o = join(o, selectPods(f, c.StableService, f.stable, true))
 	switch {
-	case !p.Status.Abort:
-		if back, _ := p.goingBack(); !back {
-			p.selects(c.CanaryService, p.new, true)
+	case !f.Status.Abort:
+		if back, _ := returnsToStable(f); !back {
+			o = join(o, selectPods(f, c.CanaryService, f.new, true))
 		}
 	case c.TrafficRouting == nil:
-		p.selects(c.CanaryService, p.stable, true)
-	case !c.DynamicStableScale || p.routed().DynamicWeight() == 0:
-		p.selects(c.CanaryService, p.stable, true) // it has its weight until the stable revision can carry it
+		o = join(o, selectPods(f, c.CanaryService, f.stable, true))
+	case !c.DynamicStableScale || routedPods(f, nil).RemainingWeight() == 0: // else it has its weight until the stable revision can carry it
+		o = join(o, selectPods(f, c.CanaryService, f.stable, true))
 	}
+	return o
 }
 
-// pingPong are the two Services that take turns.
+// pingPong returns the two Services that swap roles.
 func pingPong(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, stable string) {
 	if stableIs == argov1.Ping {
 		return names.PongService, names.PingService
@@ -41,49 +42,52 @@ func pingPong(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, 
 	return names.PingService, names.PongService
 }
 
-// carries is true where the Service that is to get the new revision has traffic, of what was on its way before or because the
-// status does not know any more who is the stable one, or may have some until the router serves what it was told. Then it
-// waits for pods; usually it has them from the first on, so that whoever registers pods knows them before the weight comes.
-func (p *pass) carries() bool {
-	return p.Router.Carries || recordedWeight(p.Status) > 0 || p.lags()
+// canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: of the previous release, or
+// because the status does not say anymore which revision is the stable one; or whether it may have some until the router serves
+// what it was given. Then the Service waits for pods. Usually it selects them from the first on, so that load balancers that register pods know them
+// before the weight comes.
+func canaryServiceHasTraffic(f facts) bool {
+	return f.Router.Carries || recordedCanaryWeight(f.Status) > 0 || f.routerLags()
 }
 
-// selects makes a Service select the pods of a revision. Guarded, it waits until there are some; all of them where the
-// Service was not managed before, and so may have others to send its requests to.
-func (p *pass) selects(name string, rs ReplicaSet, guarded bool) {
+// selectPods makes a Service select the pods of a revision. Guarded, it waits until some are available; until all are where the
+// Service was not managed before, and may therefore have other pods to send its requests to.
+func selectPods(f facts, name string, rs ReplicaSet, guarded bool) outcome {
 	if name == "" || !rs.exists() || rs.Hash == "" {
-		return
+		return outcome{}
 	}
-	service := p.Services[name]
-	managed, from := service.ManagedBy == p.Name, service.Selector[argov1.PodTemplateHashLabel]
+	service := f.Services[name]
+	managed, from := service.ManagedBy == f.Name, f.selected(name)
 	if managed && from == rs.Hash && !service.Stale {
-		return
+		return outcome{}
 	}
-	if needed := p.needed(rs, managed); guarded && from != rs.Hash && rs.Available < needed {
-		p.gate(release.WaitsFor("services", release.ByCluster, fmt.Sprintf("%s selects %s when %d of its pods are available, %d are", name, rs.Name, needed, rs.Available)))
-		return
+	if needed := podsForSelection(f, rs, managed); guarded && from != rs.Hash && rs.Available < needed {
+		return gated(release.WaitsFor("services", release.ByCluster,
+			fmt.Sprintf("%s selects %s when %d of its pods are available, %d are", name, rs.Name, needed, rs.Available)))
 	}
-	p.move = append(p.move, ServiceSelects{Service: name, Hash: rs.Hash, From: from})
+	return outcome{route: []release.Effect{ServiceSelects{Service: name, Hash: rs.Hash, From: from}}}
 }
 
-// needed is how many pods a revision must have available for a Service to select it.
-func (p *pass) needed(rs ReplicaSet, managed bool) int32 {
+// podsForSelection is the number of available pods that a revision needs before a Service selects it.
+func podsForSelection(f facts, rs ReplicaSet, managed bool) int32 {
 	needed := max(rs.Spec, 1)
 	if managed {
 		needed = 1
 	}
-	return min(needed, p.replicas()) // a Rollout without pods serves nobody
+	return min(needed, f.replicas()) // a Rollout without pods serves no requests
 }
 
-// releaseServices gives Services back that the strategy does not name any more.
-func (p *pass) releaseServices() {
+// releaseServices restores Services that the strategy does not name anymore.
+func releaseServices(f facts) outcome {
 	var named []string
-	for _, service := range servicesOf(p.Spec.Strategy) {
+	for _, service := range servicesOf(f.Spec.Strategy) {
 		named = append(named, service.name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Services)) {
-		if p.Services[name].ManagedBy == p.Name && !slices.Contains(named, name) {
-			p.move = append(p.move, ServiceReleased{Service: name})
+	var o outcome
+	for _, name := range slices.Sorted(maps.Keys(f.Services)) {
+		if f.Services[name].ManagedBy == f.Name && !slices.Contains(named, name) {
+			o.route = append(o.route, ServiceReleased{Service: name})
 		}
 	}
+	return o
 }

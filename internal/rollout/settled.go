@@ -11,25 +11,25 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// mostSettled bounds how many decisions become one; two or three do.
-const mostSettled = 8
+// maxSettled bounds the number of decisions that become one; usually two or three do.
+const maxSettled = 8
 
-// Settled goes on from a decision whose effects hold, as far as what follows is only to be remembered: a step that is
-// complete, the pause that follows it and the condition that says so are one write of the status instead of three.
+// Settled continues from a decision whose effects are applied, as long as what follows only changes the status: a completed step,
+// the pause that follows it and the condition that reports it become one write of the status instead of three.
 //
-// It ends where a decision wants anything else of the cluster, because that wants the status written first; and where a
-// revision changes its role, or a step begins for which other things are looked at, because the snapshot is of before. The
-// ReplicaSet that an effect has just made may be in the snapshot: then the release begins with this write too. The time of
-// the snapshot may be the one at which the effects held: that is when a pause begins.
+// It ends where a decision asks for any other effect, because the status has to be written before that; and where a revision
+// changes its role, or a step begins that needs other observations, because the snapshot is older. The snapshot may contain the
+// ReplicaSet that an effect has just created: then the release begins with this write too. The time of the snapshot may be the one
+// at which the effects were acknowledged: that is when a pause begins.
 func Settled(s Snapshot, d Decision) Decision {
 	d.Status = s.begun(d.Status)
 	s = s.ended(d.Effects)
-	for range mostSettled {
+	for range maxSettled {
 		if remembers(s.Status, d.Status) || !sameRoles(s.Status, d.Status) || s.experiments(d.Status) {
 			return d
 		}
 		if s.Router.Confirmed != nil && newWeights(s.Status, d.Status) {
-			s.Router.Confirmed, s.Router.Reason = new(false), "" // of these nobody has said anything yet
+			s.Router.Confirmed, s.Router.Reason = new(false), "" // no router has reported about these yet
 		}
 		s.Status = d.Status
 		next := Next(s)
@@ -42,7 +42,7 @@ func Settled(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// ended is the snapshot with what effects have ended: what was told to end judges no step that begins behind it.
+// ended is the snapshot after effects: what they terminated judges no step that begins afterwards.
 func (s Snapshot) ended(by []release.Effect) Snapshot {
 	s.Runs, s.Experiments = slices.Clone(s.Runs), slices.Clone(s.Experiments)
 	for i := range s.Runs {
@@ -56,9 +56,9 @@ func (s Snapshot) ended(by []release.Effect) Snapshot {
 	return s
 }
 
-// begun is a status whose pause begins with the time of the snapshot, where it is a new one.
+// begun is a status whose pause, if it is new, begins at the time of the snapshot.
 func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
-	had := func(c argov1.PauseCondition) bool { return heldBy(s.Status, c.Reason) }
+	had := func(c argov1.PauseCondition) bool { return pausedFor(s.Status, c.Reason) }
 	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
 		return status
 	}
@@ -75,20 +75,20 @@ func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
 	return status
 }
 
-// remembers is true when a status has nothing new, but for explanations.
+// remembers reports whether a status has nothing new except for explanations.
 func remembers(was, is argov1.RolloutStatus) bool {
 	was.Serin, is.Serin = nil, nil
 	return SameStatus(was, is)
 }
 
-// sameRoles is true while the same revisions are new and stable, and the same Services theirs.
+// sameRoles reports whether the same revisions are new and stable, with the same Services.
 func sameRoles(was, is argov1.RolloutStatus) bool {
 	return was.StableRS == is.StableRS && was.CurrentPodHash == is.CurrentPodHash && was.Abort == is.Abort &&
 		was.Canary.StablePingPong == is.Canary.StablePingPong && was.BlueGreen.ActiveSelector == is.BlueGreen.ActiveSelector &&
 		was.BlueGreen.PreviewSelector == is.BlueGreen.PreviewSelector
 }
 
-// newWeights is true when a status has other weights than before.
+// newWeights reports whether the weights of a status changed.
 func newWeights(was, is argov1.RolloutStatus) bool {
 	a, b := was.Canary.Weights.DeepCopy(), is.Canary.Weights.DeepCopy()
 	for _, w := range []*argov1.TrafficWeights{a, b} {
@@ -99,7 +99,7 @@ func newWeights(was, is argov1.RolloutStatus) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// experiments is true when a status is at a step whose experiment the snapshot does not have.
+// experiments reports whether a status is at a step whose experiment the snapshot does not have.
 func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
 	index := status.CurrentStepIndex
 	if s.Spec.Strategy.Canary == nil || index == nil || equality.Semantic.DeepEqual(s.Status.CurrentStepIndex, index) {
@@ -109,14 +109,14 @@ func (s Snapshot) experiments(status argov1.RolloutStatus) bool {
 	return int(*index) < len(steps) && *index >= 0 && steps[*index].Experiment != nil
 }
 
-// within is true when all effects of one list are in the other.
+// within reports whether all effects of one list are in the other.
 func within(effects, holding []release.Effect) bool {
 	return !slices.ContainsFunc(effects, func(e release.Effect) bool {
 		return !slices.ContainsFunc(holding, func(other release.Effect) bool { return reflect.DeepEqual(e, other) || done(e, other) })
 	})
 }
 
-// done is true of an effect that another one has brought about, although they are not the same.
+// done reports whether another effect has achieved this one, although they are not the same.
 func done(e, by release.Effect) bool {
 	switch e := e.(type) {
 	case ReplicaSetKept:

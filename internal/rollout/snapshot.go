@@ -9,48 +9,48 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is all that is known of a Rollout at one moment.
+// Snapshot is everything that is known of a Rollout at one time.
 type Snapshot struct {
 	Now             time.Time
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Revision and WorkloadGeneration are what its annotations say; empty where they are not there.
+	// Revision and WorkloadGeneration are the values of its annotations; empty where they are missing.
 	Revision, WorkloadGeneration string
 	// Spec of it, with the template and the selector of the workload that it refers to.
 	Spec argov1.RolloutSpec
-	// Status as it is stored, with what people patched into it.
+	// Status as it is stored, with what users patched into it.
 	Status argov1.RolloutStatus
-	// Problem is the first thing that makes the Rollout impossible to carry out; empty: nothing does.
+	// Problem is the first error that prevents the Rollout from being carried out; empty: none.
 	Problem string
-	// Unreadable are JSON pointers to what is stored and was left out, because it cannot be read.
+	// Unreadable are JSON pointers to stored fields that were left out because they cannot be read.
 	Unreadable []string
 	// Sets are all ReplicaSets that it owns, the oldest first, without those of Experiments.
 	Sets []ReplicaSet
-	// Hash is the label of the ReplicaSet of the template: of the one that there is, or of the one to be made.
+	// Hash is the label of the ReplicaSet of the template: of the existing one, or of the one to be created.
 	Hash string
 	// StepHash is that of the steps; empty for blue-green.
 	StepHash string
 	// Selector as an autoscaler reads it: the formatted spec.selector.
 	Selector string
-	// Services that the strategy names, and those that still say that this Rollout manages them.
+	// Services that the strategy names, and those that still record that this Rollout manages them.
 	Services map[string]Service
 	// Runs are all AnalysisRuns that it owns, Experiments all Experiments.
 	Runs        []Run
 	Experiments []Experiment
 	// Pods of all ReplicaSets, where a restart is due (see RestartDue); else none.
 	Pods []Pod
-	// Router is what is known of the route, where the strategy has one.
+	// Router is what was observed of the route, where the strategy has one.
 	Router Router
 	// DisabledPlugins are the step plugins that are configured not to be called.
 	DisabledPlugins []string
-	// Workload is the one that spec.workloadRef names; nil without.
+	// Workload is the one that spec.workloadRef names; nil: none.
 	Workload *WorkloadPods
-	// FormerWorkloads are Deployments that this Rollout has scaled down, and does not refer to any more.
+	// FormerWorkloads are Deployments that this Rollout has scaled down and does not refer to anymore.
 	FormerWorkloads []string
-	// Turn is whether this release may start beside those that move; nil where their number is not limited.
+	// Turn is whether this release may start beside those in progress; nil where their number is not limited.
 	Turn *release.Turn
-	// Pruned is true where the status is known to come back without a place in the line.
+	// Pruned is true where the status is known to be stored without a place in the queue.
 	Pruned bool
 }
 
@@ -59,35 +59,35 @@ type ReplicaSet struct {
 	Name, Hash string
 	Created    time.Time
 	Revision   int64
-	// Spec is how many pods are asked for; Replicas, Ready and Available are there.
+	// Spec is the number of desired pods; Replicas, Ready and Available are those that exist.
 	Spec, Replicas, Ready, Available int32
-	// Desired is spec.replicas of the Rollout when it was scaled last; nil: nobody noted it.
+	// Desired is spec.replicas of the Rollout when it was scaled last; nil: unknown.
 	Desired *int32
-	// Failure is why pods cannot be made; empty: they can.
+	// Failure is why pods cannot be created; empty: they can.
 	Failure string
-	// Deadline is the moment from which it may go; zero: it waits for none.
+	// Deadline is the time from which its pods may be removed; zero: none.
 	Deadline time.Time
-	// Deleting is true of one that is going; Settled when its status speaks of its spec as it is.
+	// Deleting is true while it is being deleted; Settled when its status was written for its current spec.
 	Deleting, Settled bool
-	// Avoids is the hash whose pods its own keep away from, of the term that Serin put into its template.
+	// Avoids is the hash in the anti-affinity term that Serin put into its template.
 	Avoids string
 }
 
-// Delayed is true while it waits out a delay before its pods go.
+// Delayed reports whether its pods wait for the end of a delay before they are removed.
 func (rs ReplicaSet) Delayed() bool { return !rs.Deadline.IsZero() }
 
 // Run is an AnalysisRun that the Rollout owns.
 type Run struct {
 	Name, Hash string
-	// Type is the value of its label rollout-type, Step of step-index; nil: none.
+	// Type is the value of its label rollout-type, Step that of step-index; nil: none.
 	Type    string
 	Step    *int32
 	Created time.Time
 	Phase   argov1.AnalysisPhase
 	Message string
-	// Terminated is true when it was told to end.
+	// Terminated is true when it was told to terminate.
 	Terminated bool
-	// Deleting is true of one that is going.
+	// Deleting is true while it is being deleted.
 	Deleting bool
 }
 
@@ -97,13 +97,13 @@ type Experiment struct {
 	Created    time.Time
 	Phase      argov1.AnalysisPhase
 	Message    string
-	// Terminated is true when it was told to end; Deleting of one that is going.
+	// Terminated is true when it was told to terminate; Deleting while it is being deleted.
 	Terminated, Deleting bool
 	// Destinations are the Services of its templates that have a weight, while it runs.
 	Destinations []Destination
 }
 
-// Destination is a receiver of traffic beside the two revisions.
+// Destination receives traffic beside the two revisions.
 type Destination struct {
 	Service, Hash string
 	Weight        int32
@@ -114,26 +114,26 @@ type Pod struct {
 	Name       string
 	ReplicaSet string
 	Created    time.Time
-	// Ready is true of one that serves; Deleting of one that is going.
+	// Ready is true while it serves; Deleting while it is being deleted.
 	Ready, Deleting bool
 }
 
-// Router is what is known of the route of a Rollout.
+// Router is what was observed of the route of a Rollout.
 type Router struct {
-	// Confirmed is whether the routers serve what they were told, and those outside the cluster what Outside asks for; nil:
-	// they cannot tell, or are not asked.
+	// Confirmed is whether the routers serve what they were given, and load balancers outside the cluster what Outside asks for;
+	// nil: they cannot tell, or are not asked.
 	Confirmed *bool
-	// Reason says for people why they do not.
+	// Reason is why they do not.
 	Reason string
-	// Carries is true while a route has weight for the side of the new revision, whoever wrote it.
+	// Carries is true while a route has weight for the side of the new revision, whichever controller wrote it.
 	Carries bool
-	// Managed are the names of the managed routes that there are.
+	// Managed are the names of the managed routes that exist.
 	Managed []string
-	// Outside is true where somebody outside the cluster is asked.
+	// Outside is true where a load balancer outside the cluster is asked.
 	Outside bool
-	// Balancers are the load balancers that were found; none where nobody looked.
+	// Balancers are the load balancers that were found; none where nothing looks for them.
 	Balancers []argov1.ALBStatus
-	// Left is true while objects of routers still hold what was written there, and the strategy does not name them any more.
+	// Left is true while objects of routers still have what was written for this Rollout, and the strategy does not name them anymore.
 	Left bool
 	// Referenced are the hashes that objects of routers name beside the Services: subsets.
 	Referenced []string
@@ -143,7 +143,7 @@ type Router struct {
 type WorkloadPods struct {
 	// Generation of it, as a text.
 	Generation string
-	// Scalable is true of a Deployment: of nothing else the pods are taken away. Spec of them are asked for.
+	// Scalable is true for a Deployment: nothing else is scaled down. Spec is the number of desired pods.
 	Scalable    bool
 	Spec, Ready int32
 }

@@ -12,267 +12,80 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// edit is a status in the making.
-type edit struct {
-	v      *pass
-	status argov1.RolloutStatus
-	events []release.Event
-	// detail is why it was not a person who aborted, if so.
-	detail string
-}
-
-func (e *edit) tell(kind release.EventType, reason, message string) {
-	e.events = append(e.events, release.Event{Type: kind, Reason: reason, Message: message})
-}
-
-// count begins a status with what can be counted.
-func (p *pass) count() *edit {
-	e := &edit{v: p, status: *p.Status.DeepCopy()}
-	s := &e.status
+// countedStatus returns the status with the numbers of pods, and the identity of the template and the steps that it describes.
+func countedStatus(f facts) argov1.RolloutStatus {
+	s := *f.Status.DeepCopy()
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 0, 0, 0
-	for _, rs := range p.Sets {
+	for _, rs := range f.Sets {
 		s.Replicas += rs.Replicas
 		s.ReadyReplicas += rs.Ready
 		s.AvailableReplicas += rs.Available
 	}
 	s.HPAReplicas = s.Replicas
-	s.UpdatedReplicas = p.new.Replicas
-	s.CurrentPodHash, s.CurrentStepHash, s.Selector = p.Hash, p.StepHash, p.Selector
-	s.WorkloadObservedGeneration = p.workloadGeneration()
-	if p.Spec.Strategy.BlueGreen != nil {
+	s.UpdatedReplicas = f.new.Replicas
+	s.CurrentPodHash, s.CurrentStepHash, s.Selector = f.Hash, f.StepHash, f.Selector
+	s.WorkloadObservedGeneration = f.workloadGeneration()
+	if f.Spec.Strategy.BlueGreen != nil {
 		s.CurrentStepHash, s.CurrentStepIndex, s.Canary = "", nil, argov1.CanaryStatus{}
-		return e
+		return s
 	}
 	s.BlueGreen = argov1.BlueGreenStatus{}
-	e.index(int(value(s.CurrentStepIndex, 0)))
-	return e
+	return withStepIndex(f, s, int(value(s.CurrentStepIndex, 0)))
 }
 
-// all puts the index behind the last step.
-func (e *edit) all() { e.index(len(e.v.steps())) }
-
-// index moves to a step; without steps there is none.
-func (e *edit) index(to int) {
-	e.status.CurrentStepIndex = nil
-	if len(e.v.steps()) > 0 {
-		e.status.CurrentStepIndex = new(int32(to)) //nolint:gosec // a list in one object
-	}
+// withAllSteps returns the status with the index after the last step.
+func withAllSteps(f facts, s argov1.RolloutStatus) argov1.RolloutStatus {
+	return withStepIndex(f, s, len(f.steps()))
 }
 
-// free takes away what holds or takes back a release.
-func (e *edit) free() {
-	e.resume()
-	e.status.Abort = false
+// withStepIndex returns the status with the index of a step; without steps there is none.
+func withStepIndex(f facts, s argov1.RolloutStatus, index int) argov1.RolloutStatus {
+	s.CurrentStepIndex = nil
+	if len(f.steps()) > 0 {
+		s.CurrentStepIndex = new(int32(index)) //nolint:gosec // a list in one object
+	}
+	return s
 }
 
-// resume takes away what holds a release. What took it back stays: a revision within the rollback window that never starts
-// is given up as any other is.
-func (e *edit) resume() { e.status.PauseConditions, e.status.ControllerPause = nil, false }
-
-// reset begins a release. One that goes back skips its steps.
-func (e *edit) reset() {
-	e.free()
-	e.status.PromoteFull = false
-	e.forget()
-	e.status.Canary.StepPluginStatuses = nil
-	if RestartDue(e.v.Spec, e.v.Status, e.v.Now) {
-		e.status.RestartedAt = e.v.Spec.RestartAt.DeepCopy() // new pods come anyway
-	}
-	if e.v.Spec.Strategy.BlueGreen != nil {
-		b := &e.status.BlueGreen
-		b.ScaleUpPreviewCheckPoint, b.PrePromotionAnalysisRunStatus, b.PostPromotionAnalysisRunStatus = false, nil, nil
-		return
-	}
-	e.index(0)
-	if len(e.v.steps()) == 0 {
-		return
-	}
-	switch {
-	case promoted(e.status):
-		e.tell(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
-		e.all()
-	case e.v.inWindow && e.v.new.Spec > 0:
-		e.tell(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
-		e.all()
-	}
+// withoutPauses returns the status without what holds a release. An abort remains: a revision within the rollback window that
+// never starts times out as any other.
+func withoutPauses(s argov1.RolloutStatus) argov1.RolloutStatus {
+	s.PauseConditions, s.ControllerPause = nil, false
+	return s
 }
 
-// move goes on from where the release is.
-func (e *edit) move() {
-	switch {
-	case e.status.PromoteFull:
-		e.free()
-		e.all()
-	case e.v.inWindow:
-		e.resume()
-		e.all()
-	}
-	e.abort()
-	under := !e.status.Abort && !promoted(e.status) && e.v.distinct()
-	if under && e.v.Status.AbortedAt != nil {
-		e.status.Canary.StepPluginStatuses = nil // of before the retry
-	}
-	if under && !e.status.PromoteFull && !e.v.inWindow {
-		e.record()
-		e.hold()
-	}
-	switch reason := e.v.promotion(e.status); {
-	case reason != "":
-		e.promote(reason)
-	case e.status.Abort:
-		e.index(0)
-	case promoted(e.status):
-		e.all()
-	default:
-		e.stepOn()
-	}
+// withoutAnalyses returns the status of a canary release that nothing judges anymore.
+func withoutAnalyses(s argov1.RolloutStatus) argov1.RolloutStatus {
+	s.Canary.CurrentStepAnalysisRunStatus, s.Canary.CurrentBackgroundAnalysisRunStatus, s.Canary.CurrentExperiment = nil, nil, ""
+	return s
 }
 
-// undecided is true while a judgement was inconclusive and a person has not said what follows from it: no step is left
-// then, and nothing is promoted.
-func undecided(s argov1.RolloutStatus) bool {
-	return heldBy(s, argov1.PauseReasonInconclusiveAnalysis) || heldBy(s, argov1.PauseReasonInconclusiveExperiment)
+// withPause returns the status with a pause that begins now, unless it has it already. A pause that the user ended does not begin
+// again.
+func withPause(f facts, s argov1.RolloutStatus, reason argov1.PauseReason) argov1.RolloutStatus {
+	endedByUser := s.ControllerPause && len(s.PauseConditions) == 0
+	if endedByUser || pausedFor(s, reason) {
+		return s
+	}
+	s.PauseConditions = append(slices.Clip(s.PauseConditions), argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(f.Now)})
+	s.ControllerPause = true
+	s.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(f.Now))}
+	return s
 }
 
-// abort takes a release back that an analysis is against.
-func (e *edit) abort() {
-	if e.status.StableRS == "" || promoted(e.status) || e.status.PromoteFull || e.v.inWindow {
-		return
-	}
-	detail, failed := "", false
-	if _, stepping := stepAt(e.v.steps(), e.status.CurrentStepIndex); stepping {
-		detail, failed = AbortDetail(e.v.step)
-	}
-	if !failed {
-		detail, failed = e.v.background.against("Background analysis phase error/failed")
-	}
-	if failed && !e.status.Abort {
-		e.status.Abort, e.detail = true, detail
-	}
-}
-
-// promotion is why the new revision becomes the stable one of a canary now; empty while it does not.
-func (p *pass) promotion(s argov1.RolloutStatus) string {
-	steps := len(p.steps())
-	switch {
-	case !p.new.exists():
-		return ""
-	case s.StableRS == "", !p.stable.exists() && !promoted(s):
-		return "Initial deploy"
-	case s.Abort || promoted(s) || !p.complete():
-		return ""
-	case s.PromoteFull: // a fix gets through whoever confirms nothing
-		return "Full promotion requested"
-	case p.inWindow:
-		return "Rollback within window"
-	case undecided(s), unverified(s.Canary.Weights, p.most()), p.step.Unpublished != nil:
-		return ""
-	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
-		return fmt.Sprintf("Completed all %d canary steps", steps)
-	default:
-		return ""
-	}
-}
-
-// complete is true when the new revision of a canary has pods enough to carry everything.
-func (p *pass) complete() bool {
-	threshold := p.Spec.Strategy.Canary.ReplicaProgressThreshold
-	return p.new.Available >= p.replicas() ||
-		threshold != nil && threshold.Value >= 0 && enough(threshold, p.new.scaled(), p.replicas())
-}
-
-// promote makes the new revision the stable one.
-func (e *edit) promote(reason string) {
-	e.free()
-	e.status.PromoteFull = false
-	e.all()
-	first := e.status.Canary.StablePingPong == "" && e.status.Canary.Weights == nil
-	if c := e.v.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (e.v.stable.exists() || first) {
-		// Where nobody knows what was stable, users are at the Service that was, and it waits for the pods of this revision.
-		e.status.Canary.StablePingPong = flipped(e.status.Canary.StablePingPong)
-	}
-	e.status.StableRS = e.v.Hash
-	e.tell(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", e.v.new.Revision, e.v.Hash, reason))
-}
-
-func flipped(stable argov1.PingPongType) argov1.PingPongType {
-	if stable == argov1.Ping {
-		return argov1.Pong
-	}
-	return argov1.Ping
-}
-
-// record notes down what judges the release.
-func (e *edit) record() {
-	canary := &e.status.Canary
-	canary.CurrentStepAnalysisRunStatus = e.v.step.Run.recorded()
-	canary.CurrentBackgroundAnalysisRunStatus = e.v.background.recorded()
-	canary.CurrentExperiment = ""
-	if j := e.v.step.Experiment; j != nil {
-		canary.CurrentExperiment = j.Name
-	}
-	e.recordPlugin()
-}
-
-// recordPlugin notes down that the plugin of the current step shall not be called.
-func (e *edit) recordPlugin() {
-	step := e.v.step
-	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.plugin() != nil {
-		return
-	}
-	disabled := argov1.StepPluginStatus{Index: step.Index, Name: step.Step.Plugin.Name, Operation: argov1.StepPluginRun, Disabled: true}
-	e.status.Canary.StepPluginStatuses = append(e.status.Canary.StepPluginStatuses, disabled)
-}
-
-func (j *Judgement) planned() bool { return j != nil && j.Planned }
-
-func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
-	if j == nil {
-		return nil
-	}
-	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
-}
-
-// forget is for a release that nothing judges any more.
-func (e *edit) forget() {
-	canary := &e.status.Canary
-	canary.CurrentStepAnalysisRunStatus, canary.CurrentBackgroundAnalysisRunStatus, canary.CurrentExperiment = nil, nil, ""
-}
-
-// hold adds the pauses that begin now. One that a person took away does not begin again.
-func (e *edit) hold() {
-	if promoted(e.status) || e.v.Spec.Paused {
-		return
-	}
-	step, _ := stepAt(e.v.steps(), e.status.CurrentStepIndex)
-	inconclusive := func(j *Judgement) bool { return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive }
-	// A pause that is over while a person is asked is over. One begins when what judges it is there.
-	if step.Pause != nil && !undecided(e.status) && !e.v.background.planned() {
-		e.pause(argov1.PauseReasonCanaryPauseStep)
-	}
-	if step.Analysis != nil && inconclusive(e.v.step.Run) || inconclusive(e.v.background) {
-		e.pause(argov1.PauseReasonInconclusiveAnalysis)
-	}
-	if step.Experiment != nil && inconclusive(e.v.step.Experiment) {
-		e.pause(argov1.PauseReasonInconclusiveExperiment)
-	}
-}
-
-func (e *edit) pause(reason argov1.PauseReason) {
-	if resumed := e.status.ControllerPause && len(e.status.PauseConditions) == 0; resumed {
-		return
-	}
-	for _, c := range e.status.PauseConditions {
-		if c.Reason == reason {
-			return
+// withoutPause returns the status without one reason for a pause.
+func withoutPause(s argov1.RolloutStatus, reason argov1.PauseReason) argov1.RolloutStatus {
+	var remaining []argov1.PauseCondition
+	for _, c := range s.PauseConditions {
+		if c.Reason != reason {
+			remaining = append(remaining, c)
 		}
 	}
-	e.status.PauseConditions = append(e.status.PauseConditions, argov1.PauseCondition{Reason: reason, StartTime: metav1.NewTime(e.v.Now)})
-	e.status.ControllerPause = true
-	e.status.Serin = &argov1.SerinStatus{PausedAt: new(metav1.NewMicroTime(e.v.Now))}
+	s.PauseConditions = remaining
+	return s
 }
 
-// pausedSince is when a pause of a status began.
+// pausedSince is the time at which a pause began: to the microsecond where the status has that.
 func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.Time {
 	if status.Serin != nil && status.Serin.PausedAt != nil && status.Serin.PausedAt.Truncate(time.Second).Equal(pause.StartTime.Truncate(time.Second)) {
 		return status.Serin.PausedAt.Time
@@ -280,154 +93,178 @@ func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.
 	return pause.StartTime.Time
 }
 
-// stepOn leaves the current step when it is complete. A user's pause freezes the steps.
-func (e *edit) stepOn() {
-	step, ok := stepAt(e.v.steps(), e.status.CurrentStepIndex)
-	looked := ok && e.v.Status.CurrentStepIndex != nil && *e.v.Status.CurrentStepIndex == *e.status.CurrentStepIndex
-	if !looked || e.v.Spec.Paused || promoted(e.status) || LookAtStep(e.v.step).Verdict() != release.Pass {
-		return
-	}
-	if undecided(e.status) {
-		e.unpause(argov1.PauseReasonCanaryPauseStep) // only the person who is asked holds it now
-		return
-	}
-	next := *e.status.CurrentStepIndex + 1
-	e.index(int(next))
-	e.status.Canary.CurrentStepAnalysisRunStatus, e.status.Canary.CurrentExperiment = nil, ""
-	e.tell(release.Normal, "RolloutStepCompleted", stepCompleted(next, int32(len(e.v.steps())), step)) //nolint:gosec // a list in one object
-	e.unpause(argov1.PauseReasonCanaryPauseStep)
+// undecided reports whether an analysis was inconclusive and the user has not decided what follows: no step completes then, and
+// nothing is promoted.
+func undecided(s argov1.RolloutStatus) bool {
+	return pausedFor(s, argov1.PauseReasonInconclusiveAnalysis) || pausedFor(s, argov1.PauseReasonInconclusiveExperiment)
 }
 
-// unpause takes a reason away for which the release is held.
-func (e *edit) unpause(reason argov1.PauseReason) {
-	kept := e.status.PauseConditions[:0:0]
-	for _, c := range e.status.PauseConditions {
-		if c.Reason != reason {
-			kept = append(kept, c)
-		}
+// startRelease begins a release. One that returns to an earlier revision skips its steps.
+func startRelease(f facts, s argov1.RolloutStatus) transition {
+	s = withoutAnalyses(withoutPauses(s))
+	s.Abort, s.PromoteFull, s.Canary.StepPluginStatuses = false, false, nil
+	if RestartDue(f.Spec, f.Status, f.Now) {
+		s.RestartedAt = f.Spec.RestartAt.DeepCopy() // the release brings new pods
 	}
-	e.status.PauseConditions = kept
+	if f.Spec.Strategy.BlueGreen != nil {
+		b := &s.BlueGreen
+		b.ScaleUpPreviewCheckPoint, b.PrePromotionAnalysisRunStatus, b.PostPromotionAnalysisRunStatus = false, nil, nil
+		return transition{status: s}
+	}
+	t := transition{status: withStepIndex(f, s, 0)}
+	if len(f.steps()) == 0 {
+		return t
+	}
+	switch {
+	case promoted(s):
+		t = t.with(release.Normal, "SkipSteps", "Rollback to stable ReplicaSets")
+		t.status = withAllSteps(f, t.status)
+	case f.inWindow && f.new.Spec > 0:
+		t = t.with(release.Normal, "SkipSteps", "Rollback to active ReplicaSets within RollbackWindow")
+		t.status = withAllSteps(f, t.status)
+	}
+	return t
 }
 
-// persist ends a status: what it says of itself, and the changes that people are told of.
-func (e *edit) persist() {
-	s, old := &e.status, e.v.Status
-	if !e.v.routes() {
-		s.Canary.Weights = nil
+// promote makes the new revision the stable one.
+func promote(f facts, t transition, reason string) transition {
+	s := withAllSteps(f, withoutPauses(t.status))
+	s.Abort, s.PromoteFull = false, false
+	first := s.Canary.StablePingPong == "" && s.Canary.Weights == nil
+	if c := f.Spec.Strategy.Canary; c != nil && c.PingPong != nil && (f.stable.exists() || first) {
+		// Where it is unknown what was stable, users are at the Service that was, and it waits for the pods of this revision.
+		s.Canary.StablePingPong = swapped(s.Canary.StablePingPong)
 	}
-	e.recordCarriers()
-	e.deadline()
-	if s.Abort || s.PromoteFull || promoted(*s) || e.v.inWindow {
-		e.forget()
+	s.StableRS = f.Hash
+	t.status = s
+	return t.with(release.Normal, reasonCompleted, fmt.Sprintf("Rollout completed update to revision %d (%s): %s", f.new.Revision, f.Hash, reason))
+}
+
+func swapped(stable argov1.PingPongType) argov1.PingPongType {
+	if stable == argov1.Ping {
+		return argov1.Pong
+	}
+	return argov1.Ping
+}
+
+// completeStatus completes the status of a reconciliation: what follows for conditions, phase and duration, and the events
+// about what changed.
+func completeStatus(f facts, t transition) transition {
+	if !f.usesRouter() {
+		t.status.Canary.Weights = nil
+	}
+	t.status = recordCarriers(f, t.status)
+	t = abortAfterDeadline(f, t)
+	s := t.status
+	if s.Abort || s.PromoteFull || promoted(s) || f.inWindow {
+		s = withoutAnalyses(s)
 	}
 	switch {
 	case s.Abort:
 		s.PauseConditions, s.ControllerPause, s.PromoteFull = nil, false, false
 		if s.AbortedAt == nil {
-			s.AbortedAt = &metav1.Time{Time: e.v.Now}
+			s.AbortedAt = &metav1.Time{Time: f.Now}
 		}
 	default:
 		s.AbortedAt = nil
-		// A person who ends a pause under spec.paused has said so already.
-		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || e.v.Spec.Paused)
+		// A user who ends a pause under spec.paused has decided already.
+		s.ControllerPause = s.ControllerPause && (len(s.PauseConditions) > 0 || f.Spec.Paused)
 	}
 	if len(s.PauseConditions) == 0 {
 		s.PauseConditions = nil
 	}
-	e.conditions()
-	s.ObservedGeneration = fmt.Sprint(e.v.Generation)
-	s.Phase, s.Message = e.phase()
-	e.duration()
-	switch {
-	case len(old.PauseConditions) == 0 && len(s.PauseConditions) > 0:
-		e.tell(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", s.PauseConditions[0].Reason))
-	case len(old.PauseConditions) > 0 && len(s.PauseConditions) == 0 && !s.Abort:
-		e.tell(release.Normal, reasonResumed, textResumed)
+	t.status = s
+	t = completeConditions(f, t)
+	t.status.ObservedGeneration = f.generation()
+	t.status.Phase, t.status.Message = phaseNow(f, t.status)
+	t.status = recordDuration(f, t.status)
+	switch before, after := f.Status.PauseConditions, t.status.PauseConditions; {
+	case len(before) == 0 && len(after) > 0:
+		t = t.with(release.Normal, reasonPaused, fmt.Sprintf("Rollout is paused (%s)", after[0].Reason))
+	case len(before) > 0 && len(after) == 0 && !t.status.Abort:
+		t = t.with(release.Normal, reasonResumed, textResumed)
 	}
+	return t
 }
 
-// phase sums the Rollout up. What is available is counted over all revisions, so that pods of another one that wait out
-// their delay must not hide that those of the new one are missing.
-func (e *edit) phase() (argov1.RolloutPhase, string) {
-	phase, message := PhaseOf(e.v.Spec, e.status)
-	if phase == argov1.RolloutPhaseHealthy && e.v.new.Available < e.v.new.Replicas {
+// phaseNow summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for the end
+// of their delay must not hide that those of the new one are missing.
+func phaseNow(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
+	phase, message := PhaseOf(f.Spec, s)
+	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
 		return argov1.RolloutPhaseProgressing, textBecoming
 	}
 	return phase, message
 }
 
-// moved is true when something of the release goes on with this status. One that begins, or that could not be carried
-// out before, does: what counted for a deadline until then is not its own.
-func (e *edit) moved() bool {
-	blocked := conditions(e.v.stored.Conditions).of(argov1.RolloutInvalidSpec) != nil
-	return blocked || e.v.changed() || moved(e.v.Status, e.status, e.v.Spec.Strategy.BlueGreen != nil)
+// madeProgress reports whether the release advances with this status. One that begins, or that could not be carried out before,
+// does: what counted for a deadline until then is not its own.
+func madeProgress(f facts, s argov1.RolloutStatus) bool {
+	blocked := conditions(f.stored.Conditions).of(argov1.RolloutInvalidSpec) != nil
+	return blocked || f.changed() || moved(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
 }
 
-// late says whether the release has timed out.
-func (e *edit) late() bool {
-	if e.moved() {
-		return false
-	}
-	return e.limit().Exceeded()
+// timedOut reports whether the release made no progress for its deadline.
+func timedOut(f facts, s argov1.RolloutStatus) bool {
+	return !madeProgress(f, s) && progressDeadline(f, s).Exceeded()
 }
 
-// limit is what the deadline of the release is judged by.
-func (e *edit) limit() Deadline {
-	delayed := slices.ContainsFunc(e.v.Sets, func(rs ReplicaSet) bool {
-		return e.v.Now.Before(rs.Deadline) && rs.Spec > 0 && rs.Hash != e.v.Hash && rs.Hash != e.status.StableRS
+// progressDeadline is the deadline of the release.
+func progressDeadline(f facts, s argov1.RolloutStatus) Deadline {
+	delayed := slices.ContainsFunc(f.Sets, func(rs ReplicaSet) bool {
+		return f.Now.Before(rs.Deadline) && rs.Spec > 0 && rs.Hash != f.Hash && rs.Hash != s.StableRS
 	})
-	return Deadline{Now: e.v.Now, Spec: e.v.Spec, Status: e.status, Waits: delayed}
+	return Deadline{Now: f.Now, Spec: f.Spec, Status: s, Waits: delayed}
 }
 
-// timedOut is what people read of a release that has.
-func (e *edit) timedOut() string {
-	return subject(e.v.Name, e.v.new.Name) + " has timed out progressing."
-}
+func timedOutText(f facts) string { return subject(f.Name, f.new.Name) + " has timed out progressing." }
 
-// deadline aborts a release that has timed out, where the user asks for that.
-func (e *edit) deadline() {
-	if !e.v.Spec.ProgressDeadlineAbort || e.status.Abort || e.status.StableRS == "" || promoted(e.status) || !e.late() {
-		return
+// abortAfterDeadline aborts a release that has timed out, where the user asks for that.
+func abortAfterDeadline(f facts, t transition) transition {
+	s := t.status
+	if !f.Spec.ProgressDeadlineAbort || s.Abort || s.StableRS == "" || promoted(s) || !timedOut(f, s) {
+		return t
 	}
-	e.status.Abort, e.detail = true, e.timedOut()
-	e.index(0)
-	e.tell(release.Warning, reasonAborted, e.detail)
+	t.status = withStepIndex(f, s, 0)
+	t.status.Abort, t.abortCause = true, timedOutText(f)
+	return t.with(release.Warning, reasonAborted, t.abortCause)
 }
 
-func (e *edit) conditions() {
-	s, now := &e.status, e.v.Now
+func completeConditions(f facts, t transition) transition {
+	s := t.status
 	all := conditions(s.Conditions).without(argov1.RolloutInvalidSpec)
 	if all.of(argov1.RolloutProgressing) == nil {
-		found := progressing(corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", e.v.new.Name))
-		all = all.with(found, now)
+		found := progressing(corev1.ConditionTrue, reasonFound, fmt.Sprintf("Found new replica set %q", f.new.Name))
+		all = all.with(found, f.Now)
 	}
 	before := all.of(argov1.RolloutCompleted)
-	incomplete := before != nil && before.Status == corev1.ConditionFalse
-	is := whole(e.v.Spec, *s, fmt.Sprint(e.v.Generation))
-	all = all.with(available(e.serves()), now)
-	all = e.progress(all, is)
-	all = all.with(completed(promoted(*s)), now)
-	if all.of(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !incomplete {
-		e.tell(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", e.v.new.Revision, e.v.Hash))
+	wasIncomplete := before != nil && before.Status == corev1.ConditionFalse
+	isWhole := whole(f.Spec, s, f.generation())
+	all = all.with(available(hasMinimumAvailability(f, s)), f.Now)
+	all, t = completeProgress(f, t, all, isWhole)
+	all = all.with(completed(promoted(s)), f.Now)
+	if all.of(argov1.RolloutCompleted).Status == corev1.ConditionFalse && !wasIncomplete {
+		t = t.with(release.Normal, "RolloutNotCompleted", fmt.Sprintf("Rollout not completed, started update to revision %d (%s)", f.new.Revision, f.Hash))
 	}
-	if well := is && len(s.PauseConditions) == 0 && !e.v.Spec.Paused; well || all.of(argov1.RolloutHealthy) != nil {
-		all = all.with(healthy(well), now)
+	if isHealthy := isWhole && len(s.PauseConditions) == 0 && !f.Spec.Paused; isHealthy || all.of(argov1.RolloutHealthy) != nil {
+		all = all.with(healthy(isHealthy), f.Now)
 	}
-	s.Conditions = e.failure(all)
+	t.status.Conditions = withReplicaFailure(f, all)
+	return t
 }
 
-// serves is true when enough pods are available to users.
-func (e *edit) serves() bool {
-	if e.v.Spec.Strategy.BlueGreen != nil {
-		return e.v.saturated(e.v.set(e.status.BlueGreen.ActiveSelector))
+// hasMinimumAvailability reports whether enough pods are available to users.
+func hasMinimumAvailability(f facts, s argov1.RolloutStatus) bool {
+	if f.Spec.Strategy.BlueGreen != nil {
+		return complete(f, f.replicaSet(s.BlueGreen.ActiveSelector))
 	}
-	return e.status.AvailableReplicas >= e.v.replicas()
+	return s.AvailableReplicas >= f.replicas()
 }
 
-// failure copies why pods cannot be made, of the new ReplicaSet before all others.
-func (e *edit) failure(all conditions) conditions {
-	failure := e.v.new.Failure
-	for _, rs := range e.v.Sets {
+// withReplicaFailure copies why pods cannot be created, of the new ReplicaSet before all others.
+func withReplicaFailure(f facts, all conditions) conditions {
+	failure := f.new.Failure
+	for _, rs := range f.Sets {
 		if failure == "" {
 			failure = rs.Failure
 		}
@@ -435,56 +272,55 @@ func (e *edit) failure(all conditions) conditions {
 	if failure == "" {
 		return all.without(argov1.RolloutReplicaFailure)
 	}
-	return all.with(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, e.v.Now)
+	return all.with(argov1.RolloutCondition{Type: argov1.RolloutReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: failure}, f.Now)
 }
 
-// progress says how the release goes, in the order in which one statement counts before another.
-func (e *edit) progress(all conditions, is bool) conditions {
-	newSet, now := e.v.new, e.v.Now
-	about := subject(e.v.Name, newSet.Name)
-	lost := !is && whole(e.v.Spec, e.v.Status, e.v.Status.ObservedGeneration)
-	held := (len(e.status.PauseConditions) > 0 || e.v.Spec.Paused) && !promoted(e.status) // which is what NotePause says
-	switch moves := e.moved(); {
-	case e.status.Abort:
-		told := progressing(corev1.ConditionFalse, reasonAborted, abortText(newSet.Revision, e.detail))
+// completeProgress completes the condition Progressing: the first of these statements that applies.
+func completeProgress(f facts, t transition, all conditions, isWhole bool) (conditions, transition) {
+	s, about := t.status, subject(f.Name, f.new.Name)
+	lostPods := !isWhole && whole(f.Spec, f.Status, f.Status.ObservedGeneration)
+	held := (len(s.PauseConditions) > 0 || f.Spec.Paused) && !promoted(s) // NotePause reports it
+	switch {
+	case s.Abort:
+		aborted := progressing(corev1.ConditionFalse, reasonAborted, abortText(f.new.Revision, t.abortCause))
 		if c := all.of(argov1.RolloutProgressing); c == nil || c.Reason != reasonAborted {
-			e.tell(release.Warning, reasonAborted, told.Message)
+			t = t.with(release.Warning, reasonAborted, aborted.Message)
 		}
-		return all.with(told, now)
-	case is && !held:
-		return all.with(progressing(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), now)
-	case lost && promoted(e.status):
-		return all.renewed(progressing(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), now)
-	case moves || lost:
-		return all.renewed(progressing(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), now)
-	case e.late():
-		return all.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, e.timedOut()), now)
+		return all.with(aborted, f.Now), t
+	case isWhole && !held:
+		return all.with(progressing(corev1.ConditionTrue, reasonProgressed, about+" has successfully progressed."), f.Now), t
+	case lostPods && promoted(s):
+		return all.renewed(progressing(corev1.ConditionTrue, reasonNotAvailable, textNotAvailable), f.Now), t
+	case madeProgress(f, s) || lostPods:
+		return all.renewed(progressing(corev1.ConditionTrue, reasonUpdated, about+" is progressing."), f.Now), t
+	case timedOut(f, s):
+		return all.with(progressing(corev1.ConditionFalse, reasonDeadlineExceeded, timedOutText(f)), f.Now), t
 	default:
-		return all
+		return all, t
 	}
 }
 
-// NotePause is the status with what a pause, its end, or a retry means for its conditions, and whether that is news. It
-// comes before everything else in a pass. A status for another generation is left alone.
+// NotePause returns the status with what a pause, its end, or a retry means for its conditions, and whether that changes it. It
+// comes before everything else in a reconciliation. A status for another generation is not changed.
 func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
 		return status, false
 	}
-	is := len(status.PauseConditions) > 0 || spec.Paused
+	isPaused := len(status.PauseConditions) > 0 || spec.Paused
 	all := conditions(status.Conditions)
 	if progress := all.of(argov1.RolloutProgressing); progress != nil {
 		switch {
 		case progress.Reason == reasonAborted:
 			all = all.with(progressing(corev1.ConditionUnknown, reasonRetry, textRetry), now)
-		case is && progress.Reason != reasonPaused && !promoted(status):
+		case isPaused && progress.Reason != reasonPaused && !promoted(status):
 			all = all.with(progressing(corev1.ConditionUnknown, reasonPaused, textPaused), now)
-		case !is && progress.Reason == reasonPaused:
+		case !isPaused && progress.Reason == reasonPaused:
 			// Also where the new revision was made stable meanwhile: no deadline runs while the reason is a pause.
 			all = all.with(progressing(corev1.ConditionUnknown, reasonResumed, textResumed), now)
 		}
 	}
-	if is || all.of(argov1.RolloutPaused) != nil {
-		all = all.with(paused(is), now)
+	if isPaused || all.of(argov1.RolloutPaused) != nil {
+		all = all.with(paused(isPaused), now)
 	}
 	if all.same(status.Conditions) {
 		return status, false

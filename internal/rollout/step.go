@@ -10,7 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// seconds reads how long a pause is: a number of seconds, digits, or a duration, of which whole seconds count.
+// seconds parses the length of a pause: a number of seconds, digits, or a duration, of which whole seconds count.
 func seconds(duration intstr.IntOrString) (int64, error) {
 	if duration.Type == intstr.Int {
 		return int64(duration.IntVal), nil
@@ -25,10 +25,10 @@ func seconds(duration intstr.IntOrString) (int64, error) {
 	return int64(parsed / time.Second), nil
 }
 
-// indefinite is true of a pause that only a person ends.
+// indefinite reports whether only the user ends a pause.
 func indefinite(pause argov1.RolloutPause) bool { return pause.Duration == nil }
 
-// stepText is how events and messages name a step.
+// stepText is the name of a step in events and messages.
 func stepText(step argov1.CanaryStep) string {
 	switch {
 	case step.SetWeight != nil:

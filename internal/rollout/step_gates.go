@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
 // StepView is what is known of the current step.
@@ -17,37 +18,37 @@ type StepView struct {
 	Index, Total int32
 	Step         argov1.CanaryStep
 	Status       argov1.RolloutStatus
-	// Pods are what the step asks for and what is there.
+	// Pods are those that the step asks for and those that exist.
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
 	Run, Experiment *Judgement
-	// Routed is true when the managed route of the step is as it says.
+	// Routed is true when the router was given the managed route of the step.
 	Routed bool
-	// Unweighted is why the router has not been told the weight of the step; empty: it has.
+	// Unweighted is why the router was not given the weight of the step; empty: it was.
 	Unweighted string
 	// Unpublished is the gate of the endpoints that the revision lacks for the traffic of the step; nil: none are missing.
 	Unpublished *release.Gate
-	// Unserved is what the router that was told it still lacks; nil: nothing, or it is not known here.
+	// Unserved is the gate of a router that does not serve the weight yet; nil: it does, or cannot tell.
 	Unserved *release.Gate
-	// DisabledPlugins are configured not to be called.
+	// DisabledPlugins are those that are configured not to be called.
 	DisabledPlugins []string
 }
 
-// Judgement is what an AnalysisRun or an Experiment has come to.
+// Judgement is the result of an AnalysisRun or an Experiment so far.
 type Judgement struct {
 	Name    string
 	Phase   argov1.AnalysisPhase
 	Message string
-	// Planned is true while only its name is noted: it is made when the status has that.
+	// Planned is true while only its name is decided: it is created once the status has recorded that.
 	Planned bool
 }
 
 // StepPods are the pods of both sides.
 type StepPods struct {
 	Threshold *argov1.ReplicaProgressThreshold
-	New       Scaled
+	New       pods.Scaled
 	WantNew   int32
-	// Stable pods are looked at where there is a stable revision whose number does not follow the traffic.
+	// StableFixed is true where a stable revision exists whose number of pods does not follow the traffic.
 	StableFixed     bool
 	StableSpec      int32
 	StableThere     int32 // created, whether available or not
@@ -56,10 +57,10 @@ type StepPods struct {
 	OthersAvailable int32
 }
 
-// reached says what is missing until the pods are what a step asks for; empty: nothing.
+// reached returns what is missing until the pods are those that a step asks for; empty: nothing.
 func (p StepPods) reached() string {
 	switch {
-	case !enough(p.Threshold, p.New, p.WantNew):
+	case !pods.Reached(p.Threshold, p.New, p.WantNew):
 		return fmt.Sprintf("%d of %d new pods available", p.New.Available, p.WantNew)
 	case p.StableFixed && (p.StableSpec != p.WantStable || p.StableThere != p.WantStable):
 		return fmt.Sprintf("%d stable pods, %d wanted", p.StableThere, p.WantStable)
@@ -70,9 +71,9 @@ func (p StepPods) reached() string {
 	}
 }
 
-// LookAtStep is every condition before the current step is complete. Of a step that says several things the first of these
-// decides: all of them are carried out, and a pause that waited for pods as well would keep the deadline from them.
-func LookAtStep(v StepView) release.Gates {
+// StepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the first of these
+// decides: all of them are carried out, and a pause that also waited for pods would suspend their deadline.
+func StepGates(v StepView) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
 		return release.Look(v, pauseOver)
@@ -88,12 +89,12 @@ func LookAtStep(v StepView) release.Gates {
 		return release.Look(v, routeSet)
 	case step.Plugin != nil:
 		return release.Look(v, pluginSuccessful)
-	default: // validation refuses it
+	default: // validation rejects it
 		return release.Gates{release.Fails("step", release.ByPerson, "the step says nothing: correct spec.strategy.canary.steps")}
 	}
 }
 
-// podsReached is opened by the cluster.
+// podsReached waits for the pods that the step asks for.
 func podsReached(v StepView) release.Gate {
 	if missing := v.Pods.reached(); missing != "" {
 		return release.WaitsFor("pods", release.ByCluster, missing)
@@ -101,10 +102,10 @@ func podsReached(v StepView) release.Gate {
 	return release.Passes("pods", "as the step asks for")
 }
 
-// textUnserved is what people read of a weight that a router has not taken up.
+// textUnserved is the message about a weight that a router does not serve yet.
 const textUnserved = "the router does not serve the weight yet"
 
-// weightVerified is open unless a router can tell whether it does what it was told, and does not.
+// weightVerified passes unless the router can tell whether it serves the weight, and does not.
 func weightVerified(v StepView) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.Unweighted != "" {
@@ -122,7 +123,7 @@ func weightVerified(v StepView) release.Gate {
 	return release.Passes("weight", "")
 }
 
-// pauseStep is the pause of the current step as the status has it; nil when there is none.
+// pauseStep returns the pause of the current step that the status has; nil: none.
 func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
 	for i := range status.PauseConditions {
 		if status.PauseConditions[i].Reason == argov1.PauseReasonCanaryPauseStep {
@@ -132,7 +133,7 @@ func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
 	return nil
 }
 
-// pauseOver is opened by time, or by a person who takes the pause away. Until the pause is in the status it has not begun.
+// pauseOver waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not begun.
 func pauseOver(v StepView) release.Gate {
 	began := pauseStep(v.Status)
 	switch {
@@ -153,7 +154,7 @@ func pauseOver(v StepView) release.Gate {
 	if v.Now.After(end) {
 		return release.Passes("pause", "for "+v.Step.Pause.Duration.String())
 	}
-	// It is over strictly after its end.
+	// Argo Rollouts ends a pause strictly after its duration.
 	return release.WaitsUntil("pause", release.Later(end, v.Now).Add(time.Nanosecond), "until "+end.UTC().Format(time.TimeOnly))
 }
 
@@ -165,7 +166,7 @@ func experimentSuccessful(v StepView) release.Gate {
 	return v.Experiment.opens(release.Passes("experiment", ""))
 }
 
-// opens is a gate that is opened by what an AnalysisRun or an Experiment comes to; an inconclusive one needs a person.
+// opens returns the gate of an AnalysisRun or an Experiment: an inconclusive one needs a decision of the user.
 func (j *Judgement) opens(gate release.Gate) release.Gate {
 	if j == nil {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "has not begun"
@@ -184,7 +185,7 @@ func (j *Judgement) opens(gate release.Gate) release.Gate {
 		gate.Verdict, gate.Opener = release.Fail, release.ByPerson
 	case argov1.AnalysisPhaseInconclusive:
 		gate.Verdict, gate.Opener = release.Wait, release.ByPerson
-	default: // Pending, Running, not seen yet, and phases that only a newer controller writes
+	default: // Pending, Running, not observed yet, and phases that only a newer controller writes
 		gate.Verdict, gate.Opener = release.Wait, release.ByCluster
 	}
 	return gate
@@ -200,7 +201,7 @@ func routeSet(v StepView) release.Gate {
 	return release.Passes("route", "set")
 }
 
-// plugin is what the plugin of the step has come to; nil while it has not been called.
+// plugin returns the status of the plugin of the step; nil while it has not been called.
 func (v StepView) plugin() *argov1.StepPluginStatus {
 	for i, s := range v.Status.Canary.StepPluginStatuses {
 		if s.Index == v.Index && s.Operation == argov1.StepPluginRun {
@@ -210,11 +211,11 @@ func (v StepView) plugin() *argov1.StepPluginStatus {
 	return nil
 }
 
-// pluginRetry is how long after it was found missing a plugin is looked for again.
+// pluginRetry is the interval at which a missing plugin is looked for again.
 const pluginRetry = 30 * time.Second
 
-// pluginSuccessful looks at what the plugin of the step said last. Serin runs no plugins: what another controller was told
-// counts, and who is disabled need not be asked.
+// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: what they returned to another
+// controller counts, and a disabled one passes.
 func pluginSuccessful(v StepView) release.Gate {
 	s := v.plugin()
 	switch {
@@ -236,13 +237,13 @@ func pluginSuccessful(v StepView) release.Gate {
 	return gate
 }
 
-// AbortDetail is why a step that failed aborts the release; false while it has not failed.
+// AbortDetail returns why a failed step aborts the release; false while it has not failed.
 func AbortDetail(v StepView) (string, bool) {
 	switch step := v.Step; {
 	case step.Analysis != nil:
-		return v.Run.against("Step-based analysis phase error/failed")
+		return v.Run.failure("Step-based analysis phase error/failed")
 	case step.Experiment != nil:
-		return v.Experiment.against("Experiment analysis phase is error/failed")
+		return v.Experiment.failure("Experiment analysis phase is error/failed")
 	case step.Plugin != nil:
 		if s := v.plugin(); s != nil && s.Phase == argov1.StepPluginFailed {
 			return fmt.Sprintf("Step Plugin %d (%s) failed: %s", s.Index+1, s.Name, s.Message), true
@@ -251,13 +252,13 @@ func AbortDetail(v StepView) (string, bool) {
 	return "", false
 }
 
-// stepCompleted is what people are told of a step that is done. done is how many are.
+// stepCompleted is the message about a completed step. done is the number of completed steps.
 func stepCompleted(done, total int32, step argov1.CanaryStep) string {
 	return fmt.Sprintf("Rollout step %d/%d completed (%s)", done, total, stepText(step))
 }
 
-// against is what people read of a judgement that takes a release back; false where it does not.
-func (j *Judgement) against(text string) (string, bool) {
+// failure returns why an analysis aborts a release; false where it does not.
+func (j *Judgement) failure(text string) (string, bool) {
 	if j == nil || j.Phase != argov1.AnalysisPhaseFailed && j.Phase != argov1.AnalysisPhaseError {
 		return "", false
 	}

@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
 func pauseFor(duration string) argov1.CanaryStep {
@@ -37,11 +38,11 @@ func TestAPauseLastsAsLongAsWasAskedFor(t *testing.T) {
 		"another pause":    {func() argov1.RolloutStatus { s := heldSince(noon.Add(time.Minute)); s.Serin = stored.Serin; return s }(), noon.Add(70 * time.Second)},
 		"never serialised": {heldSince(began), began.Add(10 * time.Second)},
 	} {
-		gate := LookAtStep(StepView{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
+		gate := StepGates(StepView{Now: test.end, Step: pauseFor("10s"), Status: test.status})[0]
 		if gate.Verdict != release.Wait {
 			t.Errorf("%s: at its end the gate is %+v", name, gate)
 		}
-		if gate = LookAtStep(StepView{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
+		if gate = StepGates(StepView{Now: test.end.Add(time.Nanosecond), Step: pauseFor("10s"), Status: test.status})[0]; gate.Verdict != release.Pass {
 			t.Errorf("%s: after its end the gate is %+v", name, gate)
 		}
 	}
@@ -56,7 +57,7 @@ func TestGatesOfSteps(t *testing.T) {
 			{Index: 0, Name: "a", Operation: argov1.StepPluginRun, Phase: phase, Message: "says", Disabled: disabled, Backoff: backoff, UpdatedAt: &metav1.Time{Time: noon}},
 		}}}
 	}
-	all := StepPods{New: Scaled{2, 2}, WantNew: 2}
+	all := StepPods{New: pods.Scaled{Spec: 2, Available: 2}, WantNew: 2}
 	several := argov1.CanaryStep{SetCanaryScale: scaleTo(2).SetCanaryScale, Pause: pauseFor("10").Pause, SetHeaderRoute: &argov1.SetHeaderRoute{}}
 	asked := argov1.RolloutStatus{ControllerPause: true, PauseConditions: []argov1.PauseCondition{{Reason: argov1.PauseReasonInconclusiveAnalysis}}}
 	for _, test := range []struct {
@@ -66,15 +67,15 @@ func TestGatesOfSteps(t *testing.T) {
 		detail string
 	}{
 		{"weight reached", StepView{Step: setWeight(10), Pods: all}, "pass", ""},
-		{"weight, pods missing", StepView{Step: setWeight(10), Pods: StepPods{New: Scaled{2, 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
-		{"weight, enough pods", StepView{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: Scaled{2, 1}, WantNew: 2}}, "pass", ""},
+		{"weight, pods missing", StepView{Step: setWeight(10), Pods: StepPods{New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"weight, enough pods", StepView{Step: setWeight(10), Pods: StepPods{Threshold: &argov1.ReplicaProgressThreshold{Type: argov1.ProgressPods, Value: 1}, New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "pass", ""},
 		{"weight, stable pods missing", StepView{Step: setWeight(10), Pods: StepPods{StableFixed: true, StableSpec: 3, StableThere: 2, WantStable: 3}}, "wait pods cluster: 2 stable pods, 3 wanted", ""},
 		{"weight, stable pods follow the traffic", StepView{Step: setWeight(10), Pods: StepPods{StableSpec: 3, StableThere: 2, WantStable: 3}}, "pass", ""},
 		{"weight, others", StepView{Step: setWeight(10), Pods: StepPods{Basic: true, OthersAvailable: 2}}, "wait pods cluster: 2 pods of other revisions to go", ""},
 		{"weight, others behind a router", StepView{Step: setWeight(10), Pods: StepPods{OthersAvailable: 2}}, "pass", ""},
 		{"weight not verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(false)}}}}, "wait weight cluster: the router does not serve the weight yet", ""},
 		{"weight verified", StepView{Step: setWeight(10), Pods: all, Status: argov1.RolloutStatus{Canary: argov1.CanaryStatus{Weights: &argov1.TrafficWeights{Verified: new(true)}}}}, "pass", ""},
-		{"scale", StepView{Step: scaleTo(2), Pods: StepPods{New: Scaled{2, 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
+		{"scale", StepView{Step: scaleTo(2), Pods: StepPods{New: pods.Scaled{Spec: 2, Available: 1}, WantNew: 2}}, "wait pods cluster: 1 of 2 new pods available", ""},
 		{"pause to begin", StepView{Step: pauseFor("10")}, "wait pause cluster: begins with the next status", ""},
 		{"pause", StepView{Step: pauseFor("10"), Status: heldSince(noon)}, "wait pause time: until 12:00:10", ""},
 		{"pause at its end", StepView{Step: pauseFor("10"), Status: heldSince(noon.Add(-10 * time.Second))}, "wait pause time: until 12:00:00", ""},
@@ -108,7 +109,7 @@ func TestGatesOfSteps(t *testing.T) {
 		if test.v.Now.IsZero() {
 			test.v.Now = noon
 		}
-		gates := LookAtStep(test.v)
+		gates := StepGates(test.v)
 		got := "pass"
 		if gate := gates.First(); gate != nil {
 			got = string(gate.Verdict) + " " + gate.Name + " " + string(gate.Opener) + ": " + gate.Message
@@ -138,7 +139,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 		v := StepView{
 			Now: noon, Step: rapid.SampledFrom(steps).Draw(t, "step"), Routed: rapid.Bool().Draw(t, "routed"),
 			Pods: StepPods{
-				New: Scaled{rapid.Int32Range(0, 3).Draw(t, "spec"), rapid.Int32Range(0, 3).Draw(t, "available")}, WantNew: rapid.Int32Range(0, 3).Draw(t, "want"),
+				New: pods.Scaled{Spec: rapid.Int32Range(0, 3).Draw(t, "spec"), Available: rapid.Int32Range(0, 3).Draw(t, "available")}, WantNew: rapid.Int32Range(0, 3).Draw(t, "want"),
 				Basic: rapid.Bool().Draw(t, "basic"), OthersAvailable: rapid.Int32Range(0, 1).Draw(t, "others"),
 			},
 		}
@@ -156,7 +157,7 @@ func TestNoStepIsADeadEnd(t *testing.T) {
 				Backoff: rapid.SampledFrom([]argov1.DurationString{"", "1s", "-1s", "never"}).Draw(t, "backoff"),
 			}}
 		}
-		gates := LookAtStep(v)
+		gates := StepGates(v)
 		if len(gates) == 0 {
 			t.Fatalf("%s looks at nothing", stepText(v.Step))
 		}

@@ -12,25 +12,27 @@ import (
 // checks them. Ephemeral containers, of which no template can have any, are read as a whole or not at all.
 var amounts = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor|ephemeralContainers)$`)
 
-// readable has amounts taken out of the stored Rollout that cannot be read: while they are there, a program that reads
-// strictly, as the official client does, can list no Rollout of the namespace. Of all else that was left out people are
-// told only: what Serin cannot read may be of a newer version of the API.
-func (p *pass) readable() {
-	var mend []string
-	for _, pointer := range p.Unreadable {
+// reportUnreadable removes quantities from the stored Rollout that cannot be read: while they exist, a program that reads
+// strictly, as the official client does, can list no Rollout of the namespace. Everything else that was left out is only
+// reported: what Serin cannot read may belong to a newer version of the API.
+func reportUnreadable(f facts) outcome {
+	var o outcome
+	var remove []string
+	for _, pointer := range f.Unreadable {
 		switch {
 		case amounts.MatchString(pointer):
-			mend = append(mend, pointer)
+			remove = append(remove, pointer)
 		case strings.HasPrefix(pointer, "/spec/"):
-			p.events = append(p.events, release.Event{
+			o.events = append(o.events, release.Event{
 				Type: release.Warning, Reason: reasonUnreadable, Standing: true,
 				Message: fmt.Sprintf("%s cannot be read, and counts as not given: correct it", fieldOf(pointer)),
 			})
 		}
 	}
-	if len(mend) > 0 {
-		p.state = append(p.state, AmountsReadable{Left: mend})
+	if len(remove) > 0 {
+		o.always = append(o.always, AmountsReadable{Left: remove})
 	}
+	return o
 }
 
 // reasonUnreadable is that of events about what cannot be read.

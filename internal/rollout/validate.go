@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// What people read when a Rollout cannot be carried out. Tools look for these texts.
+// The messages about Rollouts that cannot be carried out. Tools look for these texts.
 const (
 	textNoSelector         = "Rollout has missing field '.spec.selector'"
 	textEmptySelector      = "empty selector is invalid for deployment"
@@ -40,13 +41,13 @@ const (
 	textDelayLimit         = "This rollout's revision history limit can not be smaller than the rollout's scale down limit"
 )
 
-// The defaults of a spec that are applied when it is read.
+// The defaults that apply when a spec is read.
 const (
 	defaultRevisionHistoryLimit    int32 = 10
 	defaultProgressDeadlineSeconds int32 = 600
 )
 
-// Workload is what was found of the workload that spec.workloadRef names.
+// Workload is what was observed of the workload that spec.workloadRef names.
 type Workload struct {
 	// Problem is why it cannot be used; empty: it can.
 	Problem  string
@@ -54,10 +55,10 @@ type Workload struct {
 	Selector *metav1.LabelSelector
 }
 
-// Validate finds all that makes a Rollout impossible to carry out, in the order in which it is told: people read the
-// first. workload counts where the spec names one.
+// Validate returns everything that prevents a Rollout from being carried out, the message that is shown first. workload matters
+// where the spec names one.
 //
-// The pods of the template are not looked into: the API server does that when a ReplicaSet is made of it.
+// The pod spec of the template is not validated: the API server does that when the ReplicaSet is created.
 func Validate(spec argov1.RolloutSpec, workload Workload) field.ErrorList {
 	path := field.NewPath("spec")
 	all := validateNumbers(spec, path)
@@ -84,7 +85,7 @@ func validateNumbers(spec argov1.RolloutSpec, path *field.Path) field.ErrorList 
 	return all
 }
 
-// value is what a pointer points to, or what holds without it.
+// value returns what a pointer points to, or the default where it is nil.
 func value[T any](pointer *T, without T) T {
 	if pointer == nil {
 		return without
@@ -92,12 +93,12 @@ func value[T any](pointer *T, without T) T {
 	return *pointer
 }
 
-// templateEmpty is true of a template that says nothing of pods. Their spec is not looked at.
+// templateEmpty reports whether a template has no metadata. Its pod spec does not matter.
 func templateEmpty(spec argov1.RolloutSpec) bool {
 	return len(spec.Template.Labels) == 0 && len(spec.Template.Annotations) == 0
 }
 
-// validatePods looks at template and selector, wherever they are.
+// validatePods validates template and selector, of the Rollout or of its workload.
 func validatePods(spec argov1.RolloutSpec, workload Workload, path *field.Path) field.ErrorList {
 	ref := spec.WorkloadRef
 	if ref == nil {
@@ -188,12 +189,12 @@ func validateCanary(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
 	return append(all, validateAntiAffinity(c.AntiAffinity, path.Child("antiAffinity"))...)
 }
 
-// none is true of a bound that is nothing of any number of pods. A text that cannot be read counts as the default.
+// none reports whether a bound is 0 of any number of pods. An unreadable string counts as the default.
 func none(bound *intstr.IntOrString) bool {
 	if bound == nil {
 		return false
 	}
-	return NewLimits(100, bound, new(intstr.FromInt32(1))).Surge == 0
+	return pods.NewLimits(100, bound, new(intstr.FromInt32(1))).Surge == 0
 }
 
 func validateServices(c argov1.CanaryStrategy, path *field.Path) field.ErrorList {
@@ -213,7 +214,7 @@ func validateServices(c argov1.CanaryStrategy, path *field.Path) field.ErrorList
 	return all
 }
 
-// needsServices is true where a router tells the two revisions apart by the Services of both.
+// needsServices reports whether a router distinguishes the two revisions by the Services of both.
 func needsServices(c argov1.CanaryStrategy) bool {
 	r := c.TrafficRouting
 	if r == nil {
@@ -263,7 +264,7 @@ func validateAntiAffinity(a *argov1.AntiAffinity, path *field.Path) field.ErrorL
 	return nil
 }
 
-// routers of a strategy, as far as steps ask for certain ones.
+// routers of a strategy, as far as certain steps require them.
 func oneOf(r *argov1.RolloutTrafficRouting, among ...func(*argov1.RolloutTrafficRouting) bool) bool {
 	return r != nil && slices.ContainsFunc(among, func(is func(*argov1.RolloutTrafficRouting) bool) bool { return is(r) })
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// What people read of a Service that cannot be used.
+// The messages about Services that cannot be used.
 const (
 	textNoService      = "service %q not found"
 	textServiceLabel   = "Service %q has unmatch label %q in rollout"
 	textServiceManaged = "Service %q is managed by another Rollout"
 )
 
-// Service is what was found of a Service that a strategy names.
+// Service is what was observed of a Service that a strategy names.
 type Service struct {
 	Found    bool
 	Selector map[string]string
 	// ManagedBy is the Rollout that writes its selector; empty: none does.
 	ManagedBy string
-	// Stale is true where it does not record the routers of the Rollout as they are; see traffic.Record.
+	// Stale is true where its record of the routers of the Rollout is outdated; see traffic.Record.
 	Stale bool
 	// Endpoints are those of the pods of each revision, by its hash; nil: nobody has looked at them. See EndpointsOf.
 	Endpoints map[string]release.Endpoints
 }
 
-// ValidateServices finds Services that a strategy names and cannot use. It is for a spec that is valid otherwise. labels
-// are those of the pods.
+// ValidateServices returns what is wrong with the Services that a strategy names, for a spec that is valid otherwise. labels are
+// those of the pods.
 func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels map[string]string, services map[string]Service) field.ErrorList {
 	var all field.ErrorList
 	for _, named := range servicesOf(strategy) {
@@ -42,13 +42,13 @@ func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels ma
 	return all
 }
 
-// namedService is a Service and who names it.
+// namedService is a Service and the field that names it.
 type namedService struct {
 	path *field.Path
 	name string
 }
 
-// ServicesOf are the names of the Services that a strategy names.
+// ServicesOf returns the names of the Services of a strategy.
 func ServicesOf(strategy argov1.RolloutStrategy) []string {
 	var names []string
 	for _, named := range servicesOf(strategy) {

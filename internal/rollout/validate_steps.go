@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// What people read of a step that cannot be carried out.
+// The messages about steps that cannot be carried out.
 const (
 	textStep            = "Step must have one of the following set: experiment, setWeight, setCanaryScale, plugin or pause"
 	textWeight          = "SetWeight needs to be between 0 and %d"
@@ -41,7 +42,7 @@ func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing
 	if !oneKind(step) {
 		all = append(all, field.Invalid(path, stepText(step), textStep))
 	}
-	if weight, most := step.SetWeight, mostWeight(&c); weight != nil && (*weight < 0 || *weight > most) {
+	if weight, most := step.SetWeight, pods.MaxWeight(&c); weight != nil && (*weight < 0 || *weight > most) {
 		all = append(all, field.Invalid(path.Child("setWeight"), *weight, fmt.Sprintf(textWeight, most)))
 	}
 	if step.Pause != nil {
@@ -65,7 +66,7 @@ func validateStep(c argov1.CanaryStrategy, step argov1.CanaryStep, path, routing
 	return all
 }
 
-// oneKind is true of a step that says something, and not two of the things that were once all there was.
+// oneKind reports whether a step has a field, and not two of the original ones.
 func oneKind(s argov1.CanaryStep) bool {
 	counted := 0
 	for _, set := range []bool{s.SetWeight != nil, s.Pause != nil, s.Experiment != nil, s.Analysis != nil} {
@@ -156,7 +157,7 @@ func validateMatch(match argov1.StringMatch, path *field.Path) field.ErrorList {
 	}
 }
 
-// validateManaged looks for a route that a step makes among those that the strategy says it may make.
+// validateManaged looks for the route of a step among managedRoutes.
 func validateManaged(r *argov1.RolloutTrafficRouting, name string, path, routing *field.Path) field.ErrorList {
 	if r.ManagedRoutes == nil {
 		return field.ErrorList{field.Required(routing.Child("managedRoutes"), textNoManagedRoutes)}
@@ -180,7 +181,7 @@ func validateArguments(args []argov1.AnalysisRunArgument, path *field.Path) fiel
 	return all
 }
 
-// ofMetadata is true of a path into metadata that can be followed: a name, or a key in brackets and quotes.
+// ofMetadata reports whether a path into metadata can be resolved: a name, or a key in brackets and quotes.
 func ofMetadata(fieldPath string) bool {
 	switch fieldPath {
 	case "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations":

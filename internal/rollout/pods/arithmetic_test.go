@@ -1,4 +1,4 @@
-package rollout
+package pods
 
 import (
 	"fmt"
@@ -121,7 +121,7 @@ func TestApproximateIsTheBestThereIs(t *testing.T) {
 		}
 		for _, total := range totals {
 			for canary := int32(1); canary < total; canary++ {
-				if other := (Split{canary, total - canary}); nearer(other, got, weight, most) {
+				if other := (Counts{canary, total - canary}); closer(other, got, weight, most) {
 					t.Fatalf("%d of %d on %d pods: %+v, and %+v is nearer", weight, most, n, got, other)
 				}
 			}
@@ -129,8 +129,8 @@ func TestApproximateIsTheBestThereIs(t *testing.T) {
 	})
 }
 
-// TestToward are the worked examples of one step.
-func TestToward(t *testing.T) {
+// TestNext are the worked examples of one step.
+func TestNext(t *testing.T) {
 	for _, test := range []struct {
 		n, weight                   int32
 		surge, unavailable          string
@@ -168,9 +168,9 @@ func TestToward(t *testing.T) {
 		{4, 100, "1", "0", 1, 0, 4, 4, 0, 1, 4},
 	} {
 		l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
-		p := Pods{New: Scaled{test.newSpec, test.newAvailable}, Stable: Scaled{test.stableSpec, test.stableAvailable}, Distinct: true, Others: test.others}
-		got := l.Toward(p, l.Want(test.weight, 100, true))
-		if want := (Split{test.wantNew, test.wantStable}); got != want {
+		p := Current{New: Scaled{test.newSpec, test.newAvailable}, Stable: Scaled{test.stableSpec, test.stableAvailable}, Distinct: true, Others: test.others}
+		got := l.Next(p, l.Desired(test.weight, 100, true))
+		if want := (Counts{test.wantNew, test.wantStable}); got != want {
 			t.Errorf("%d replicas, weight %d, surge %s, unavailable %s, new %d(%d), stable %d(%d), others %d: %d/%d, want %d/%d",
 				test.n, test.weight, test.surge, test.unavailable, test.newSpec, test.newAvailable, test.stableSpec, test.stableAvailable,
 				test.others, got.Canary, got.Stable, want.Canary, want.Stable)
@@ -179,8 +179,8 @@ func TestToward(t *testing.T) {
 }
 
 // pass scales one side, the stable one first, as a caller does.
-func (l Limits) pass(p *Pods, want Split) bool {
-	next := l.Toward(*p, want)
+func (l Limits) pass(p *Current, want Counts) bool {
+	next := l.Next(*p, want)
 	switch {
 	case next.Stable != p.Stable.Spec:
 		p.Stable.Spec = next.Stable
@@ -193,7 +193,7 @@ func (l Limits) pass(p *Pods, want Split) bool {
 }
 
 // settle makes all pods available that are asked for.
-func (p *Pods) settle() {
+func (p *Current) settle() {
 	p.New.Available, p.Stable.Available = p.New.Spec, p.Stable.Spec
 }
 
@@ -220,13 +220,13 @@ func TestSequences(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := NewLimits(test.n, amount(test.surge), amount(test.unavailable))
 			want := strings.Fields(test.want)
-			p := Pods{Distinct: true}
+			p := Current{Distinct: true}
 			if _, err := fmt.Sscanf(want[0], "%d/%d", &p.New.Spec, &p.Stable.Spec); err != nil {
 				t.Fatal(err)
 			}
 			p.settle()
 			got := []string{want[0]}
-			for l.pass(&p, l.Want(test.weight, 100, true)) {
+			for l.pass(&p, l.Desired(test.weight, 100, true)) {
 				got = append(got, fmt.Sprintf("%d/%d", p.New.Spec, p.Stable.Spec))
 				p.settle()
 			}
@@ -246,7 +246,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int32Range(0, 25).Draw(t, "n")
 		l := NewLimits(n, new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "surge"))), new(intstr.FromInt32(rapid.Int32Range(0, n+2).Draw(t, "unavailable"))))
-		p := Pods{Distinct: true, Stable: Scaled{n, n}}
+		p := Current{Distinct: true, Stable: Scaled{n, n}}
 		weight := int32(0)
 		for range rapid.IntRange(0, 40).Draw(t, "length") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
@@ -260,36 +260,36 @@ func TestHistories(t *testing.T) {
 				l.checkedPass(t, &p, weight)
 			}
 		}
-		seen := map[Split]bool{}
+		seen := map[Counts]bool{}
 		for p.settle(); l.checkedPass(t, &p, weight); p.settle() {
-			if at := (Split{p.New.Spec, p.Stable.Spec}); seen[at] {
+			if at := (Counts{p.New.Spec, p.Stable.Spec}); seen[at] {
 				t.Fatalf("is at %+v for the second time", at)
 			} else {
 				seen[at] = true
 			}
 		}
-		if want, at := l.Want(weight, 100, true), (Split{p.New.Spec, p.Stable.Spec}); at != want {
+		if want, at := l.Desired(weight, 100, true), (Counts{p.New.Spec, p.Stable.Spec}); at != want {
 			t.Fatalf("rests at %+v of %+v, want %+v", at, l, want)
 		}
 	})
 }
 
 // checkedPass is a pass that holds what is promised.
-func (l Limits) checkedPass(t *rapid.T, p *Pods, weight int32) bool {
+func (l Limits) checkedPass(t *rapid.T, p *Current, weight int32) bool {
 	before := *p
-	moved := l.pass(p, l.Want(weight, 100, true))
+	moved := l.pass(p, l.Desired(weight, 100, true))
 	if p.New.Spec < 0 || p.Stable.Spec < 0 {
 		t.Fatalf("from %+v to %+v: fewer pods than none", before, *p)
 	}
-	if grew := p.New.Spec > before.New.Spec || p.Stable.Spec > before.Stable.Spec; grew && p.New.Spec+p.Stable.Spec > l.MostPods() {
-		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.Spec+p.Stable.Spec, l.MostPods())
+	if grew := p.New.Spec > before.New.Spec || p.Stable.Spec > before.Stable.Spec; grew && p.New.Spec+p.Stable.Spec > l.MaxPods() {
+		t.Fatalf("from %+v to %+v: %d pods, and at most %d are allowed", before, *p, p.New.Spec+p.Stable.Spec, l.MaxPods())
 	}
 	// A ReplicaSet that shrinks takes pods away first that are not available.
 	left := min(p.New.Available, p.New.Spec) + min(p.Stable.Available, p.Stable.Spec)
 	p.New.Available, p.Stable.Available = min(p.New.Available, p.New.Spec), min(p.Stable.Available, p.Stable.Spec)
 	had := before.New.Available + before.Stable.Available
-	if left < had && left < l.LeastAvailable() {
-		t.Fatalf("from %+v to %+v: %d pods stay available, and at least %d must", before, *p, left, l.LeastAvailable())
+	if left < had && left < l.MinAvailable() {
+		t.Fatalf("from %+v to %+v: %d pods stay available, and at least %d must", before, *p, left, l.MinAvailable())
 	}
 	return moved
 }
@@ -303,8 +303,8 @@ func TestOthersHoldTheTwo(t *testing.T) {
 			spec := rapid.Int32Range(0, 30).Draw(t, name)
 			return Scaled{spec, rapid.Int32Range(0, spec).Draw(t, name+" available")}
 		}
-		p := Pods{New: side("new"), Stable: side("stable"), Distinct: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
-		next := l.Toward(p, l.Want(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
+		p := Current{New: side("new"), Stable: side("stable"), Distinct: true, Others: rapid.Int32Range(1, 10).Draw(t, "others")}
+		next := l.Next(p, l.Desired(rapid.Int32Range(0, 100).Draw(t, "weight"), 100, true))
 		if next.Canary < p.New.Spec || next.Stable < p.Stable.Spec {
 			t.Fatalf("from %+v to %+v although others have pods", p, next)
 		}

@@ -1,0 +1,157 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
+)
+
+// advanceCanary moves a canary release on: abort, pauses, promotion, or the next step.
+func advanceCanary(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
+	step := stepView(f, r, a)
+	switch {
+	case status.PromoteFull:
+		status = withAllSteps(f, withoutPauses(status))
+		status.Abort = false
+	case f.inWindow:
+		status = withAllSteps(f, withoutPauses(status))
+	}
+	t := abortFailedCanary(f, step, a, transition{status: status})
+	advancing := !t.status.Abort && !promoted(t.status) && f.distinct()
+	if advancing && f.Status.AbortedAt != nil {
+		t.status.Canary.StepPluginStatuses = nil // from before the retry
+	}
+	if advancing && !t.status.PromoteFull && !f.inWindow {
+		t.status = withStepPauses(f, step, a, recordAnalyses(t.status, step, a))
+	}
+	switch reason := canaryPromotion(f, r, t.status); {
+	case reason != "":
+		return promote(f, t, reason)
+	case t.status.Abort:
+		t.status = withStepIndex(f, t.status, 0)
+	case promoted(t.status):
+		t.status = withAllSteps(f, t.status)
+	default:
+		return completeStep(f, step, t)
+	}
+	return t
+}
+
+// abortFailedCanary aborts a release whose step or background analysis failed.
+func abortFailedCanary(f facts, step StepView, a analyses, t transition) transition {
+	s := t.status
+	if s.StableRS == "" || promoted(s) || s.PromoteFull || f.inWindow {
+		return t
+	}
+	cause, failed := "", false
+	if _, stepping := pods.StepAt(f.steps(), s.CurrentStepIndex); stepping {
+		cause, failed = AbortDetail(step)
+	}
+	if !failed {
+		cause, failed = a.background.failure("Background analysis phase error/failed")
+	}
+	if failed && !s.Abort {
+		t.status.Abort, t.abortCause = true, cause
+	}
+	return t
+}
+
+// canaryPromotion returns why the new revision becomes the stable one now; empty: it does not.
+func canaryPromotion(f facts, r traffic, s argov1.RolloutStatus) string {
+	steps := len(f.steps())
+	switch {
+	case !f.new.exists():
+		return ""
+	case s.StableRS == "", !f.stable.exists() && !promoted(s):
+		return "Initial deploy"
+	case s.Abort || promoted(s) || !carriesEverything(f):
+		return ""
+	case s.PromoteFull: // a fix ships although a router confirms nothing
+		return "Full promotion requested"
+	case f.inWindow:
+		return "Rollback within window"
+	case undecided(s), unverified(s.Canary.Weights, f.maxWeight()), r.unpublished != nil:
+		return ""
+	case steps == 0 || int(value(s.CurrentStepIndex, 0)) >= steps:
+		return fmt.Sprintf("Completed all %d canary steps", steps)
+	default:
+		return ""
+	}
+}
+
+// carriesEverything reports whether the new revision of a canary has enough pods for all the traffic.
+func carriesEverything(f facts) bool {
+	threshold := f.Spec.Strategy.Canary.ReplicaProgressThreshold
+	return f.new.Available >= f.replicas() ||
+		threshold != nil && threshold.Value >= 0 && pods.Reached(threshold, f.new.scaled(), f.replicas())
+}
+
+// recordAnalyses returns the status with what judges the release.
+func recordAnalyses(s argov1.RolloutStatus, step StepView, a analyses) argov1.RolloutStatus {
+	s.Canary.CurrentStepAnalysisRunStatus = a.step.recorded()
+	s.Canary.CurrentBackgroundAnalysisRunStatus = a.background.recorded()
+	s.Canary.CurrentExperiment = ""
+	if a.experiment != nil {
+		s.Canary.CurrentExperiment = a.experiment.Name
+	}
+	if step.Step.Plugin == nil || !slices.Contains(step.DisabledPlugins, step.Step.Plugin.Name) || step.plugin() != nil {
+		return s
+	}
+	disabled := argov1.StepPluginStatus{Index: step.Index, Name: step.Step.Plugin.Name, Operation: argov1.StepPluginRun, Disabled: true}
+	s.Canary.StepPluginStatuses = append(slices.Clip(s.Canary.StepPluginStatuses), disabled)
+	return s
+}
+
+func (j *Judgement) planned() bool { return j != nil && j.Planned }
+
+func (j *Judgement) recorded() *argov1.RolloutAnalysisRunStatus {
+	if j == nil {
+		return nil
+	}
+	return &argov1.RolloutAnalysisRunStatus{Name: j.Name, Status: j.Phase, Message: j.Message}
+}
+
+func (j *Judgement) inconclusive() bool {
+	return j != nil && j.Phase == argov1.AnalysisPhaseInconclusive
+}
+
+// withStepPauses returns the status with the pauses that begin now.
+func withStepPauses(f facts, view StepView, a analyses, s argov1.RolloutStatus) argov1.RolloutStatus {
+	if promoted(s) || f.Spec.Paused {
+		return s
+	}
+	step, _ := pods.StepAt(f.steps(), s.CurrentStepIndex)
+	// A pause that is over while the user is asked is over. One begins when the analysis beside it exists.
+	if step.Pause != nil && !undecided(s) && !a.background.planned() {
+		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
+	}
+	if step.Analysis != nil && view.Run.inconclusive() || a.background.inconclusive() {
+		s = withPause(f, s, argov1.PauseReasonInconclusiveAnalysis)
+	}
+	if step.Experiment != nil && view.Experiment.inconclusive() {
+		s = withPause(f, s, argov1.PauseReasonInconclusiveExperiment)
+	}
+	return s
+}
+
+// completeStep leaves the current step when its gates pass. spec.paused freezes the steps.
+func completeStep(f facts, view StepView, t transition) transition {
+	s := t.status
+	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
+	evaluated := ok && f.Status.CurrentStepIndex != nil && *f.Status.CurrentStepIndex == *s.CurrentStepIndex
+	if !evaluated || f.Spec.Paused || promoted(s) || StepGates(view).Verdict() != release.Pass {
+		return t
+	}
+	if undecided(s) {
+		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // only the user who is asked holds it now
+		return t
+	}
+	next := *s.CurrentStepIndex + 1
+	s = withStepIndex(f, s, int(next))
+	s.Canary.CurrentStepAnalysisRunStatus, s.Canary.CurrentExperiment = nil, ""
+	t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep)
+	return t.with(release.Normal, "RolloutStepCompleted", stepCompleted(next, int32(len(f.steps())), step)) //nolint:gosec // a list in one object
+}

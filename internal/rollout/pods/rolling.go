@@ -1,0 +1,88 @@
+package pods
+
+// Scaled holds the numbers of one ReplicaSet that the arithmetic needs: desired and available pods.
+type Scaled struct{ Spec, Available int32 }
+
+// Current holds the pods of a Rollout without a traffic router.
+type Current struct {
+	New, Stable Scaled
+	// Distinct is true when a stable revision exists that is not the new one.
+	Distinct bool
+	// Others is the number of desired pods of all further revisions.
+	Others int32
+}
+
+// Desired returns the numbers of pods that a weight asks for in the end.
+func (l Limits) Desired(weight, maxWeight int32, distinct bool) Counts {
+	if !distinct {
+		return Counts{Canary: l.Replicas}
+	}
+	return approximate(l.Replicas, weight, maxWeight, l.Surge)
+}
+
+// Next returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that fewer
+// than MinAvailable remain available.
+//
+// Pods of other revisions are removed before one of the two shrinks. The caller changes one side at a time, the stable one
+// first, and calculates again from what came of it.
+func (l Limits) Next(current Current, desired Counts) Counts {
+	next := l.grow(current, desired)
+	if current.Others > 0 {
+		return next
+	}
+	increasing := desired.Canary >= current.New.Spec
+	total := expendable(current.New, !increasing) + expendable(current.Stable, increasing)
+	budget := total - l.MinAvailable()
+	if budget <= 0 {
+		return next
+	}
+	if increasing {
+		if current.Stable.Spec > desired.Stable {
+			next.Stable = max(desired.Stable, current.Stable.Spec-budget)
+		}
+		next.Canary, next.Stable = l.refit(next.Canary, current.New.Available, next.Stable, current.Stable.Available)
+		return next
+	}
+	if current.New.Spec > desired.Canary {
+		next.Canary = max(desired.Canary, current.New.Spec-budget)
+	}
+	next.Stable, next.Canary = l.refit(next.Stable, current.Stable.Available, next.Canary, current.New.Available)
+	return next
+}
+
+// grow uses the free capacity, for the stable revision first.
+func (l Limits) grow(current Current, desired Counts) Counts {
+	next := Counts{Canary: current.New.Spec, Stable: current.Stable.Spec}
+	free := l.MaxPods() - current.New.Spec - current.Stable.Spec - current.Others
+	if free <= 0 {
+		return next
+	}
+	if next.Stable < desired.Stable {
+		next.Stable = min(desired.Stable, next.Stable+free)
+		free -= next.Stable - current.Stable.Spec
+	}
+	if next.Canary < desired.Canary {
+		next.Canary = min(desired.Canary, next.Canary+free)
+	}
+	return next
+}
+
+// expendable is the number of pods of a ReplicaSet that the budget counts. Nothing is lost with unavailable pods of the
+// revision that shrinks, so that its desired pods count.
+func expendable(rs Scaled, ignoreAvailable bool) int32 {
+	if rs.Spec < rs.Available || ignoreAvailable {
+		return rs.Spec
+	}
+	return rs.Available
+}
+
+// refit limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable pods
+// available; the shrinking side makes room for that.
+func (l Limits) refit(growing, growingAvailable, shrinking, shrinkingAvailable int32) (fitGrowing, fitShrinking int32) {
+	growing -= max(0, growing+shrinking-l.MaxPods())
+	available := min(shrinkingAvailable, shrinking) + min(growingAvailable, growing)
+	missing := max(0, l.MinAvailable()-available)
+	growing += min(max(0, growingAvailable-growing), missing)
+	shrinking -= max(0, growing+shrinking-l.MaxPods())
+	return growing, shrinking
+}

@@ -1,0 +1,149 @@
+package pods
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// OldReplicaSet is a ReplicaSet that is neither the new nor the stable one.
+type OldReplicaSet struct {
+	Name     string
+	Revision int64
+	Scaled
+	// Deadline is the time from which its pods may be removed; zero: none was set.
+	Deadline time.Time
+	// Referenced is true while a Service, a route or the status names it.
+	Referenced bool
+}
+
+// ScaleDown is the input for the removal of the pods of old ReplicaSets.
+type ScaleDown struct {
+	Now    time.Time
+	Limits Limits
+	// Routed is true where a router divides the traffic, so that old pods receive none merely because they exist.
+	Routed bool
+	// Promoted is true when the new revision is the stable one.
+	Promoted bool
+	// Delay for which pods remain after a promotion; 0 with dynamicStableScale.
+	Delay time.Duration
+	// RevisionLimit is the number of ReplicaSets that may wait for the end of the delay; nil: no limit.
+	RevisionLimit *int32
+	// StableShort is true while stable pods are missing: unavailable pods must not compete with them for capacity.
+	StableShort bool
+	// NewAvailable and StableAvailable are the available pods of both revisions. Where both are one ReplicaSet, one of them is 0.
+	NewAvailable, StableAvailable int32
+}
+
+// Disposition is the decision about one old ReplicaSet.
+type Disposition struct {
+	Name string
+	// Pods that it is to have.
+	Pods int32
+	// Deadline to set; zero: unchanged.
+	Deadline time.Time
+	// Until is the time for which its pods wait; zero: they do not.
+	Until time.Time
+}
+
+// Decide returns the decisions about old ReplicaSets, the newest revision first, without those that do not change.
+//
+// Unavailable pods are removed first, because nothing is lost with them. Of the available ones, as many are removed as leave
+// enough pods of all revisions available.
+func (d ScaleDown) Decide(old []OldReplicaSet) []Disposition {
+	old = newestFirst(old)
+	budget := d.NewAvailable + d.StableAvailable - d.Limits.MinAvailable()
+	for _, rs := range old {
+		budget += min(rs.Available, rs.Spec)
+	}
+	var decisions []Disposition
+	var waiting int32
+	for _, rs := range old {
+		if rs.Spec == 0 {
+			continue
+		}
+		decision := d.decide(rs, &waiting)
+		if healthy := min(rs.Available, rs.Spec); decision.Until.IsZero() && decision.Pods < healthy {
+			removed := d.removable(healthy-decision.Pods, budget)
+			decision.Pods = healthy - removed
+			if !d.Routed {
+				budget -= removed
+			}
+		}
+		if decision.Pods != rs.Spec || !decision.Deadline.IsZero() || !decision.Until.IsZero() {
+			decisions = append(decisions, decision)
+		}
+	}
+	return decisions
+}
+
+func newestFirst(old []OldReplicaSet) []OldReplicaSet {
+	old = slices.Clone(old)
+	slices.SortStableFunc(old, func(a, b OldReplicaSet) int { return cmp.Compare(b.Revision, a.Revision) })
+	return old
+}
+
+// removable is the number of available pods that may be removed. Where they receive traffic, each of them counts against the
+// budget; where a router directs it elsewhere, all are removed at once, unless pods are missing already.
+func (d ScaleDown) removable(pods, budget int32) int32 {
+	switch {
+	case budget <= 0:
+		return 0
+	case d.Routed:
+		return pods
+	default:
+		return min(pods, budget)
+	}
+}
+
+// decide returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for the end
+// of a delay.
+func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
+	remove, retain := Disposition{Name: rs.Name}, Disposition{Name: rs.Name, Pods: rs.Spec}
+	if !d.Routed {
+		return remove // its pods receive traffic as long as they exist
+	}
+	if rs.Deadline.IsZero() {
+		switch {
+		case rs.Referenced && d.StableShort:
+			retain.Pods = min(rs.Spec, max(rs.Available, 1))
+			return retain
+		case rs.Referenced:
+			return retain
+		case !d.Promoted || d.Delay <= 0:
+			return remove
+		}
+	}
+	deadline := rs.Deadline
+	if latest := d.Now.Add(d.Delay); deadline.IsZero() || deadline.After(latest) { // later than possible: a clock was set back
+		deadline = latest
+		retain.Deadline = deadline
+	}
+	*waiting++
+	if !d.Now.Before(deadline) || d.RevisionLimit != nil && *waiting > *d.RevisionLimit {
+		return remove
+	}
+	retain.Until = deadline
+	return retain
+}
+
+// DecideUnused returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of its delay
+// with as many pods as the Rollout asks for, and is then removed, whatever is available elsewhere.
+func (d ScaleDown) DecideUnused(old []OldReplicaSet, replicas int32) []Disposition {
+	var decisions []Disposition
+	var waiting int32
+	for _, rs := range newestFirst(old) {
+		if rs.Spec == 0 || rs.Referenced {
+			continue
+		}
+		decision := d.decide(rs, &waiting)
+		if rs.Deadline.IsZero() && decision.Pods == 0 {
+			decision.Deadline = time.Time{} // beyond the number that may wait
+		}
+		if !rs.Deadline.IsZero() && !decision.Until.IsZero() {
+			decision.Pods = replicas
+		}
+		decisions = append(decisions, decision)
+	}
+	return decisions
+}

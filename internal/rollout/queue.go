@@ -1,0 +1,154 @@
+package rollout
+
+import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// The number of releases in progress may be limited. A new revision waits for a slot before it has a ReplicaSet, and until then
+// the Rollout is handled as before: the previous revision is scaled, restarted and serves users.
+
+// PlaceOf is the place of a Rollout in the queue of all releases, as its stored state says it.
+func PlaceOf(r *argov1.Rollout) release.Place {
+	place := release.Place{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
+	if r.DeletionTimestamp != nil {
+		return place
+	}
+	if place.Moves = underWay(r.Status); place.Moves || queued(r.Status) == nil {
+		return place
+	}
+	queue := queued(r.Status)
+	place.Since = queue.Since.Time
+	place.Waits = !queue.Aside && !r.Spec.Paused && conditions(r.Status.Conditions).of(argov1.RolloutInvalidSpec) == nil
+	return place
+}
+
+// underWay reports whether a release is in progress: from its start until its revision is the stable one, or was aborted. The
+// first revision of a Rollout needs no slot.
+func underWay(s argov1.RolloutStatus) bool {
+	if s.StableRS == "" {
+		return false
+	}
+	progress := conditions(s.Conditions).of(argov1.RolloutProgressing)
+	made := progress != nil && progress.Reason == reasonCreated // which the status does not name yet
+	return made || s.CurrentPodHash != s.StableRS && !s.Abort
+}
+
+// MayStart reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision that
+// still exists does not wait, nor does the first revision, nor a new template for a release in progress.
+func MayStart(s Snapshot) bool {
+	f := observe(s)
+	strategy := s.Spec.Strategy
+	switch {
+	case s.Problem != "", strategy.Canary == nil && strategy.BlueGreen == nil, s.Hash == "":
+		return false
+	default:
+		return s.Status.StableRS != "" && s.Status.CurrentPodHash != "" && !underWay(s.Status) && !f.new.exists()
+	}
+}
+
+// WaitsForTurn reports whether a decision waits for a slot.
+func WaitsForTurn(d Decision) bool {
+	gate := d.Gates.Named("turn")
+	return gate != nil && gate.Verdict != release.Pass
+}
+
+// waitsInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does not wait
+// for other releases.
+func waitsInQueue(f facts) bool {
+	switch {
+	case f.Turn == nil, f.new.exists(), stableDown(f):
+		return false
+	default:
+		return f.Spec.Paused || !f.Turn.Open
+	}
+}
+
+// stableDown reports whether no pod of the stable revision could serve.
+func stableDown(f facts) bool {
+	return !f.stable.exists() || f.stable.Available == 0 && f.replicas() > 0
+}
+
+// textInLine is the summary of a release that waits for a slot. Its position changes too often to be part of it.
+const textInLine = "waiting for the turn of this release: as many others move as may"
+
+// waitInQueue decides about a Rollout whose release waits for a slot: what follows from the Rollout as it was, with a place in the
+// queue. The place survives the process. A release that could not start anyway lets the others pass.
+func waitInQueue(f facts) Decision {
+	d := Next(beforeRelease(f))
+	status := *d.Status.DeepCopy()
+	if f.Spec.Paused {
+		status.Phase, status.Message = argov1.RolloutPhasePaused, "manually paused"
+	} else {
+		d.Gates = append(release.Gates{f.Turn.Gate()}, d.Gates...)
+		status.Phase, status.Message = argov1.RolloutPhaseProgressing, textInLine
+	}
+	if queue := queued(f.stored); !f.Pruned {
+		place := argov1.QueuePlace{Since: metav1.NewMicroTime(f.Now), Aside: f.Spec.Paused}
+		if queue != nil {
+			place.Since = queue.Since
+		} else {
+			d.Events = append(d.Events, release.Event{Type: release.Normal, Reason: "RolloutWaits", Message: "Rollout waits for its turn: " + f.Turn.String()})
+		}
+		status.Serin = withQueue(status.Serin, &place)
+	}
+	d.Status, d.Wake = status, d.Gates.Wake()
+	if !remembers(f.stored, status) {
+		d.Wake = f.Now
+	}
+	return d
+}
+
+// beforeRelease is the snapshot of a Rollout without its new revision: the status describes the template and the spec that it
+// has observed last.
+func beforeRelease(f facts) Snapshot {
+	s := f.Snapshot
+	s.Status = *f.stored.DeepCopy()
+	s.Status.Serin = withQueue(s.Status.Serin, nil)
+	s.Turn, s.Hash, s.StepHash = nil, s.Status.CurrentPodHash, s.Status.CurrentStepHash
+	if !f.replicaSet(s.Hash).exists() { // it was aborted and deleted
+		s.Hash = s.Status.StableRS
+	}
+	if seen, err := strconv.ParseInt(s.Status.ObservedGeneration, 10, 64); err == nil {
+		s.Generation = seen
+	}
+	if s.Workload != nil {
+		workload := *s.Workload
+		workload.Generation = s.Status.WorkloadObservedGeneration
+		s.Workload = &workload
+	}
+	s.Status.Phase, s.Status.Message = PhaseOf(s.Spec, s.Status)
+	return s
+}
+
+func queued(s argov1.RolloutStatus) *argov1.QueuePlace {
+	if s.Serin == nil {
+		return nil
+	}
+	return s.Serin.Queue
+}
+
+// withQueue returns Serin's part of a status with another place in the queue, or with none.
+func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinStatus {
+	if own == nil && place == nil {
+		return nil
+	}
+	var with argov1.SerinStatus
+	if own != nil {
+		with = *own
+	}
+	with.Queue = place
+	return &with
+}
+
+// aside returns the status of a release that something else holds as well: it retains its place, and lets others pass.
+func aside(s argov1.RolloutStatus) argov1.RolloutStatus {
+	if queue := queued(s); queue != nil && !queue.Aside {
+		s.Serin = withQueue(s.Serin, &argov1.QueuePlace{Since: queue.Since, Aside: true})
+	}
+	return s
+}

@@ -1,0 +1,406 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
+)
+
+// routerRetry is how long after a reconciliation a router is asked again whether it serves what it was given.
+const routerRetry = 10 * time.Second
+
+// traffic is how a router divides the requests of a canary release: the result of planTraffic.
+type traffic struct {
+	outcome
+	// weights are those that the router is given; nil: it is left as it is.
+	weights *argov1.TrafficWeights
+	// recorded are the same as the status records them; nil: what it records remains.
+	recorded *argov1.TrafficWeights
+	// shortfall is why the router is not given the weight of the step; empty: it is.
+	shortfall string
+	// unpublished is the gate of the endpoints that are missing for the traffic of the step; nil: none are.
+	unpublished *release.Gate
+	// unserved is the gate of a router that was given its weights and does not serve them yet; nil: it does, or cannot tell.
+	unserved *release.Gate
+}
+
+// planTraffic decides about the weights, for the status and the router alike: pods are removed only after their traffic.
+func planTraffic(f facts) traffic {
+	var t traffic
+	recorded := f.Status.Canary.Weights
+	if f.Router.Left || !f.usesRouter() && recorded != nil {
+		t.route = append(t.route, RouteReleased{Whole: promoted(f.Status)})
+	}
+	if !f.usesRouter() || !f.stable.exists() {
+		return t
+	}
+	desired := desireTraffic(f)
+	if desired.missing != "" {
+		t.gates = append(t.gates, release.WaitsFor("weight", release.ByCluster, desired.missing))
+	}
+	desired, gates, unpublished := withinEndpoints(f, desired)
+	t.gates, t.unpublished = append(t.gates, gates...), unpublished
+	weights := weightsOf(f, desired)
+	returned := recorded != nil && recorded.Canary.Weight == 0 && desired.weight == 0 && (f.Status.Abort || promoted(f.Status))
+	if shortfall := stableShortfall(f, desired.weight); shortfall != "" && !returned {
+		t.shortfall = shortfall
+		t.gates = append(t.gates, release.WaitsFor("weight", release.ByCluster, shortfall))
+		if recorded == nil || recorded.Canary.Weight > 0 && !f.replicaSet(recorded.Canary.PodTemplateHash).exists() {
+			return t // the recorded weight is that of a revision that does not exist anymore: the route remains as it is found
+		}
+		weights = withinStableCapacity(f, *recorded.DeepCopy(), desired)
+	}
+	if gate := awaitStableEndpoints(f, desired); gate != nil {
+		t.gates = append(t.gates, *gate)
+		if gate.Verdict != release.Pass {
+			weights = *recorded.DeepCopy()
+		}
+	}
+	if first := weightsBeforeSwitch(f, weights); first != nil {
+		t.route = append(t.route, routeEffect(f, *first, trafficSplit{}))
+	}
+	t.route = append(t.route, routeEffect(f, weights, desired))
+	t.weights = &weights
+	return confirmWeights(f, t)
+}
+
+// withinStableCapacity reduces the recorded weight as far as the stable revision has capacity for the rest.
+func withinStableCapacity(f facts, weights argov1.TrafficWeights, desired trafficSplit) argov1.TrafficWeights {
+	weights.Canary.Weight = min(weights.Canary.Weight, max(desired.weight, f.maxWeight()-stableCapacity(f)))
+	if weights.Canary.Weight == 0 && f.new.Available > 0 { // requests that match a route of the steps are for this revision
+		weights.Canary.PodTemplateHash = desired.canary
+	}
+	weights.Stable.Weight = remainingWeight(f, weights)
+	return weights
+}
+
+// trafficSplit is how the traffic is to be divided, as far as one release decides it.
+type trafficSplit struct {
+	weight int32
+	// canary is the hash of the revision that receives the weight.
+	canary string
+	// managedRoutes is true while the routes of steps apply, experiments while those receive their weights.
+	managedRoutes, experiments bool
+	// onlyExistingRoutes is true while the revision receives nothing that it does not have: no route of a step is added.
+	onlyExistingRoutes bool
+	// missing is what the revision waits for until it regains the weight that it lost with its pods; empty: nothing.
+	missing string
+}
+
+// desireTraffic returns the first of these splits whose condition holds.
+func desireTraffic(f facts) trafficSplit {
+	c, s, t := f.Spec.Strategy.Canary, f.Status, trafficSplit{canary: f.new.Hash}
+	_, stepping := pods.StepAt(c.Steps, s.CurrentStepIndex)
+	switch back, previous := returnsToStable(f); {
+	case back:
+		t.weight, t.canary = weightOnReturn(f, f.replicaSet(previous)), previous
+	case promoted(s):
+	case s.Abort:
+		t.weight = weightOnReturn(f, f.new)
+	case f.new.Available == 0:
+		t.experiments = true
+	case s.PromoteFull && c.DynamicStableScale:
+		t.weight = pods.CarriedWeight(f.new.Available, f.replicas(), f.maxWeight())
+	case s.PromoteFull:
+		t.weight = recordedWeight(f, nil, f.Hash)
+	case stepPods(f).reached() != "":
+		return trafficBeforePods(f, t, stepPods(f).reached())
+	case stepping:
+		t.weight, t.managedRoutes, t.experiments = pods.WeightAt(c.Steps, *s.CurrentStepIndex), true, true
+	default:
+		t.weight, t.managedRoutes = f.maxWeight(), true
+	}
+	return t
+}
+
+// trafficBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less where
+// this step lowers it, because pods are removed only after their traffic; and not more than the revision has already, because
+// they come before it.
+func trafficBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
+	steps, index := f.steps(), f.Status.CurrentStepIndex
+	t.weight, t.managedRoutes, t.experiments = pods.WeightBefore(steps, value(index, 0)), true, true
+	if _, stepping := pods.StepAt(steps, index); stepping {
+		t.weight = min(t.weight, pods.WeightAt(steps, *index))
+	}
+	if recorded := recordedWeight(f, nil, f.Hash); f.Status.Canary.Weights != nil && recorded < t.weight {
+		t.missing = fmt.Sprintf("%s that weight %d needs", missing, t.weight)
+		t.weight = recorded
+	}
+	return t
+}
+
+// weightOnReturn is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision that has
+// no weight gets none.
+func weightOnReturn(f facts, from ReplicaSet) int32 {
+	if from.Available == 0 || f.Status.Canary.Weights == nil {
+		return 0
+	}
+	return routedPods(f, nil).RemainingWeight()
+}
+
+func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
+	if s.Canary.Weights == nil {
+		return 0
+	}
+	return s.Canary.Weights.Canary.Weight
+}
+
+// returnsToStable reports whether the template returned to a stable revision that has to get its pods again first. Until then
+// the previous revision, whose hash it returns, retains its traffic.
+func returnsToStable(f facts) (returns bool, previous string) {
+	c, w := f.Spec.Strategy.Canary, f.Status.Canary.Weights
+	if !f.usesRouter() || !c.DynamicStableScale || w == nil || !promoted(f.Status) {
+		return false, ""
+	}
+	previous = w.Canary.PodTemplateHash
+	return w.Canary.Weight > 0 && previous != "" && previous != f.new.Hash && f.new.Available < f.replicas(), previous
+}
+
+// stableCapacity is the weight that the available pods of the stable revision can carry.
+func stableCapacity(f facts) int32 {
+	return pods.CarriedWeight(f.stable.Available, fullStrength(f), f.maxWeight())
+}
+
+// stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing else could.
+func stableShortfall(f facts, weight int32) string {
+	maxWeight, recorded := f.maxWeight(), recordedCanaryWeight(f.Status)
+	if maxWeight <= 0 {
+		return ""
+	}
+	needed := int32(int64(maxWeight-weight) * int64(fullStrength(f)) / int64(maxWeight)) //nolint:gosec // at most the replicas
+	if weight < maxWeight && fullStrength(f) > 0 {
+		needed = max(needed, 1) // no share is so small that it needs no pod
+	}
+	threshold, stable := f.Spec.Strategy.Canary.ReplicaProgressThreshold, f.stable
+	decreases := weight < recorded
+	switch {
+	case stable.Available >= needed:
+		return ""
+	case threshold != nil && threshold.Value >= 0 && stable.Available > 0 && pods.Reached(threshold, stable.scaled(), f.replicas()):
+		return ""
+	case decreases && stable.Available > 0 && f.replicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
+		// The weight leads to no pod. Where neither side has one, the side that gets the first retains or takes the traffic.
+		return ""
+	case weight > 0 && !decreases && stable.Available == 0 && f.new.Available > 0:
+		return "" // what remains with the stable revision fails in any case: a fix must be able to ship
+	case decreases && f.Status.Canary.Weights.Canary.PodTemplateHash == stable.Hash:
+		return "" // the weight is its own: it was promoted, and does not have it through its own Service yet
+	default:
+		return fmt.Sprintf("%d of %d stable pods available that weight %d needs", stable.Available, needed, weight)
+	}
+}
+
+// weightsOf returns the weights of a split, with their Services and revisions.
+func weightsOf(f facts, t trafficSplit) argov1.TrafficWeights {
+	canary, stable := routeServicesNow(f)
+	weights := argov1.TrafficWeights{
+		Canary: argov1.WeightDestination{Weight: min(max(t.weight, 0), f.maxWeight()), ServiceName: canary, PodTemplateHash: t.canary},
+		Stable: argov1.WeightDestination{ServiceName: stable, PodTemplateHash: stableDestination(f)},
+	}
+	if experiment := recordedExperiment(f); t.experiments && experiment != nil && experiment.Phase == argov1.AnalysisPhaseRunning {
+		for _, d := range experiment.Destinations {
+			weights.Additional = append(weights.Additional, argov1.WeightDestination{Weight: d.Weight, ServiceName: d.Service, PodTemplateHash: d.Hash})
+		}
+	}
+	weights.Stable.Weight = remainingWeight(f, weights)
+	return weights
+}
+
+// routeServicesNow returns the Services of both sides as a router names them now.
+func routeServicesNow(f facts) (canary, stable string) {
+	c := f.Spec.Strategy.Canary
+	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
+}
+
+// stableDestination is the revision that the stable side leads to. While the stable revision has no pods, the one that it led
+// to before retains its users if it has pods.
+func stableDestination(f facts) string {
+	recorded := f.Status.Canary.Weights
+	if recorded == nil || f.replicas() <= 0 || f.stable.Available > 0 || f.replicaSet(recorded.Stable.PodTemplateHash).Available == 0 {
+		return f.stable.Hash
+	}
+	return recorded.Stable.PodTemplateHash
+}
+
+// remainingWeight is the weight of the stable revision: all that no other destination has.
+func remainingWeight(f facts, weights argov1.TrafficWeights) int32 {
+	rest := f.maxWeight() - weights.Canary.Weight
+	for _, d := range weights.Additional {
+		rest -= d.Weight
+	}
+	return max(rest, 0)
+}
+
+// RouteServices returns the Services of both sides as a router names them: those of pingPong for ALB, and for other routers
+// where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
+func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bool) (canary, stable string) {
+	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
+		return pingPong(*c.PingPong, stableIs)
+	}
+	return c.CanaryService, c.StableService
+}
+
+// weightsBeforeSwitch returns the weights that the router is given first where the weight would lead to a revision without pods
+// as soon as the hashes are switched; nil: none.
+func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
+	recorded := f.Status.Canary.Weights
+	if recordedCanaryWeight(f.Status) == 0 && f.Router.Carries {
+		// Which revision has the weight was not recorded: the stable one, until the router is given other weights.
+		recorded = weights.DeepCopy()
+		recorded.Canary.PodTemplateHash = f.stable.Hash
+	}
+	if recorded == nil || f.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight && !f.Router.Carries ||
+		recorded.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
+		return nil
+	}
+	first := recorded.DeepCopy()
+	first.Canary.Weight, first.Additional, first.Verified = weights.Canary.Weight, nil, nil
+	first.Stable = weights.Stable // the previous stable revision may not exist anymore
+	first.Stable.Weight = remainingWeight(f, *first)
+	return first
+}
+
+func routeEffect(f facts, weights argov1.TrafficWeights, t trafficSplit) RouteIs {
+	route := RouteIs{
+		Weights: *weights.DeepCopy(), Most: f.maxWeight(), StablePingPong: f.Status.Canary.StablePingPong,
+		Drained: weights.Canary.Weight == 0 && drained(f),
+	}
+	route.Weights.Verified = nil
+	route.Headers, route.Mirrors = routesOf(f, t)
+	return route
+}
+
+// routesOf returns the managed routes of a split.
+func routesOf(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, mirrors []argov1.SetMirrorRoute) {
+	if t.managedRoutes {
+		headers, mirrors = managedRoutes(f.steps(), f.Status.CurrentStepIndex)
+	}
+	if t.onlyExistingRoutes {
+		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return !slices.Contains(f.Router.Managed, h.Name) })
+		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return !slices.Contains(f.Router.Managed, m.Name) })
+	}
+	return headers, mirrors
+}
+
+// drained reports whether the new revision had no traffic before, and only the stable revision has pods that could be busy.
+func drained(f facts) bool {
+	recorded := f.Status.Canary.Weights
+	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.Sets, func(rs ReplicaSet) bool {
+		return rs.Hash != f.Status.StableRS && (rs.Spec > 0 || rs.Replicas > 0)
+	})
+}
+
+// managedRoutes returns the routes that the steps up to an index have set and not removed.
+func managedRoutes(steps []argov1.CanaryStep, index *int32) (headers []argov1.SetHeaderRoute, mirrors []argov1.SetMirrorRoute) {
+	if index == nil {
+		return nil, nil
+	}
+	for _, step := range steps[:min(max(int(*index)+1, 0), len(steps))] {
+		var name string
+		switch {
+		case step.SetHeaderRoute != nil:
+			name = step.SetHeaderRoute.Name
+		case step.SetMirrorRoute != nil:
+			name = step.SetMirrorRoute.Name
+		default:
+			continue
+		}
+		headers = slices.DeleteFunc(headers, func(h argov1.SetHeaderRoute) bool { return h.Name == name })
+		mirrors = slices.DeleteFunc(mirrors, func(m argov1.SetMirrorRoute) bool { return m.Name == name })
+		if h := step.SetHeaderRoute; h != nil && len(h.Match) > 0 {
+			headers = append(headers, *h)
+		}
+		if m := step.SetMirrorRoute; m != nil && len(m.Match) > 0 {
+			mirrors = append(mirrors, *m)
+		}
+	}
+	return headers, mirrors
+}
+
+// confirmWeights adds what the status records of the weights, the gate of a router that does not serve them yet, and the event
+// about new ones.
+func confirmWeights(f facts, t traffic) traffic {
+	previous, recorded := f.Status.Canary.Weights, *t.weights
+	recorded.Verified = nil
+	unchanged := previous != nil
+	if unchanged {
+		before := *previous
+		before.Verified = nil
+		unchanged = equality.Semantic.DeepEqual(before, recorded)
+	}
+	recorded.Verified = f.Router.Confirmed
+	if !unchanged && f.Router.Confirmed != nil {
+		recorded.Verified = new(false)
+	}
+	t.recorded = &recorded
+	if recorded.Verified != nil && !*recorded.Verified {
+		reason := f.Router.Reason
+		if !unchanged {
+			reason = "" // it is about the previous weights
+		}
+		gate := awaitRouter(f, release.WaitsFor("weight", release.ByCluster, textUnserved), reason)
+		t.gates, t.unserved = append(t.gates, gate), &gate
+	}
+	if text := weightsUpdatedText(previous, *t.weights); text != "" {
+		t.events = append(t.events, release.Event{Type: release.Normal, Reason: "TrafficWeightUpdated", Message: text})
+	}
+	return t
+}
+
+// awaitRouter completes a gate that waits for a router, with the reason that the router gives. It is asked again after a while.
+func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
+	if reason != "" {
+		gate.Message += ": " + reason
+	}
+	gate.Until = f.Now.Add(routerRetry)
+	if end := f.patience().Add(time.Nanosecond); f.Router.Outside && promoted(f.Status) && f.Now.Before(end) && end.Before(gate.Until) {
+		gate.Until = end
+	}
+	return gate
+}
+
+// record returns the status with the weights and the load balancers that were found. What is recorded of load balancers remains
+// where nothing looks for them.
+func (t traffic) record(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
+	if t.recorded == nil {
+		return status
+	}
+	status.Canary.Weights = t.recorded
+	switch found, routing := f.Router.Balancers, f.Spec.Strategy.Canary.TrafficRouting; {
+	case len(found) == 0 || routing.ALB == nil:
+	case len(routing.ALB.Ingresses) > 0:
+		status.ALBs = found
+	default:
+		status.ALB = &found[0]
+	}
+	return status
+}
+
+// unverified reports whether a router does not serve yet what the last weight of a release asks for.
+func unverified(weights *argov1.TrafficWeights, maxWeight int32) bool {
+	return weights != nil && weights.Canary.Weight >= maxWeight && weights.Verified != nil && !*weights.Verified
+}
+
+func weightsUpdatedText(previous *argov1.TrafficWeights, weights argov1.TrafficWeights) string {
+	var parts []string
+	switch {
+	case previous == nil:
+		parts = append(parts, fmt.Sprintf("to %d", weights.Canary.Weight))
+	case previous.Canary.Weight != weights.Canary.Weight:
+		parts = append(parts, fmt.Sprintf("from %d to %d", previous.Canary.Weight, weights.Canary.Weight))
+	}
+	if previous != nil && !equality.Semantic.DeepEqual(previous.Additional, weights.Additional) || previous == nil && len(weights.Additional) > 0 {
+		parts = append(parts, fmt.Sprintf("additional: %v", weights.Additional))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Traffic weight updated " + strings.Join(parts, ", ")
+}
