@@ -31,21 +31,21 @@ func EndpointsOf(strategy argov1.RolloutStrategy) []string {
 
 // canaryEndpoints is the gate before a revision receives traffic through a Service.
 func canaryEndpoints(f facts, service string, rs ReplicaSet, needed int32) release.Gate {
-	return endpointsGate(f, "canary-endpoints", service, rs, needed)
+	message, published := publishes(f, service, rs, needed)
+	if !published {
+		return release.WaitsFor("canary-endpoints", release.ByCluster, message)
+	}
+	return release.Passes("canary-endpoints", message)
 }
 
 // stableEndpoints is the gate before the traffic of a promoted revision moves from the Service that it came by to its stable
 // Service: it waits until that publishes all of its pods.
 func stableEndpoints(f facts, service string) release.Gate {
-	return endpointsGate(f, "stable-endpoints", service, f.stable, min(f.stable.Available, f.replicas()))
-}
-
-func endpointsGate(f facts, gate, service string, rs ReplicaSet, needed int32) release.Gate {
-	message, published := publishes(f, service, rs, needed)
+	message, published := publishes(f, service, f.stable, min(f.stable.Available, f.replicas()))
 	if !published {
-		return release.WaitsFor(gate, release.ByCluster, message)
+		return release.WaitsFor("stable-endpoints", release.ByCluster, message)
 	}
-	return release.Passes(gate, message)
+	return release.Passes("stable-endpoints", message)
 }
 
 // publishes reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was observed.
