@@ -9,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/serin-dev/serin/internal/endpoints"
 )
@@ -22,18 +21,18 @@ type endpointSlices struct {
 	unread string
 }
 
-// observed prepares the cache of the manager, and returns why EndpointSlices cannot be observed; empty: they can.
-func (e *endpointSlices) observed(ctx context.Context, mgr manager.Manager, namespace string, logger logr.Logger) (unread string, err error) {
+// observed prepares the cache, and returns why EndpointSlices cannot be observed; empty: they can.
+func (e *endpointSlices) observed(ctx context.Context, live client.Reader, cache client.FieldIndexer, namespace string, logger logr.Logger) (unread string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.known {
 		return e.unread, nil
 	}
-	if e.unread, err = endpointsUnread(ctx, mgr.GetAPIReader(), namespace); err != nil {
+	if e.unread, err = endpointsUnread(ctx, live, namespace); err != nil {
 		return "", err
 	}
 	if e.unread == "" {
-		err = endpoints.Index(ctx, mgr.GetFieldIndexer())
+		err = endpoints.Index(ctx, cache)
 	} else {
 		logger.Info("Works without EndpointSlices: " + e.unread + "; traffic may be sent a moment before routers know the pods. " +
 			"Allow get, list and watch on endpointslices of discovery.k8s.io, and restart")

@@ -188,7 +188,7 @@ func (p process) serveCanaries(ctx context.Context) error {
 	if err := controller.IndexTargets(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	unread, err := p.endpoints.observed(ctx, mgr, f.Namespace, p.logger)
+	unread, err := p.endpoints.observed(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unread, err := p.endpoints.observed(ctx, mgr, f.Namespace, p.logger)
+	unread, err := p.endpoints.observed(ctx, mgr.GetAPIReader(), mgr.GetFieldIndexer(), f.Namespace, p.logger)
 	if err != nil {
 		return err
 	}

@@ -90,15 +90,18 @@ func withinEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates r
 }
 
 // awaitStableEndpoints returns the gate of a promoted revision whose traffic remains with its canary Service until its stable
-// Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic is the stable one
-// by then.
+// Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic has usually become
+// the stable one by then.
 func awaitStableEndpoints(f facts, desired trafficSplit) *release.Gate {
 	recorded := f.Status.Canary.Weights
-	if !promoted(f.Status) || f.Spec.Strategy.Canary.PingPong != nil || f.stable.Available == 0 ||
+	if !promoted(f.Status) || f.stable.Available == 0 ||
 		recorded == nil || recorded.Canary.Weight <= desired.weight || recorded.Canary.PodTemplateHash != f.stable.Hash {
 		return nil
 	}
-	_, stable := routeServicesNow(f)
+	canary, stable := routeServicesNow(f)
+	if f.Spec.Strategy.Canary.PingPong != nil && recorded.Canary.ServiceName != canary {
+		return nil
+	}
 	gate := stableEndpoints(f, stable)
 	return &gate
 }
