@@ -58,7 +58,7 @@ var Teeth = []Tooth{
 	{
 		"failed checks counted twice",
 		"I4",
-		"internal/canary/progress.go",
+		"internal/canary/window.go",
 		"e.status.FailedChecks++\n\tif _, away", "e.status.FailedChecks += 2\n\tif _, away", 1,
 	},
 	{
