@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
@@ -35,7 +36,7 @@ func fullStrength(f facts) int32 {
 	if !returns {
 		return f.replicas()
 	}
-	return min(f.replicas(), max(carrierCount(f, rs), 1))
+	return release.Carriers(f.replicas(), carrierCount(f, rs))
 }
 
 // returnLimits are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods that

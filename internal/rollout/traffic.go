@@ -107,7 +107,7 @@ func desireTraffic(f facts) trafficSplit {
 	case f.new.Available == 0:
 		t.experiments = true
 	case s.PromoteFull && c.DynamicStableScale:
-		t.weight = pods.CarriedWeight(f.new.Available, f.replicas(), f.maxWeight())
+		t.weight = release.Carried(f.maxWeight(), f.new.Available, f.replicas())
 	case s.PromoteFull:
 		t.weight = recordedWeight(f, nil, f.Hash)
 	case stepPods(f).reached() != "":
@@ -165,7 +165,7 @@ func returnsToStable(f facts) (returns bool, previous string) {
 
 // stableCapacity is the weight that the available pods of the stable revision can carry.
 func stableCapacity(f facts) int32 {
-	return pods.CarriedWeight(f.stable.Available, fullStrength(f), f.maxWeight())
+	return release.Carried(f.maxWeight(), f.stable.Available, fullStrength(f))
 }
 
 // stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing else could.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Routed is the input for the numbers of pods where a router divides the traffic, so that the numbers need not.
@@ -109,7 +110,7 @@ func (r Routed) RemainingWeight() int32 {
 	if !r.Dynamic || r.Full <= 0 {
 		return 0
 	}
-	rest := r.MaxWeight - CarriedWeight(r.StableAvailable, r.Full, r.MaxWeight)
+	rest := r.MaxWeight - release.Carried(r.MaxWeight, r.StableAvailable, r.Full)
 	if r.Recorded == nil {
 		return rest
 	}

@@ -25,14 +25,6 @@ func ForWeight(weight, n, maxWeight int32) int32 {
 	return clamp(math.Ceil(float64(weight) * float64(n) / float64(maxWeight)))
 }
 
-// CarriedWeight is the weight out of maxWeight that available pods can carry, rounded down, where full pods carry everything.
-func CarriedWeight(available, full, maxWeight int32) int32 {
-	if full <= 0 {
-		return maxWeight
-	}
-	return min(maxWeight, clamp(float64(int64(maxWeight)*int64(available)/int64(full))))
-}
-
 // StepAt returns the step of an index; false without steps, after the last one, and for an index out of range.
 func StepAt(steps []argov1.CanaryStep, index *int32) (argov1.CanaryStep, bool) {
 	if index == nil || *index < 0 || int(*index) >= len(steps) {

@@ -272,7 +272,7 @@ var Rollouts = []Tooth{
 		"an abort measured by spec.replicas",
 		"I34",
 		"internal/rollout/returning.go",
-		"	return min(p.replicas(), max(pods, 1))\n", "	_ = pods\n	return p.replicas()\n", 0,
+		"	return release.Carriers(p.replicas(), p.carriedBy(rs))\n", "	return release.Carriers(p.replicas(), max(p.carriedBy(rs), p.replicas()))\n", 0,
 	},
 	{
 		"pending pods of an aborted release",
