@@ -179,7 +179,7 @@ func (e *edit) postRollout(intent string) *edit {
 func (e *edit) settle() *edit {
 	e.serin.Window, e.serin.Since, e.serin.DrainUntil, e.serin.Asked, e.serin.Unreachable = nil, nil, nil, nil, nil
 	e.serin.Started, e.serin.Held, e.serin.Intent, e.serin.Reason = false, "", "", ""
-	e.serin.CanaryUnready, e.serin.PrimaryUnready = nil, nil
+	e.serin.CanaryUnready, e.serin.PrimaryUnready, e.serin.CarriedBy = nil, nil, nil
 	return e
 }
 

@@ -38,7 +38,8 @@ func (e *edit) rollback(why string) *edit {
 }
 
 // takeBack returns to the revision that was promoted before: its template first, where a promotion had begun, then the
-// traffic, then the pods. Traffic never goes to a primary without a pod while the canary has one.
+// traffic, as far as the primary carries it, then the pods. Traffic never goes to a primary without a pod while the canary
+// has one.
 func takeBack(s Snapshot) Decision {
 	effects := standing(s)
 	if s.restoring() {
@@ -53,6 +54,9 @@ func takeBack(s Snapshot) Decision {
 	if s.stranded() {
 		return rollbackFailed(s, gates, effects)
 	}
+	if s.retained() > 0 {
+		return rollBackInPart(s, gates, effects)
+	}
 	if gates.Verdict() != release.Pass {
 		return hold(s, gates, effects...)
 	}
@@ -60,10 +64,7 @@ func takeBack(s Snapshot) Decision {
 	case s.leaks():
 		return forgetDrain(s, effects)
 	case s.exposed() && !s.left():
-		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
-		if told := s.threshold(); len(told) > 0 && !s.Pruned {
-			e.tell(told...).intend(intentRollback, reasonChecks) // whatever becomes of the threshold meanwhile
-		}
+		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).failedChecks()
 		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
@@ -166,7 +167,8 @@ func takesOff(effect release.Effect) bool {
 	return ok && route.Canary == 0
 }
 
-// primaryServes holds the traffic where it is while the primary could not answer a single request, and the canary can.
+// primaryServes holds the traffic where it is while the primary could not answer a single request, and the canary can. It
+// holds the part that the primary cannot carry where the traffic can return in parts.
 func primaryServes(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
 	restoring := s.restoring()
@@ -175,6 +177,8 @@ func primaryServes(s Snapshot) release.Gate {
 		return release.WaitsFor("primary-restored", release.ByCluster, s.Plan.primary()+" gets back the template it had before")
 	case restoring && !primary.Ready && target.serves():
 		return release.WaitsFor("primary-restored", release.ByCluster, s.primaryMessage())
+	case s.retained() > 0 && s.carriers() > 0:
+		return release.WaitsFor("primary-serves", release.ByCluster, s.retainedMessage())
 	case s.exposed() && !s.primaryStands() && target.serves():
 		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
 	default:

@@ -48,6 +48,10 @@ type SerinStatus struct {
 	// DrainUntil is the moment from which pods that lost their traffic may go.
 	// +optional
 	DrainUntil *metav1.MicroTime `json:"drainUntil,omitempty"`
+	// CarriedBy is the number of pods that carry all the traffic of a rollback whose primary misses pods; nil while there is
+	// none. The primary gets its share back in proportion to it, whatever autoscalers ask for since.
+	// +optional
+	CarriedBy *int32 `json:"carriedBy,omitempty"`
 	// Asked is when the hooks that refused last were asked.
 	// +optional
 	Asked *metav1.MicroTime `json:"asked,omitempty"`

@@ -1239,6 +1239,11 @@ func (in *SerinStatus) DeepCopyInto(out *SerinStatus) {
 		in, out := &in.DrainUntil, &out.DrainUntil
 		*out = (*in).DeepCopy()
 	}
+	if in.CarriedBy != nil {
+		in, out := &in.CarriedBy, &out.CarriedBy
+		*out = new(int32)
+		**out = **in
+	}
 	if in.Asked != nil {
 		in, out := &in.Asked, &out.Asked
 		*out = (*in).DeepCopy()

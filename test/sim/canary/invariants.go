@@ -30,7 +30,7 @@ type checker interface {
 func Invariants() []Invariant {
 	return []Invariant{
 		{"I1", "no request goes to a version without a ready pod while the other one has some", func(l *ledger) checker { return &noDeadEnd{ledger: l} }},
-		{"I2", "weights are whole, add up to 100, are planned or somebody else's, and fall only to 0 or on the promotion's way back", func(l *ledger) checker { return &plannedWeights{ledger: l} }},
+		{"I2", "weights are whole, add up to 100, are planned or somebody else's, and fall only to 0 or on the way back", func(l *ledger) checker { return &plannedWeights{ledger: l} }},
 		{"I3", "the primary gets a revision only after every gate and every check passed for it, or a person asked to skip them", func(l *ledger) checker { return &earned{ledger: l} }},
 		{"I4", "each window is judged once, after its full length, and failed checks are the failed windows", func(l *ledger) checker { return &judgedOnce{ledger: l} }},
 		{"I5", "the canary keeps its pods until its traffic has left and drained, and a rollback raises neither weight nor pods", func(l *ledger) checker { return &drainedFirst{ledger: l} }},
@@ -58,6 +58,7 @@ func Invariants() []Invariant {
 		{"I31", "of two Canaries with one target, the younger one writes nothing but its status, and says why", func(l *ledger) checker { return &oneOwner{ledger: l} }},
 		{"I32", "between the last progress of a copy and a rollback for its readiness lies at least the deadline", func(l *ledger) checker { return &patient{ledger: l} }},
 		{"I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes, and no other revision has more than its first step", func(l *ledger) checker { return &reinstated{ledger: l} }},
+		{"I34", "a rollback gives the primary at once the share that its pods carry, whatever replicas it asks for since, and no more", func(l *ledger) checker { return &carriedBack{ledger: l} }},
 		{"I35", "receivers that hang, however many, delay no question of another namespace", func(l *ledger) checker { return &fairShare{ledger: l} }},
 		{"I36", "no series, and nothing that a process remembers, outlives its Canary", func(l *ledger) checker { return &forgotten{ledger: l} }},
 	}

@@ -93,8 +93,14 @@ func (c *plannedWeights) see(happening any) {
 	}
 }
 
-// mayFall: on the promotion's way back, or to what the run had before somebody else raised it.
+// mayFall: on the way back of a promotion or a rollback, or to what the run had before somebody else raised it. I34 is about
+// how far in a rollback.
 func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) bool {
+	failed := func(d *wish) bool { return r.status.FailedChecks >= d.threshold }
+	if analysing(r.phase()) && anyOf(wishes, func(d *wish) bool { return d.weighted }) &&
+		(r.status.Serin != nil && r.status.Serin.Intent == "rollback" || anyOf(wishes, failed)) {
+		return true
+	}
 	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *wish) bool { return d.returning(weight, before) }) ||
 		weight == r.status.CanaryWeight
 }

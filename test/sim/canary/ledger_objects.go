@@ -233,6 +233,7 @@ func (l *ledger) noteRoll(h rolled) {
 	p := h.copy
 	if h.Type == store.Deleted {
 		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
+		p.noteCount(l.now())
 		p.removed = l.now()
 		l.setReady(p, false, false)
 		return
@@ -310,6 +311,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
 	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
+	p.noteCount(l.now())
 	if p.givesUp && !givenUp(v) {
 		p.gaveUp = l.now()
 	}

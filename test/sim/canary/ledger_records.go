@@ -178,6 +178,8 @@ type pods struct {
 	// counts are the pods that are updated, ready and available, countedAt is since when.
 	counts    [3]int64
 	countedAt time.Time
+	// counted are the pods that are available, and those that are asked for, over the time.
+	counted []count
 	// progressed are the moments at which one of these numbers rose, lost is when it last was ready and is so no more.
 	progressed []time.Time
 	lost       time.Time

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
@@ -91,7 +93,30 @@ func Stories() []Story {
 			}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
 	}
-	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets())
+	return slices.Concat(stories, interruptions(), latePrimaries(), daemonSets(), []Story{rolledBackWithoutRoom()})
+}
+
+// rolledBackWithoutRoom is a release that fails its checks while pods of the primary are missing and more are asked for than
+// there were, and no node has room for them. The primary gets what its pods carry, and the rest with the next one.
+func rolledBackWithoutRoom() Story {
+	scale := func(p *people, r *Release, replicas int64) {
+		p.change(r.Target+"-primary", deploymentKind, func(o map[string]any) bool {
+			return unstructured.SetNestedField(o, replicas, "spec", "replicas") == nil
+		})
+	}
+	return Story{
+		Name: "rollback without room", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			spec.Analysis.StepWeights = []int{80}
+		}, Acts: []Act{
+			shipping(badUnderLoad),
+			{When: weightIs(80), After: time.Second, Do: func(p *people, r *Release) { scale(p, r, 1) }},
+			{After: 5 * time.Second, Do: func(p *people, r *Release) {
+				p.cluster.Fill(-1) // somebody else gets the room of the pod that is still ending
+				scale(p, r, 4)
+			}},
+			{After: 19 * time.Second, Do: func(p *people, _ *Release) { p.cluster.Fill(1) }},
+		}, End: flaggerv1.CanaryPhaseFailed,
+	}
 }
 
 // latePrimaries are stories of promotions that fail because the primary needs longer than its deadline, and of what becomes of

@@ -313,6 +313,18 @@ var Teeth = []Tooth{
 		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Pruned {", 0,
 	},
 	{
+		"all traffic back to one pod of the primary",
+		"I34",
+		"internal/canary/returning.go",
+		"weighted := s.Plan.Strategy == Weighted && !s.Plan.Skip", "weighted := s.Plan.Strategy == Weighted && s.Plan.Skip", 0,
+	},
+	{
+		"a rollback measured by spec.replicas",
+		"I34",
+		"internal/canary/returning.go",
+		"return release.Carriers(s.Workload.Primary.Replicas, carriedBy)", "return release.Carriers(s.Workload.Primary.Replicas, max(carriedBy, s.Workload.Primary.Replicas))", 0,
+	},
+	{
 		"slots are not shared",
 		"I35",
 		"internal/fairshare/queue.go",

@@ -1,0 +1,95 @@
+package canary
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// A rollback to a primary that misses pods: the primary gets at once the share that it can carry, and more with each pod; the
+// canary retains the rest. All traffic on the few pods that are left would break what still works, and no traffic at all on
+// them would leave every user with the version that failed. The arithmetic is that of Rollouts, see release.Carried.
+
+// sharesRollback is true of a rollback whose traffic can return in parts. A/B tests and blue/green switch as a whole, and so does
+// a primary that gets its earlier template back, because some of its pods still run the one that is rolled back. What is retained
+// is for the revision that was analyzed: a target that has another one gets nothing.
+func (s *Snapshot) sharesRollback() bool {
+	weighted := s.Plan.Strategy == Weighted && !s.Plan.Skip && s.readable() && s.shapedBy() == ""
+	return weighted && !s.left() && !s.restoring() && !s.Workload.Primary.Ready && s.canaryCarries() &&
+		s.Workload.Target.Revision == s.pinned()
+}
+
+// carriers is the number of pods of the primary that requests reach.
+func (s *Snapshot) carriers() int32 {
+	primary := s.Workload.Primary
+	if primary.Endpoints.Unknown != "" {
+		return primary.Available
+	}
+	return min(primary.Available, primary.Endpoints.Ready)
+}
+
+// carriersNeeded is the number of pods of the primary that carry all the traffic. It is recorded with the first step of the
+// rollback: what autoscalers ask for afterwards does not change it.
+func (s *Snapshot) carriersNeeded() int32 {
+	carriedBy := s.Workload.Target.Available
+	if recorded := s.serin().CarriedBy; recorded != nil {
+		carriedBy = *recorded
+	}
+	return release.Carriers(s.Workload.Primary.Replicas, carriedBy)
+}
+
+// retained is the weight that the canary keeps in a rollback because the primary cannot carry it yet. It never rises: a primary
+// that loses a pod again keeps the share that it got.
+func (s *Snapshot) retained() int {
+	if !s.sharesRollback() {
+		return 0
+	}
+	weight := release.Total - int(release.Carried(release.Total, s.carriers(), s.carriersNeeded()))
+	if recorded := s.Status.CanaryWeight; recorded > 0 {
+		weight = min(weight, recorded) // somebody else may have raised it since
+	}
+	return min(weight, s.live())
+}
+
+// retainedMessage says what the rest of the traffic waits for.
+func (s *Snapshot) retainedMessage() string {
+	return fmt.Sprintf("%s has %d of the %d reachable pods that all the traffic needs: the canary keeps %d%% of it until more are ready",
+		s.Plan.primary(), s.carriers(), s.carriersNeeded(), s.retained())
+}
+
+// rollBackInPart gives the primary what it can carry, and leaves the canary the rest with all its pods.
+func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+	weight := s.retained()
+	recorded := s.serin().CarriedBy != nil || s.Pruned
+	if recorded && weight == s.live() && weight == s.Status.CanaryWeight {
+		return hold(s, gates, effects...)
+	}
+	e := s.edit().effect(effects...).failedChecks()
+	if weight < s.live() {
+		e.effect(RouteIs{Canary: weight}).tell(release.Event{
+			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s primary weight %d: %s", s.Plan.full(), release.Total-weight, s.retainedMessage()),
+		})
+	}
+	e.status.CanaryWeight = weight
+	e.forgetCookie() // else those who have it would stay with the canary, whatever its weight is
+	e.serin.CarriedBy = new(s.carriersNeeded())
+	if !s.Pruned { // where the name of the run follows from the condition
+		e.condition(flaggerv1.CanaryCondition{
+			Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
+			Message: fmt.Sprintf("Rolling back, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),
+		})
+	}
+	return e.done(gates)
+}
+
+// failedChecks records, where failed checks began the rollback, that it is decided, whatever becomes of the threshold meanwhile.
+// A pruned status cannot, and tells it at the end.
+func (e *edit) failedChecks() *edit {
+	if told := e.s.threshold(); len(told) > 0 && !e.s.Pruned {
+		e.tell(told...).intend(intentRollback, reasonChecks)
+	}
+	return e
+}
