@@ -52,8 +52,11 @@ func decide(s Snapshot) Decision {
 	case flaggerv1.CanaryPhaseInitializing:
 		return initialise(s)
 	case flaggerv1.CanaryPhaseWaiting:
-		if s.withdrawable() {
+		switch {
+		case s.withdrawable():
 			return withdraw(s)
+		case s.becameReady():
+			return recordPrimary(s)
 		}
 		return rescued(s, begin(s))
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:

@@ -26,6 +26,8 @@ func progress(s Snapshot) Decision {
 		return aborted(s)
 	case intent == "" && !s.Plan.Skip && s.copied():
 		return promote(s.edit().effect(standing(s)...), nil) // it was decided, and the process died before it could say so
+	case s.becameReady():
+		return recordPrimary(s)
 	case intent == intentSkip, s.Plan.Skip:
 		return skipping(s)
 	}

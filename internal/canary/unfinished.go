@@ -87,6 +87,22 @@ func disinherited(s Snapshot) Decision {
 	}).done(nil)
 }
 
+// becameReady is true of a primary that was not ready in time with the revision that it was given, and is by now, while the next
+// revision is analyzed or waits for its approval. Until the status says what it runs, a user who goes back to that revision would
+// have it analyzed anew. A run that has the users of the revision before gives them back first, see disinherited.
+func (s *Snapshot) becameReady() bool {
+	primary := s.Workload.Primary
+	known := s.serin().Unfinished != nil || s.Pruned
+	return s.orphaned() && known && !s.inherits() && !s.copied() && primary.Ready && primary.serves()
+}
+
+// recordPrimary writes down what such a primary runs.
+func recordPrimary(s Snapshot) Decision {
+	e := s.edit().effect(standing(s)...)
+	e.repaired()
+	return e.done(nil)
+}
+
 // repaired records what a primary runs that was not ready in time, once it is.
 func (e *edit) repaired() {
 	if !e.s.orphaned() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
