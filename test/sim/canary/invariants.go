@@ -57,7 +57,7 @@ func Invariants() []Invariant {
 		{"I28", "copies of configuration change only at creation, promotion and rollback", func(l *ledger) checker { return &promotedConfig{ledger: l} }},
 		{"I31", "of two Canaries with one target, the younger one writes nothing but its status, and says why", func(l *ledger) checker { return &oneOwner{ledger: l} }},
 		{"I32", "between the last progress of a copy and a rollback for its readiness lies at least the deadline", func(l *ledger) checker { return &patient{ledger: l} }},
-		{"I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes, and no other revision has more than its first step", func(l *ledger) checker { return &reinstated{ledger: l} }},
+		{"I33", "after a promotion that failed, a primary that is ready gets the users back: the promotion completes or is recorded, and no other revision has more than its first step", func(l *ledger) checker { return &reinstated{ledger: l} }},
 		{"I34", "a rollback gives the primary at once the share that its pods carry, whatever replicas it asks for since, and no more", func(l *ledger) checker { return &carriedBack{ledger: l} }},
 		{"I35", "receivers that hang, however many, delay no question of another namespace", func(l *ledger) checker { return &fairShare{ledger: l} }},
 		{"I36", "no series, and nothing that a process remembers, outlives its Canary", func(l *ledger) checker { return &forgotten{ledger: l} }},

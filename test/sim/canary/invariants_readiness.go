@@ -88,6 +88,10 @@ func (c *reinstated) see(happening any) {
 		return
 	}
 	r := c.named[h.Release]
+	if r != nil && r.run != nil && c.undisturbed(r) && r.primary.isReady(c.then()) && r.orphaned && analysing(r.phase()) && !r.run.unearned &&
+		r.run.promoted.IsZero() && r.run.began.Before(c.then()) && r.status.Serin != nil && r.status.Serin.Promoted == "none" {
+		c.violate("I33", r, "the status says that the primary runs nothing, although it has been ready since %s", c.since(r.primary.readyAt))
+	}
 	if r == nil || r.run == nil || !c.undisturbed(r) || !r.primary.isReady(c.then()) || !r.target.changed().Before(c.then()) || r.route.canary == 0 || r.route.touched.After(c.then()) {
 		return
 	}

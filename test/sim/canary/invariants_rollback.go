@@ -128,8 +128,11 @@ func (p *pods) extremes(then time.Time, of func(count) int64) (least, most int64
 func (p *pods) fewest(then time.Time) int64 { least, _ := p.extremes(then, available); return least }
 func (p *pods) most(then time.Time) int64   { _, most := p.extremes(then, available); return most }
 
-func (p *pods) fewestAsked(then time.Time) int64 { least, _ := p.extremes(then, askedFor); return least }
-func (p *pods) mostAsked(then time.Time) int64   { _, most := p.extremes(then, askedFor); return most }
+func (p *pods) fewestAsked(then time.Time) int64 {
+	least, _ := p.extremes(then, askedFor)
+	return least
+}
+func (p *pods) mostAsked(then time.Time) int64 { _, most := p.extremes(then, askedFor); return most }
 
 func available(c count) int64 { return c.available }
 func askedFor(c count) int64  { return c.asked }

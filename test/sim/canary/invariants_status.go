@@ -90,9 +90,8 @@ func (c *stableAgain) see(happening any) {
 	if !r.mine() {
 		return
 	}
-	// After a promotion that failed, what the primary has is promoted as soon as it is ready.
-	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase && !r.orphaned {
-		c.violate("I23", r, "lastPromotedSpec changed in phase %s", after.Phase)
+	if after.LastPromotedSpec != before.LastPromotedSpec && before.Phase == after.Phase {
+		c.recorded(h)
 	}
 	if h.begins != nil && resting(before.Phase) {
 		c.tried(h)
@@ -104,6 +103,18 @@ func (c *stableAgain) see(happening any) {
 	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
 	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.then().After(r.run.promoted) {
 		c.violate("I23", r, "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
+	}
+}
+
+// recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
+func (c *stableAgain) recorded(h moved) {
+	r, before := h.of, &h.before.Status
+	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" // somebody may have written the phase since
+	switch {
+	case !unknown:
+		c.violate("I23", r, "lastPromotedSpec changed in phase %s", before.Phase)
+	case !r.primary.wasReady(c.then()):
+		c.violate("I23", r, "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.delta)
 	}
 }
 

@@ -137,6 +137,13 @@ func latePrimaries() []Story {
 			}},
 			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "new revision beside a late primary", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+			weighted(spec)
+			spec.Analysis.Interval = "2m"
+		}, Acts: []Act{
+			shipping(goodVersion), slow, // the pods of v1 serve until those of v2 have started
+			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+		}, End: flaggerv1.CanaryPhaseSucceeded},
 	}
 }
 

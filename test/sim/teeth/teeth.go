@@ -313,6 +313,12 @@ var Teeth = []Tooth{
 		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Pruned {", 0,
 	},
 	{
+		"a primary that became ready stays unknown",
+		"I33",
+		"internal/canary/unfinished.go",
+		"return s.orphaned() && known &&", "return s.orphaned() && known && s.Pruned &&", 0,
+	},
+	{
 		"all traffic back to one pod of the primary",
 		"I34",
 		"internal/canary/returning.go",
