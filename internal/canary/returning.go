@@ -13,7 +13,7 @@ import (
 // canary retains the rest. All traffic on the few pods that are left would break what still works, and no traffic at all on
 // them would leave every user with the version that failed. The arithmetic is that of Rollouts, see release.Carried.
 
-// sharesRollback is true of a rollback whose traffic can return in parts. A/B tests and blue/green switch as a whole, and so does
+// sharesRollback is true of a rollback, or of a release that is cancelled, whose traffic can return in parts. A/B tests and blue/green switch as a whole, and so does
 // a primary that gets its earlier template back, because some of its pods still run the one that is rolled back. What is retained
 // is for the revision that was analyzed: a target that has another one gets nothing.
 func (s *Snapshot) sharesRollback() bool {
@@ -70,7 +70,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	e := s.edit().effect(effects...).failedChecks()
 	if weight < s.live() {
 		e.effect(RouteIs{Canary: weight}).tell(release.Event{
-			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s primary weight %d: %s", s.Plan.full(), release.Total-weight, s.retainedMessage()),
+			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.full(), s.retainedMessage()),
 		})
 	}
 	e.status.CanaryWeight = weight
@@ -79,7 +79,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	if !s.Pruned { // where the name of the run follows from the condition
 		e.condition(flaggerv1.CanaryCondition{
 			Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
-			Message: fmt.Sprintf("Rolling back, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),
+			Message: fmt.Sprintf("Returning traffic to primary, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),
 		})
 	}
 	return e.done(gates)

@@ -132,6 +132,7 @@ func (p *pods) fewestAsked(then time.Time) int64 {
 	least, _ := p.extremes(then, askedFor)
 	return least
 }
+
 func (p *pods) mostAsked(then time.Time) int64 { _, most := p.extremes(then, askedFor); return most }
 
 func available(c count) int64 { return c.available }

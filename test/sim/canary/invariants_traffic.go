@@ -98,7 +98,7 @@ func (c *plannedWeights) see(happening any) {
 func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) bool {
 	failed := func(d *wish) bool { return r.status.FailedChecks >= d.threshold }
 	if analysing(r.phase()) && anyOf(wishes, func(d *wish) bool { return d.weighted }) &&
-		(r.status.Serin != nil && r.status.Serin.Intent == "rollback" || anyOf(wishes, failed)) {
+		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || anyOf(wishes, failed)) {
 		return true
 	}
 	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *wish) bool { return d.returning(weight, before) }) ||
