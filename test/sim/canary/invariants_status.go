@@ -109,7 +109,8 @@ func (c *stableAgain) see(happening any) {
 // recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
 func (c *stableAgain) recorded(h moved) {
 	r, before := h.of, &h.before.Status
-	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" // somebody may have written the phase since
+	// Somebody may have written the phase since.
+	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" || c.pruning && before.LastPromotedSpec == ""
 	switch {
 	case !unknown:
 		c.violate("I23", r, "lastPromotedSpec changed in phase %s", before.Phase)
