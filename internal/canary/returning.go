@@ -67,7 +67,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	if recorded && weight == s.live() && weight == s.Status.CanaryWeight {
 		return hold(s, gates, effects...)
 	}
-	e := s.edit().effect(effects...).failedChecks()
+	e := s.edit().effect(effects...).recordThreshold()
 	if weight < s.live() {
 		e.effect(RouteIs{Canary: weight}).tell(release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Routing %d%% of the traffic of %s to primary: %s", release.Total-weight, s.Plan.full(), s.retainedMessage()),
@@ -85,9 +85,9 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	return e.done(gates)
 }
 
-// failedChecks records, where failed checks began the rollback, that it is decided, whatever becomes of the threshold meanwhile.
+// recordThreshold records, where failed checks began the rollback, that it is decided, whatever becomes of the threshold meanwhile.
 // A pruned status cannot, and tells it at the end.
-func (e *edit) failedChecks() *edit {
+func (e *edit) recordThreshold() *edit {
 	if told := e.s.threshold(); len(told) > 0 && !e.s.Pruned {
 		e.tell(told...).intend(intentRollback, reasonChecks)
 	}

@@ -64,7 +64,7 @@ func takeBack(s Snapshot) Decision {
 	case s.leaks():
 		return forgetDrain(s, effects)
 	case s.exposed() && !s.left():
-		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).failedChecks()
+		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).recordThreshold()
 		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
