@@ -540,6 +540,8 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	switch {
 	case phase != flaggerv1.CanaryPhaseFailed:
 		r.orphaned = false
+	case r.run != nil && r.run.intent == "rollback" && r.primary.ready && r.route.canary == 0:
+		r.orphaned = false // its primary was made again meanwhile, and nothing was promoted
 	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
 		r.orphaned = true
 	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready && r.route.canary == 0:
