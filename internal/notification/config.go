@@ -17,6 +17,9 @@ type Service struct {
 	Name, Type string
 	// Options are JSON, with the values of the Secret in place.
 	Options []byte
+	// Own says that the namespace of a Rollout configured it for itself, and not the administrator for all namespaces. Such
+	// a service must not use what belongs to the controller.
+	Own bool
 }
 
 // Problem is a key of the ConfigMap that a person has to mend. It spoils nothing but itself.
@@ -194,6 +197,7 @@ func (c *Config) Service(name string) (Service, error) {
 	service, ok := c.services[name]
 	switch {
 	case ok:
+		service.Own = c.prefix != ""
 		return service, nil
 	case c.problems["service."+name] != "":
 		return Service{}, errors.New(Problem{Key: "service." + name, Text: c.problems["service."+name]}.String())

@@ -184,8 +184,8 @@ func refused(err error) *RefusedError {
 	return nil
 }
 
-// Dialer is a dialer that makes connections to what the policy leaves open only. It is for load tests, which are no
-// calls of Client; everything else goes through that.
+// Dialer is a dialer that makes connections only to addresses that the policy permits. It is for load tests, mail and NATS,
+// which cannot use Client; everything else goes through that.
 func (p Policy) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: p.checkDial}
 }

@@ -1,13 +1,14 @@
 // Package stackdriver asks Google Cloud Monitoring, in its query language MQL.
 //
-// It knows that API and how a process in the cloud comes by its credentials. It must know nothing of where queries come
-// from, and no other provider.
+// It knows that API and which credentials are for it. It must know nothing of where queries come from, and no other
+// provider.
 package stackdriver
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,9 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/google"
-
+	"github.com/serin-dev/serin/internal/googlecloud"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -36,7 +35,7 @@ const (
 // account as serviceAccountKey; without that, or without a Secret, what the process has in the cloud counts. Only a key
 // of the Secret may be used at an address that the template names.
 func Factory() metric.Factory {
-	ambient := &ambient{}
+	ambient := googlecloud.NewAmbient(scope)
 	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(client, c, ambient)
 	}}
@@ -48,14 +47,14 @@ type provider struct {
 	// project is empty if the process knows it.
 	project string
 	// key is nil if the process has the credentials.
-	key     oauth2.TokenSource
-	ambient *ambient
+	key     *googlecloud.ServiceAccount
+	ambient *googlecloud.Ambient
 }
 
 // projects are names and numbers of projects, some of which belong to a domain.
 var projects = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 
-func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (metric.Provider, error) {
+func newProvider(client *outbound.Client, c metric.Config, ambient *googlecloud.Ambient) (metric.Provider, error) {
 	p := &provider{client: client, ambient: ambient}
 	if c.Credentials != nil {
 		p.project = c.Credentials[keyProject].Reveal()
@@ -67,12 +66,11 @@ func newProvider(client *outbound.Client, c metric.Config, ambient *ambient) (me
 		}
 	}
 	if key := c.Credentials[keyAccount]; key != "" {
-		// A signed statement is the token: nobody is asked for one, at an address that a key could name.
-		source, err := google.JWTAccessTokenSourceWithScope([]byte(key.Reveal()), scope)
+		account, err := googlecloud.NewServiceAccount([]byte(key.Reveal()), scope)
 		if err != nil {
-			return nil, errors.New("serviceAccountKey is not the JSON key of a service account: correct it in the secret")
+			return nil, fmt.Errorf("serviceAccountKey is %w: correct it in the secret", err)
 		}
-		p.key = source
+		p.key = account
 	}
 	if c.Address != "" && p.key == nil {
 		return nil, errors.New("an address needs credentials of its own: the controller's go to Google only. Give a serviceAccountKey, or remove the address")
@@ -124,7 +122,7 @@ func (p *provider) ask(ctx context.Context, query string) ([]byte, error) {
 
 func (p *provider) credentials(ctx context.Context) (token outbound.Secret, project string, err error) {
 	if p.key == nil {
-		token, project, err = p.ambient.token(ctx)
+		token, project, err = p.ambient.Token(ctx)
 		if err != nil {
 			return "", "", err
 		}
@@ -136,11 +134,10 @@ func (p *provider) credentials(ctx context.Context) (token outbound.Secret, proj
 		}
 		return token, project, nil
 	}
-	signed, err := p.key.Token()
-	if err != nil {
-		return "", "", errors.New("the service account's key cannot sign: correct it in the secret")
+	if token, err = p.key.Token(); err != nil {
+		return "", "", fmt.Errorf("serviceAccountKey: %w: correct it in the secret", err)
 	}
-	return outbound.Secret(signed.AccessToken), p.project, nil
+	return token, p.project, nil
 }
 
 // statuses are the words of the API for what went wrong; the sentence beside them is not repeated.

@@ -12,10 +12,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -181,41 +179,5 @@ func TestConfiguration(t *testing.T) {
 		if (err == nil) != c.good || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestTheProcessFindsItsCredentialsOnce(t *testing.T) {
-	var fetched atomic.Int32
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Metadata-Flavor", "Google")
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/token"):
-			fetched.Add(1)
-			_, _ = w.Write([]byte(`{"access_token":"n0de-token","expires_in":3600,"token_type":"Bearer"}`))
-		case strings.HasSuffix(r.URL.Path, "/project-id"):
-			_, _ = w.Write([]byte("shop-17"))
-		}
-	}))
-	t.Cleanup(node.Close)
-	t.Setenv("GCE_METADATA_HOST", strings.TrimPrefix(node.URL, "http://"))
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
-	t.Setenv("HOME", t.TempDir())
-	own := &ambient{}
-	for range 3 {
-		token, project, err := own.token(t.Context())
-		if err != nil || token.Reveal() != "n0de-token" || project != "shop-17" {
-			t.Fatalf("%v of %s, %v", token, project, err)
-		}
-	}
-	if n := fetched.Load(); n != 1 {
-		t.Errorf("fetched %d times", n)
-	}
-}
-
-func TestAProcessWithoutCredentialsIsAnOutage(t *testing.T) {
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "hunter2"))
-	_, _, err := (&ambient{}).token(t.Context())
-	if metric.OutcomeOf(err) != release.Unreachable || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("%v is %s", err, metric.OutcomeOf(err))
 	}
 }

@@ -48,9 +48,9 @@ func (s send) Send(ctx context.Context, m Message) error { return s(ctx, m) }
 
 // makers make senders of a type from its options.
 var makers = map[string]func(caller, []byte) (Sender, error){
-	"alertmanager": of(newAlertmanager), "email": of(newEmail), "googlechat": of(newGoogleChat), "grafana": of(newGrafana),
-	"mattermost": of(newMattermost), "newrelic": of(newNewRelic), "opsgenie": of(newOpsgenie), "pagerduty": of(newPagerDuty),
-	"pagerdutyv2": of(newPagerDutyEvents), "pushover": of(newPushover), "rocketchat": of(newRocketChat), "slack": of(newSlack),
+	"alertmanager": of(newAlertmanager), "email": of(newEmail), "gcppubsub": of(newPubSub), "googlechat": of(newGoogleChat),
+	"grafana": of(newGrafana), "mattermost": of(newMattermost), "nats": of(newNATS), "newrelic": of(newNewRelic), "opsgenie": of(newOpsgenie),
+	"pagerduty": of(newPagerDuty), "pagerdutyv2": of(newPagerDutyEvents), "pushover": of(newPushover), "rocketchat": of(newRocketChat), "slack": of(newSlack),
 	"teams": of(newTeams), "teams-workflows": of(newTeamsWorkflows), "telegram": of(newTelegram), "webex": of(newWebex), "webhook": of(newWebhook),
 }
 
@@ -63,7 +63,7 @@ func New(client *outbound.Client, policy outbound.Policy, s notification.Service
 	if !ok {
 		return nil, fmt.Errorf("service type %q is not supported: use one of %s", s.Type, strings.Join(Types(), ", "))
 	}
-	return maker(caller{client: client, policy: policy}, s.Options)
+	return maker(caller{client: client, policy: policy, own: s.Own}, s.Options)
 }
 
 // of reads the options of a type.
@@ -85,6 +85,8 @@ func of[O any](make func(caller, O) (send, error)) func(caller, []byte) (Sender,
 type caller struct {
 	client *outbound.Client
 	policy outbound.Policy
+	// own says that a namespace configured the service for itself, and not the administrator for all.
+	own bool
 }
 
 // call is one of them.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -51,6 +52,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := map[string]string{}
 	for _, name := range []string{"Authorization", "Content-Type", "X-Auth-Token", "X-User-Id", "X-Api-Key", "From", "Accept", "X-Own"} {
 		if value := r.Header.Get(name); value != "" {
+			if strings.HasPrefix(value, "Bearer eyJ") {
+				value = "Bearer signed" // a signature is another one each time
+			}
 			header[name] = value
 		}
 	}
@@ -134,6 +138,19 @@ var forms = map[string]form{
 			map[string]string{"Authorization": "Bearer T", "Content-Type": "application/x-www-form-urlencoded"},
 			"attachments=%5B%7B%22title%22%3A%22a%22%7D%5D&channel=ops&icon_emoji=%3Arocket%3A&text=hi&username=bot",
 		}},
+	},
+	"gcppubsub": {
+		kind: "gcppubsub", options: "{project: 'example.com:shop', topic: releases, apiURL: HERE, serviceAccountKey: '" + googleKey() + "'}",
+		template: `{message: hi, gcppubsub: {attributes: {team: shop}}}`, answer: says(200, `{"messageIds":["1"]}`),
+		want: []asked{{
+			"POST /v1/projects/example.com:shop/topics/releases:publish", with("Authorization", "Bearer signed"),
+			`{"messages":[{"attributes":{"team":"shop"},"data":"aGk="}]}`,
+		}},
+	},
+	"gcppubsub with a recipient": {
+		kind: "gcppubsub", options: "{project: shop, apiURL: HERE, serviceAccountKey: '" + googleKey() + "'}", recipient: "on-call",
+		template: `{message: hi}`, answer: says(200, `{"messageIds":["1"]}`),
+		want: []asked{{"POST /v1/projects/shop/topics/on-call:publish", with("Authorization", "Bearer signed"), `{"messages":[{"data":"aGk="}]}`}},
 	},
 	"webhook with a template": {
 		kind: "webhook", options: "{url: HERE/base/, headers: [{name: X-Own, value: v}], basicAuth: {username: u, password: p}}", recipient: "",
@@ -257,7 +274,7 @@ func (f form) send(t *testing.T, ctx context.Context, at *fake) error {
 }
 
 func TestEachServiceIsAskedInItsOwnForm(t *testing.T) {
-	tested := map[string]bool{"email": true} // has a test of its own
+	tested := map[string]bool{"email": true, "nats": true} // have tests of their own
 	for name, f := range forms {
 		tested[f.kind] = true
 		t.Run(name, func(t *testing.T) {
@@ -370,6 +387,11 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		{"alertmanager", "{}", "option targets is empty"},
 		{"email", "{host: x}", "option from is empty"},
 		{"rocketchat", "{serverUrl: x}", "option email is empty"},
+		{"gcppubsub", "{}", "option project is empty"},
+		{"gcppubsub", "{project: ../shop}", "option project is not the name of a project"},
+		{"gcppubsub", "{project: shop, keyFile: /x, serviceAccountKey: Secret}", "exclude each other"},
+		{"gcppubsub", "{project: shop, serviceAccountKey: Secret}", "serviceAccountKey is not the JSON key of a service account"},
+		{"gcppubsub", "{project: shop, apiURL: 'https://evil.example'}", "apiURL needs serviceAccountKey or keyFile"},
 	} {
 		if _, err := newSender(t, tt.kind, tt.options); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "Secret") {
 			t.Errorf("%s %s: %v, want %q", tt.kind, tt.options, err, tt.want)
@@ -382,6 +404,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		"no labels":              {"alertmanager", "message: x", "", "alertmanager.labels"},
 		"no part":                {"pagerdutyv2", "message: x", "ops", "no part pagerdutyv2"},
 		"cards":                  {"googlechat", "googlechat: {cards: '{a: b}'}", "ops", "no YAML list"},
+		"a topic of another":     {"gcppubsub", "message: x", "../../other/topics/x", "not the name of a topic"},
 		"a thread":               {"telegram", "message: x", "-1|x", "names no thread"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -417,7 +440,7 @@ func TestSlackKeepsAGroupTogether(t *testing.T) {
 	}
 }
 
-// TestThePolicyHolds: what may not be called is not called, by mail neither.
+// TestThePolicyHolds: addresses that are refused are not called, by no protocol.
 func TestThePolicyHolds(t *testing.T) {
 	at := newFake(t, says(200, "1"))
 	address, _ := url.Parse(at.URL)
@@ -425,7 +448,7 @@ func TestThePolicyHolds(t *testing.T) {
 	t.Cleanup(client.Close)
 	for kind, options := range map[string]string{
 		"webhook": `{"url":"` + at.URL + `"}`, "slack": `{"token":"T","apiURL":"` + at.URL + `"}`,
-		"email": `{"host":"127.0.0.1","port":` + address.Port() + `,"from":"a@b.c"}`,
+		"email": `{"host":"127.0.0.1","port":` + address.Port() + `,"from":"a@b.c"}`, "nats": `{"url":"nats://` + address.Host + `"}`,
 	} {
 		sender, err := service.New(client, outbound.Policy{}, notification.Service{Name: "own", Type: kind, Options: []byte(options)})
 		if err != nil {
@@ -433,6 +456,28 @@ func TestThePolicyHolds(t *testing.T) {
 		}
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
 		if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.asked) > 0 {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// TestThePolicyHoldsForNames: an address is checked when it is dialled, after its name was resolved.
+func TestThePolicyHoldsForNames(t *testing.T) {
+	at := newFake(t, says(200, "1"))
+	address, _ := url.Parse(at.URL)
+	policy := outbound.Policy{AllowLoopback: true, Denied: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
+	client := outbound.New(policy)
+	t.Cleanup(client.Close)
+	for kind, options := range map[string]string{
+		"webhook": `{"url":"http://localhost:` + address.Port() + `"}`, "nats": `{"url":"nats://localhost:` + address.Port() + `"}`,
+		"email": `{"host":"localhost","port":` + address.Port() + `,"from":"a@b.c"}`,
+	} {
+		sender, err := service.New(client, policy, notification.Service{Name: "own", Type: kind, Options: []byte(options)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
+		if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "denied range") || len(at.asked) > 0 {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

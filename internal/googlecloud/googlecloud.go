@@ -1,0 +1,103 @@
+// Package googlecloud obtains access tokens for APIs of Google Cloud.
+//
+// It knows the JSON keys of service accounts and where a process in the cloud finds its own credentials. It must not know
+// which API a token is for, beyond its scope, or what is requested there.
+package googlecloud
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/serin-dev/serin/internal/outbound"
+)
+
+// searchTimeout bounds how long the credentials of the process are searched for.
+const searchTimeout = 10 * time.Second
+
+var errNoCredentials = errors.New("no credentials of the controller for Google's services: bind its service account to one of Google's, or give a serviceAccountKey")
+
+// Ambient are the credentials that the process itself has: from its environment or its node. They are searched for when
+// they are first needed, and then reused. They are fetched with the library's own client, because they come from
+// addresses that users may not name.
+type Ambient struct {
+	scope string
+	mu    sync.Mutex
+	found *google.Credentials
+}
+
+// NewAmbient returns the credentials of the process for one scope. It sends no request.
+func NewAmbient(scope string) *Ambient { return &Ambient{scope: scope} }
+
+// Token returns a token, and the project of the process where that is known.
+func (a *Ambient) Token(ctx context.Context) (token outbound.Secret, project string, err error) {
+	type outcome struct {
+		token   *oauth2.Token
+		project string
+		err     error
+	}
+	// The library stores the context for later tokens, and waits without one.
+	lasting := context.WithoutCancel(ctx)
+	done := make(chan outcome, 1)
+	go func() {
+		found, err := a.find(lasting)
+		if err != nil {
+			done <- outcome{err: err}
+			return
+		}
+		token, err := found.TokenSource.Token()
+		done <- outcome{token: token, project: found.ProjectID, err: err}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return "", "", outbound.Unreachable(errNoCredentials)
+	case o := <-done:
+		if o.err != nil { // its text may quote an answer
+			return "", "", outbound.Unreachable(errNoCredentials)
+		}
+		return outbound.Secret(o.token.AccessToken), o.project, nil
+	}
+}
+
+func (a *Ambient) find(ctx context.Context) (*google.Credentials, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.found != nil {
+		return a.found, nil
+	}
+	found, err := google.FindDefaultCredentials(ctx, a.scope)
+	if err != nil {
+		return nil, err
+	}
+	a.found = found
+	return found, nil
+}
+
+// ServiceAccount makes tokens with the JSON key of a service account. The key signs the token itself, so that no request
+// is sent to an address that the key names. Every other form of credentials is an error, because some of them run commands
+// or read files; the error does not quote the key.
+type ServiceAccount struct{ source oauth2.TokenSource }
+
+// NewServiceAccount reads a key.
+func NewServiceAccount(key []byte, scope string) (*ServiceAccount, error) {
+	source, err := google.JWTAccessTokenSourceWithScope(key, scope)
+	if err != nil {
+		return nil, errors.New("not the JSON key of a service account")
+	}
+	return &ServiceAccount{source: source}, nil
+}
+
+// Token returns a token.
+func (a *ServiceAccount) Token() (outbound.Secret, error) {
+	signed, err := a.source.Token()
+	if err != nil {
+		return "", errors.New("the key of the service account cannot sign")
+	}
+	return outbound.Secret(signed.AccessToken), nil
+}
