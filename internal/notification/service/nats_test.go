@@ -112,7 +112,7 @@ func sendNATS(t *testing.T, ctx context.Context, options, subject string) error 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sender.Send(ctx, service.Message{Content: content(t, "message: hi"), Service: "own", Recipient: subject, Now: now})
+	return sender.Send(ctx, service.Message{Content: content(t, "message: hi"), Service: "own", Recipient: subject, Now: now}) //nolint:contextcheck // content renders in the context of the test
 }
 
 func TestAMessageIsPublishedToNATS(t *testing.T) {

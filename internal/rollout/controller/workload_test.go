@@ -92,6 +92,44 @@ func TestADeploymentGetsItsReplicasBack(t *testing.T) {
 	}
 }
 
+// TestScaleDownNeverLeavesADeploymentAlone: switched to never, Serin neither gives the Deployment its replicas back, which would
+// serve beside those of the Rollout, nor removes those that its user gives it. They return once it is not referred to.
+func TestScaleDownNeverLeavesADeploymentAlone(t *testing.T) {
+	for name, test := range map[string]struct{ applied, want int64 }{
+		"the user does nothing": {0, 3}, "the user scales it up": {4, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPocket(t, lentCart, lender, cartService)
+			p.reconciler.Marked = p.reconciler.Routers.Marked()
+			p.settle()
+			if replicas, _ := p.lender(); replicas != 0 {
+				t.Fatalf("the Deployment has %d replicas", replicas)
+			}
+			p.edit(func(o *argov1.Rollout) { o.Spec.WorkloadRef.ScaleDown = argov1.ScaleDownNever })
+			p.settle()
+			if test.applied > 0 {
+				p.applyLender(test.applied)
+			}
+			p.settle()
+			if replicas, annotations := p.lender(); replicas != test.applied || annotations[argov1.ReplicasBeforeAnnotation] != "3" {
+				t.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
+			}
+			was := p.rollout()
+			p.deleteRollout()
+			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
+			for range 5 {
+				if _, err := p.pass(); err != nil {
+					t.Fatal(err)
+				}
+				p.run()
+			}
+			if replicas, annotations := p.lender(); replicas != test.want || annotations[argov1.ManagedByAnnotation] != "" || annotations[argov1.ReplicasBeforeAnnotation] != "" {
+				t.Errorf("without the Rollout, the Deployment has %d replicas, %v", replicas, annotations)
+			}
+		})
+	}
+}
+
 func selecting(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }

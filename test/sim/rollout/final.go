@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -31,6 +32,10 @@ func (k *Rollouts) Final(w *sim.World) string {
 			if _, v := k.versionOf(r.Status.StableRS); v != nil {
 				object["serves"] = v.name
 			}
+		}
+		if kind == replicaSetKind { // which of those of a Deployment had been its newest while it was marked is a matter of time
+			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ManagedByAnnotation)
+			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ReplicasBeforeAnnotation)
 		}
 		return object
 	})

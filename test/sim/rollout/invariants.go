@@ -38,7 +38,7 @@ func Invariants() []Invariant {
 		{"I12", "every write names the version that it was decided on", func(l *ledger) checker { return &preconditions{ledger: l} }},
 		{"I13", "the status moves sensibly: steps in order, only the newest revision becomes stable, with which Services that take turns do so, no generation that was not seen", func(l *ledger) checker { return &sensibleStatus{ledger: l} }},
 		{"I14", "a clock that is set makes at most one pause and one interval due, and shortens none that begins afterwards", func(l *ledger) checker { return &wholePauses{ledger: l} }},
-		{"I16", "when a Rollout is deleted, its Services lead to all pods again, its route has nothing of its steps, and nothing says any more that it manages them", func(l *ledger) checker { return &givenBack{ledger: l} }},
+		{"I16", "when a Rollout is deleted, its Services lead to all pods again, its route has nothing of its steps, nothing says any more that it manages them, and a Deployment that no Rollout refers to has its replicas", func(l *ledger) checker { return &givenBack{ledger: l, workloads: workloadsBack{ledger: l}} }},
 		{"I17", "nothing decided or judged for an earlier revision counts for the next one", func(l *ledger) checker { return &freshStart{ledger: l} }},
 		{"I18", "no more pods are asked for than the plan allows, and at rest none, and a workload that lends its template only loses its own, once others have come", func(l *ledger) checker { return &oneScaler{ledger: l} }},
 		{"I19", "at rest an object is written at most once for each time that somebody else changed something, and once more after a process died at its work", func(l *ledger) checker { return &noFight{ledger: l} }},

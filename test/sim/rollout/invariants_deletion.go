@@ -18,10 +18,12 @@ var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 type givenBack struct {
 	*ledger
 
-	gone map[types.UID]time.Time
+	gone      map[types.UID]time.Time
+	workloads workloadsBack
 }
 
 func (c *givenBack) see(happening any) {
+	c.workloads.see(happening)
 	if c.gone == nil {
 		c.gone = map[types.UID]time.Time{}
 	}
@@ -33,6 +35,7 @@ func (c *givenBack) see(happening any) {
 // end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
 // deleted.
 func (c *givenBack) end() {
+	c.workloads.end()
 	for _, r := range c.all {
 		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.named[r.key] != nil || c.successor(r) {
 			continue

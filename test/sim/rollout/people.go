@@ -62,6 +62,7 @@ var deeds = []kinds.Deed[*people, *Release]{
 	{Class: SwapStrategy, Do: (*people).swapStrategy},
 	{Class: EditSubsets, Do: (*people).editSubsets},
 	{Class: DeleteJob, Do: (*people).deleteJob},
+	{Class: EditReference, Do: (*people).editReference},
 }
 
 // Classes are the troubles that this kind of release adds to those of the world.

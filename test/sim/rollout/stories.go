@@ -154,7 +154,7 @@ func Stories() []Story {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
-	return slices.Concat(stories, interruptions(), apart(), byJobs())
+	return slices.Concat(stories, interruptions(), apart(), byJobs(), returns())
 }
 
 // interruptions are stories in which people change their minds.

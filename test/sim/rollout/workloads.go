@@ -3,11 +3,13 @@ package rollout
 import (
 	"context"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
@@ -60,6 +62,107 @@ func (k *Rollouts) retemplate(actor string, r *Release, change func(*corev1.PodT
 	return after.ResourceVersion != deployment.ResourceVersion
 }
 
+// EditReference is how users change what becomes of the pods of a Deployment, or take its template no longer.
+const EditReference sim.Class = "edit-reference"
+
+// editReference switches scaleDown, or removes the reference.
+func (p *people) editReference(r *Release, s *sim.Stream) {
+	scaleDown, removes := sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively), s.Chance(0.3)
+	switch {
+	case r.workload() == "":
+	case removes:
+		p.removeReference(r)
+	default:
+		p.switchScaleDown(r, scaleDown)
+	}
+}
+
+func (p *people) switchScaleDown(r *Release, to argov1.ScaleDown) {
+	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+		if o.Spec.WorkloadRef != nil {
+			o.Spec.WorkloadRef.ScaleDown = to
+		}
+	})
+	if changed {
+		p.did(r.Key, EditReference, "switch scaleDown to %s", to)
+	}
+}
+
+// removeReference gives the Rollout the template that the Deployment has, in place of the reference.
+func (p *people) removeReference(r *Release) {
+	deployment := kinds.Typed[*appsv1.Deployment](p.world, p.world.Server.Peek(deploymentKind, keyNamed(r.workload())))
+	if deployment == nil {
+		return
+	}
+	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
+		o.Spec.WorkloadRef, o.Spec.Template, o.Spec.Selector = nil, *deployment.Spec.Template.DeepCopy(), deployment.Spec.Selector.DeepCopy()
+	})
+	if changed {
+		r.Spec.WorkloadRef, r.Spec.Selector = nil, deployment.Spec.Selector.DeepCopy()
+		p.did(r.Key, EditReference, "remove the reference to Deployment %s", deployment.Name)
+	}
+}
+
+// returns are stories of a Deployment that has to get its replicas back, each with the way in which it stops being referred to.
+func returns() []Story {
+	taken := func(name string, acts ...Act) Story {
+		return Story{Name: "template of a Deployment, " + name, Router: noRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
+	}
+	healthy := func(do func(*people, *Release)) Act { return Act{When: healthyNow, After: 5 * time.Second, Do: do} }
+	deletion := healthy(func(p *people, r *Release) { p.remove(r.Key.Name, rolloutKind, DeleteRelease, r) })
+	removed := taken("reference removed", healthy((*people).removeReference))
+	removed.End, removed.Version = argov1.RolloutPhaseHealthy, "v2"
+	return []Story{
+		taken("Rollout deleted", deletion),
+		taken("scaleDown never, Rollout deleted", healthy(func(p *people, r *Release) { p.switchScaleDown(r, argov1.ScaleDownNever) }), deletion),
+		removed,
+	}
+}
+
+// workloadsBack is the part of I16 that is about Deployments: once no Rollout refers to one that Serin has scaled down, it has its replicas again.
+type workloadsBack struct {
+	*ledger
+
+	// before are the replicas that Deployments had when Serin scaled them down first.
+	before map[types.NamespacedName]int32
+}
+
+func (c *workloadsBack) see(happening any) {
+	h, ok := happening.(wrote)
+	if !ok || h.Kind != deploymentKind || h.Type == store.Added {
+		return
+	}
+	if h.Type == store.Deleted {
+		delete(c.before, h.Key)
+		return
+	}
+	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.New))
+	switch before, taken := c.before[h.Key]; {
+	case is > was && (!h.ours || is >= before), is < was && !h.ours:
+		delete(c.before, h.Key) // it has them again, or what its user wants
+	case is < was && !taken:
+		if c.before == nil {
+			c.before = map[types.NamespacedName]int32{}
+		}
+		c.before[h.Key] = was
+	}
+}
+
+func (c *workloadsBack) end() {
+	for _, v := range c.world.Server.All(deploymentKind) {
+		before, taken := c.before[v.Key()]
+		refers := slices.ContainsFunc(c.all, func(r *record) bool {
+			return c.named[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
+		})
+		if is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, v)); taken && !refers && is < before {
+			c.violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
+		}
+		if by := v.Meta().Annotations[argov1.ManagedByAnnotation]; by != "" && !refers {
+			c.violate("I16", v.Key().Name, "no Rollout refers to it, and it still says that %s manages it", by)
+		}
+	}
+}
+
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
 func (c *oneScaler) lent(h wrote) {
@@ -77,7 +180,7 @@ func (c *oneScaler) lent(h wrote) {
 		if r.deleted || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
-		if ref.ScaleDown != argov1.ScaleDownOnSuccess && ref.ScaleDown != argov1.ScaleDownProgressively {
+		if !anyOf(c.wishes(r), scalesDown) {
 			c.violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
 		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
@@ -91,6 +194,11 @@ func (c *oneScaler) lent(h wrote) {
 			c.violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.delta)
 		}
 	}
+}
+
+// scalesDown is true of a spec that has Serin scale down the Deployment whose template it takes.
+func scalesDown(s *argov1.RolloutSpec) bool {
+	return s.WorkloadRef != nil && (s.WorkloadRef.ScaleDown == argov1.ScaleDownOnSuccess || s.WorkloadRef.ScaleDown == argov1.ScaleDownProgressively)
 }
 
 // leastWished is the smallest number of pods that the Rollout may ask for now.

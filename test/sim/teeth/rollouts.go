@@ -167,6 +167,24 @@ var Rollouts = []Tooth{
 		"setHash(subset, \"\")\n", "_ = subset\n", 156,
 	},
 	{
+		"replicas that a workload does not get back",
+		"I16",
+		"internal/rollout/controller/workload.go",
+		"found && now < replicas {", "found && now < replicas && replicas < 0 {", 0,
+	},
+	{
+		"a workload of a Rollout that was deleted",
+		"I16",
+		"internal/rollout/controller/reconciler.go",
+		"for _, name := range namesOf(workloads) {", "for _, name := range namesOf(workloads)[:0] {", 0,
+	},
+	{
+		"a workload that is not referred to any more",
+		"I16",
+		"internal/rollout/upkeep.go",
+		"		p.up = append(p.up, WorkloadReleased{Name: name})\n", "		_ = name\n", 0,
+	},
+	{
 		"analyses of the release before",
 		"I17",
 		"internal/rollout/status.go",
