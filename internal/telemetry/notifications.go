@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,24 +12,36 @@ import (
 type notifications struct {
 	sent, failed *prometheus.CounterVec
 	took         *prometheus.HistogramVec
+
+	mu sync.Mutex
+	// counted are the events of each Rollout that have series.
+	counted map[types.NamespacedName]map[eventLabels]bool
 }
 
 func newNotifications(d declaration) *notifications {
 	object := []string{"namespace", "name"}
 	reason := append(object, "type", "reason")
 	return &notifications{
-		sent:   d.counter("notification_send_success", "Notifications about a Rollout that were sent.", reason...),
-		failed: d.counter("notification_send_error", "Notifications about a Rollout that were given up.", reason...),
-		took:   d.histogram("notification_send", "Time in seconds that an attempt to send a notification took.", passBuckets, object...),
+		sent:    d.counter("notification_send_success", "Notifications about a Rollout that were sent.", reason...),
+		failed:  d.counter("notification_send_error", "Notifications about a Rollout that were given up.", reason...),
+		took:    d.histogram("notification_send", "Time in seconds that an attempt to send a notification took.", passBuckets, object...),
+		counted: map[types.NamespacedName]map[eventLabels]bool{},
 	}
 }
 
 // Notified records what became of a notification about a Rollout: err is why it was given up, nil that it was sent. kind
 // and reason are those of its event.
 func (m *Metrics) Notified(key types.NamespacedName, kind, reason string, err error) {
-	family := m.notifications.sent
+	n := m.notifications
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.counted[key] == nil {
+		n.counted[key] = map[eventLabels]bool{}
+	}
+	n.counted[key][eventLabels{kind, reason}] = true
+	family := n.sent
 	if err != nil {
-		family = m.notifications.failed
+		family = n.failed
 	}
 	family.WithLabelValues(key.Namespace, key.Name, kind, reason).Inc()
 }
@@ -38,13 +51,16 @@ func (m *Metrics) Notifying(key types.NamespacedName, took time.Duration) {
 	m.notifications.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 }
 
-// ForgetNotifications ends the series about the notifications of a Rollout that is gone.
+// ForgetNotifications ends the series about the notifications of a Rollout that is gone. Each is deleted by all of its labels:
+// a partial match visits the series of all Rollouts.
 func (m *Metrics) ForgetNotifications(key types.NamespacedName) {
-	m.notifications.forget(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
-}
-
-func (n *notifications) forget(of prometheus.Labels) {
-	n.sent.DeletePartialMatch(of)
-	n.failed.DeletePartialMatch(of)
-	n.took.DeletePartialMatch(of)
+	n := m.notifications
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for event := range n.counted[key] {
+		n.sent.DeleteLabelValues(key.Namespace, key.Name, event.kind, event.reason)
+		n.failed.DeleteLabelValues(key.Namespace, key.Name, event.kind, event.reason)
+	}
+	delete(n.counted, key)
+	n.took.DeleteLabelValues(key.Namespace, key.Name)
 }

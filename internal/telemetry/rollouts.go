@@ -175,7 +175,7 @@ func (m *Metrics) ForgetRollout(namespace, name string) {
 	}
 	delete(r.shown, key)
 	delete(r.told, key)
-	m.notifications.forget(prometheus.Labels{"namespace": namespace, "name": name})
+	m.ForgetNotifications(key)
 }
 
 func (r *rollouts) dropPhases(of Rollout) {
