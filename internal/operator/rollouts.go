@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -118,6 +119,12 @@ func (p process) serveRollouts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	marked := p.marked(ctx, own.GetAPIReader(), istio.clients)
+	if slices.Contains(marked, appsv1.SchemeGroupVersion.WithKind("Deployment")) {
+		if err := controller.IndexMarkedWorkloads(ctx, own.GetFieldIndexer()); err != nil {
+			return err
+		}
+	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
@@ -126,7 +133,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 		},
 		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
-		Marked: p.marked(ctx, own.GetAPIReader(), istio.clients),
+		Marked: marked,
 	})
 	p.together.setRollouts(own.GetClient())
 	return reconciler.Add(mgr, queue, controller.Options{

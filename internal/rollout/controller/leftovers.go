@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,7 +30,7 @@ func (r *Reconciler) marked(ctx context.Context, key types.NamespacedName) ([]*u
 		return nil, err
 	}
 	for _, kind := range r.Marked {
-		more, err := r.Applier.MarkedFor(ctx, kind, key)
+		more, err := r.markedOf(ctx, kind, key)
 		switch {
 		case isSentence(err), errors.Is(err, traffic.ErrUnreachable):
 			continue // whoever has these objects cannot be asked; the watch of the kind notifies once it can
@@ -39,6 +40,13 @@ func (r *Reconciler) marked(ctx context.Context, key types.NamespacedName) ([]*u
 		services = append(services, more...)
 	}
 	return services, nil
+}
+
+func (r *Reconciler) markedOf(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	if kind == deploymentKind {
+		return r.markedWorkloads(ctx, key)
+	}
+	return r.Applier.MarkedFor(ctx, kind, key)
 }
 
 // recorded is what objects keep of the routers of the Rollout that manages them.

@@ -69,7 +69,7 @@ func newPocket(t *testing.T, manifests ...string) *pocket {
 	p := &pocket{T: t, news: make(chan struct{}), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC))}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&argov1.Rollout{}, &appsv1.ReplicaSet{}).
 		WithInterceptorFuncs(p.watchful())
-	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexPlaces, endpoints.Index} {
+	for _, index := range []func(context.Context, client.FieldIndexer) error{IndexOwners, IndexServices, IndexWorkloads, IndexMarkedWorkloads, IndexPlaces, endpoints.Index} {
 		if err := index(t.Context(), indexes{t, builder}); err != nil {
 			t.Fatal(err)
 		}

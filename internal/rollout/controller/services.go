@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,32 +31,42 @@ func service() *unstructured.Unstructured {
 
 // IndexServices lets caches find the Services that a Rollout manages without looking at all.
 func IndexServices(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, service(), byManager, func(object client.Object) []string {
+	return indexManaged(ctx, indexer, service())
+}
+
+// indexManaged indexes objects by the Rollout whose mark they carry.
+func indexManaged(ctx context.Context, indexer client.FieldIndexer, kind *unstructured.Unstructured) error {
+	err := indexer.IndexField(ctx, kind, byManager, func(object client.Object) []string {
 		if by := object.GetAnnotations()[argov1.ManagedByAnnotation]; by != "" {
 			return []string{by}
 		}
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("index Services by their Rollout: %w", err)
+		return fmt.Errorf("index objects of kind %s by their Rollout: %w", kind.GetKind(), err)
 	}
 	return nil
 }
 
 // managedServices are those that say that the Rollout manages them, by name. They must not be changed.
 func (r *Reconciler) managedServices(ctx context.Context, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
+	return r.managed(ctx, serviceKind, of)
+}
+
+// managed are the objects of an indexed kind that carry the mark of a Rollout, by name. They must not be changed.
+func (r *Reconciler) managed(ctx context.Context, kind schema.GroupVersionKind, of types.NamespacedName) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(serviceKind.GroupVersion().WithKind("ServiceList"))
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := r.Client.List(ctx, list, client.InNamespace(of.Namespace), client.MatchingFields{byManager: of.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("list the Services of Rollout %s: %w", of, err)
+		return nil, fmt.Errorf("list the objects of kind %s that Rollout %s manages: %w", kind.Kind, of, err)
 	}
-	var services []*unstructured.Unstructured
+	var objects []*unstructured.Unstructured
 	for i := range list.Items {
-		services = append(services, &list.Items[i])
+		objects = append(objects, &list.Items[i])
 	}
-	slices.SortFunc(services, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return services, nil
+	slices.SortFunc(objects, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return objects, nil
 }
 
 func namesOf(objects []*unstructured.Unstructured) []string {

@@ -46,6 +46,14 @@ func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
+// IndexMarkedWorkloads lets caches find the Deployments that a Rollout has scaled down without looking at all. It begins to
+// watch Deployments, and so is for where Parts.Marked has their kind.
+func IndexMarkedWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(deploymentKind)
+	return indexManaged(ctx, indexer, kind)
+}
+
 // Referring are the Rollouts that refer to a workload.
 func Referring(ctx context.Context, reader client.Reader, namespace, kind, name string) ([]argov1.Rollout, error) {
 	var all argov1.RolloutList
@@ -192,7 +200,7 @@ func (r *Reconciler) scaleWorkload(ctx context.Context, s *seen, e rollout.Workl
 
 // markedWorkloads are the Deployments that a Rollout of that name has scaled down. They must not be changed.
 func (r *Reconciler) markedWorkloads(ctx context.Context, key types.NamespacedName) ([]*unstructured.Unstructured, error) {
-	return r.Applier.MarkedFor(ctx, deploymentKind, key)
+	return r.managed(ctx, deploymentKind, key)
 }
 
 // lookForFormerWorkloads finds the Deployments that the Rollout has scaled down and does not refer to any more.

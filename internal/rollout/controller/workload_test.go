@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
@@ -89,6 +93,28 @@ func TestADeploymentGetsItsReplicasBack(t *testing.T) {
 				t.Errorf("the Deployment has %d replicas, %v", replicas, annotations)
 			}
 		})
+	}
+}
+
+// TestDeploymentsOfOthersAreNotVisited: a reconciliation lists the Deployments that carry the mark of its Rollout, by an index,
+// however many others the namespace has.
+func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
+	p := newPocket(t, lentCart, lender, cartService)
+	p.reconciler.Marked = p.reconciler.Routers.Marked()
+	var selected []string
+	counting := interceptor.NewClient(p.client, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "DeploymentList" {
+				given := (&client.ListOptions{}).ApplyOptions(options)
+				selected = append(selected, fmt.Sprint(given.FieldSelector))
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	p.reconciler.Client, p.reconciler.Applier.Client = counting, counting
+	p.settle()
+	if len(selected) == 0 || slices.ContainsFunc(selected, func(s string) bool { return s != byManager+"=cart" }) {
+		t.Errorf("lists of Deployments select %q", selected)
 	}
 }
 

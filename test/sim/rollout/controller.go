@@ -55,7 +55,7 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	if k.lives[i] != nil {
 		return k.lives[i]
 	}
-	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, endpoints.Index)
+	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
 	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, voice: kinds.NewVoice(k.world, i)}
 	p.metrics, p.told = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
