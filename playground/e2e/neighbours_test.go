@@ -1,0 +1,168 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+)
+
+// What one Serin has under way at most: slots webhooks of Canaries and slots measurements of AnalysisRuns. A single namespace
+// gets share of each, and at most abreast of them are of one AnalysisRun.
+const (
+	slots   = 256
+	share   = slots * 3 / 4
+	abreast = 16
+)
+
+// hanging is a server that accepts requests and answers none of them until the test ends.
+type hanging struct {
+	*silence
+	calls atomic.Int32
+}
+
+func (h *hanging) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	h.calls.Add(1)
+	defer h.calls.Add(-1)
+	select {
+	case <-h.over:
+	case <-r.Context().Done():
+	}
+}
+
+func (h *hanging) await(t *testing.T, what string, n int32) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for h.calls.Load() < n {
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			t.Fatalf("wait until %d %s hang: it took more than %s; there are %d", n, what, patience, h.calls.Load())
+		}
+	}
+}
+
+// neighbour is a namespace whose servers answer at once. It counts its releases.
+type neighbour struct {
+	*stage
+	address  string
+	releases int
+}
+
+// release ships a version, and returns how long the release took.
+func (n *neighbour) release() time.Duration {
+	n.t.Helper()
+	n.releases++
+	r, began := n.follow("shop"), time.Now()
+	n.ship("shop", fmt.Sprintf("v%d", n.releases+1))
+	r.reaches("Progressing")
+	r.ends("Succeeded")
+	return time.Since(began)
+}
+
+// judge measures once, and returns how long the AnalysisRun took.
+func (n *neighbour) judge() time.Duration {
+	n.t.Helper()
+	n.releases++
+	name, began := fmt.Sprintf("judged-%d", n.releases), time.Now()
+	n.apply(analysisRun(name, "metrics:\n"+measured("value", n.address)))
+	n.awaitRun(name, "to be successful", runIn(argov1.AnalysisPhaseSuccessful))
+	return time.Since(began)
+}
+
+// measured is a metric that is read from a server.
+func measured(name, address string) string {
+	return fmt.Sprintf("- {name: %s, successCondition: result == 1, provider: {web: {url: %q, jsonPath: '{$.value}', timeoutSeconds: 600}}}\n", name, address)
+}
+
+// TestMoreHangingServersThanSlotsDelayNoOtherNamespace is I35: while more webhooks and measurements of one namespace hang than
+// there are slots, a release and an AnalysisRun of another one take at most a second longer than before. What is compared are
+// the fastest of several, before and meanwhile, so that other load of the machine does not count.
+func TestMoreHangingServersThanSlotsDelayNoOtherNamespace(t *testing.T) {
+	hostile := empty(t, "hostile")
+	n := &neighbour{stage: enter(t, "neighbour", "-namespace", "", "-drain-delay", "0s")}
+	hostile.keepReady(t)
+	n.keepReady(t)
+	n.address = serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"value":1}`) })).URL
+	n.apply(deploymentByHand("shop", 1) + cheap("shop", webhook("rollout", listen(t).url("/load"), "10s")))
+	n.follow("shop").reaches("Initialized")
+	webhooks, measurements := &hanging{silence: keepSilent(t)}, &hanging{silence: keepSilent(t)}
+	hostile.initialize(slots+abreast, serve(t, webhooks).URL)
+
+	const several = 3
+	before := [2]time.Duration{fastest(several, n.release), fastest(several, n.judge)}
+	hostile.hang(slots+abreast, serve(t, measurements).URL)
+	webhooks.await(t, "webhooks", share)
+	measurements.await(t, "measurements", share)
+	for i, what := range []struct {
+		name string
+		take func() time.Duration
+	}{{"release", n.release}, {"AnalysisRun", n.judge}} {
+		meanwhile := fastest(several, what.take)
+		for range 3 * several { // a machine that was busy just now gets another chance; a delay by design does not end
+			if meanwhile <= before[i]+time.Second {
+				break
+			}
+			meanwhile = min(meanwhile, what.take())
+		}
+		t.Logf("%s: %s before, %s meanwhile", what.name, before[i].Round(time.Millisecond), meanwhile.Round(time.Millisecond))
+		if meanwhile > before[i]+time.Second {
+			t.Errorf("a %s took %s while servers of another namespace hang, and %s before", what.name, meanwhile, before[i])
+		}
+	}
+	for what, server := range map[string]*hanging{"webhooks": webhooks, "measurements": measurements} {
+		server.await(t, what, share) // a measurement ends after two minutes, and another one takes its slot
+		if calls := server.calls.Load(); calls > share {
+			t.Errorf("%d %s hang, want %d, the share of one namespace", calls, what, share)
+		}
+	}
+}
+
+// fastest is the shortest of several durations.
+func fastest(several int, take func() time.Duration) time.Duration {
+	shortest := take()
+	for range several - 1 {
+		shortest = min(shortest, take())
+	}
+	return shortest
+}
+
+// initialize creates Canaries whose webhooks call that server as soon as a release begins.
+func (s *stage) initialize(n int, server string) {
+	s.t.Helper()
+	for i := range n {
+		name := fmt.Sprintf("hang-%03d", i)
+		s.apply(deploymentByHand(name, 1) + strings.Replace(cheap(name, webhook("confirm-rollout", server, "1h")), "interval: 1s", "interval: 10m", 1))
+	}
+	for i := range n {
+		r := s.follow(fmt.Sprintf("hang-%03d", i))
+		r.mark = 0
+		r.reaches("Initialized")
+	}
+}
+
+// hang begins a release of each of these Canaries, and as many measurements of a server.
+func (s *stage) hang(n int, server string) {
+	s.t.Helper()
+	for i := range n / abreast {
+		metrics := ""
+		for j := range abreast {
+			metrics += measured(fmt.Sprintf("value-%d", j), server)
+		}
+		s.apply(analysisRun(fmt.Sprintf("hang-%02d", i), "metrics:\n"+metrics))
+	}
+	for i := range n {
+		s.ship(fmt.Sprintf("hang-%03d", i), "v2")
+	}
+}
