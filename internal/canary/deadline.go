@@ -19,8 +19,9 @@ type ReadinessTrack struct {
 	// Progressed is when the process last saw the workload lose its readiness or make progress; zero: it never did.
 	Progressed time.Time
 
-	// State, Updated, Ready and Available are what the process saw last.
+	// State, ID, Updated, Ready and Available are what the process observed last.
 	State                     Readiness
+	ID                        string
 	Updated, Ready, Available int32
 }
 
@@ -57,7 +58,7 @@ func (t ReadinessTrack) Observe(c Copy, now time.Time) ReadinessTrack {
 	}
 	next := ReadinessTrack{
 		Unready: earlier(t.Unready), Progressed: earlier(t.Progressed),
-		State: c.readiness(), Updated: c.Updated, Ready: c.ReadyPods, Available: c.Available,
+		State: c.readiness(), ID: c.ID, Updated: c.Updated, Ready: c.ReadyPods, Available: c.Available,
 	}
 	rises := t.State != notSeen && (c.Updated > t.Updated || c.ReadyPods > t.Ready || c.Available > t.Available)
 	switch {
@@ -66,7 +67,9 @@ func (t ReadinessTrack) Observe(c Copy, now time.Time) ReadinessTrack {
 	case next.State != t.State:
 		next.Unready = now
 	}
-	if rises || t.State != notSeen && t.State != next.State {
+	// A template that was copied is a request to change, also where the answer to the copy was lost and the status does not say so.
+	asked := c.ID != t.ID
+	if rises || t.State != notSeen && (t.State != next.State || asked) {
 		next.Progressed = now
 	}
 	return next

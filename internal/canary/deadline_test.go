@@ -17,6 +17,10 @@ func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
 		}
 	}
 	whole := copyOf(4, 4, 4, 4)
+	replaced := func(c Copy) Copy { // with another template
+		c.ID = "new"
+		return c
+	}
 	unpublished := whole
 	unpublished.Endpoints = release.Endpoints{}
 	type look struct {
@@ -26,15 +30,16 @@ func TestReadinessTrackNotesWhatItSawItself(t *testing.T) {
 	}
 	for name, looks := range map[string][]look{
 		"a first look knows nothing of what was before": {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 3, 3), 1, -1}},
-		"losing readiness":                        {{1, whole, -1, -1}, {2, copyOf(4, 4, 3, 3), 2, 2}, {3, copyOf(4, 4, 3, 3), 2, 2}},
-		"being scaled up":                         {{1, whole, -1, -1}, {2, copyOf(8, 4, 4, 4), 2, 2}},
-		"more updated pods":                       {{1, copyOf(4, 1, 3, 3), 1, -1}, {2, copyOf(4, 2, 3, 3), 1, 2}},
-		"more ready pods":                         {{1, copyOf(4, 4, 2, 2), 1, -1}, {2, copyOf(4, 4, 3, 2), 1, 2}},
-		"more available pods":                     {{1, copyOf(4, 4, 3, 2), 1, -1}, {2, copyOf(4, 4, 3, 3), 1, 2}},
-		"fewer pods are no progress":              {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}},
-		"pods that come back are":                 {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}, {3, copyOf(4, 4, 3, 3), 1, 3}},
-		"ready, but no endpoint is published yet": {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, unpublished, 2, 2}, {3, whole, -1, 3}},
-		"a clock that is set back":                {{5, copyOf(4, 4, 3, 3), 5, -1}, {6, copyOf(4, 4, 4, 3), 5, 6}, {2, copyOf(4, 4, 4, 3), 2, 2}},
+		"losing readiness":                                {{1, whole, -1, -1}, {2, copyOf(4, 4, 3, 3), 2, 2}, {3, copyOf(4, 4, 3, 3), 2, 2}},
+		"being scaled up":                                 {{1, whole, -1, -1}, {2, copyOf(8, 4, 4, 4), 2, 2}},
+		"more updated pods":                               {{1, copyOf(4, 1, 3, 3), 1, -1}, {2, copyOf(4, 2, 3, 3), 1, 2}},
+		"more ready pods":                                 {{1, copyOf(4, 4, 2, 2), 1, -1}, {2, copyOf(4, 4, 3, 2), 1, 2}},
+		"more available pods":                             {{1, copyOf(4, 4, 3, 2), 1, -1}, {2, copyOf(4, 4, 3, 3), 1, 2}},
+		"fewer pods are no progress":                      {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}},
+		"pods that come back are":                         {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, copyOf(4, 4, 2, 2), 1, -1}, {3, copyOf(4, 4, 3, 3), 1, 3}},
+		"ready, but no endpoint is published yet":         {{1, copyOf(4, 4, 3, 3), 1, -1}, {2, unpublished, 2, 2}, {3, whole, -1, 3}},
+		"a new template that the status does not know of": {{1, copyOf(1, 1, 0, 0), 1, -1}, {2, replaced(copyOf(1, 1, 0, 0)), 1, 2}, {3, replaced(copyOf(1, 0, 0, 0)), 1, 2}},
+		"a clock that is set back":                        {{5, copyOf(4, 4, 3, 3), 5, -1}, {6, copyOf(4, 4, 4, 3), 5, 6}, {2, copyOf(4, 4, 4, 3), 2, 2}},
 	} {
 		var track ReadinessTrack
 		for _, l := range looks {

@@ -76,9 +76,11 @@ func (c *analysedTemplate) again(r *record) []string {
 		return nil // somebody else wrote it, or what it should run failed
 	case r.orphaned && r.run != nil && !r.configured.Before(r.run.began):
 		return nil // its configuration is that of the promotion that failed, its template of whatever a ReplicaSet still has
-	case r.orphaned, r.misled:
-		// Nothing that it ran since was promoted, or somebody wrote into the status that something else was: it is made again
-		// of the target, which may be what serves, or of what a ReplicaSet of it still has.
+	case r.misled, !r.tampered.IsZero():
+		return nil // the status was overwritten: it may say that something else was promoted, or nothing of a promotion that failed
+	case r.orphaned:
+		// Nothing that it ran since was promoted: it is created again from the target, which may be what serves, or from what a
+		// ReplicaSet of it still has.
 		return append(r.target.ran(c.then()), r.primary.ran(time.Time{})...)
 	case r.run == nil:
 		return []string{r.stable}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -43,10 +45,20 @@ func (c *noDeadEnd) see(happening any) {
 			continue
 		}
 		hash := c.leads(r, s.place)
-		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.then()) && !c.touched(r, s.place) && !c.takenAway(r, hash) {
+		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.then()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
 			c.violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.delta)
 		}
 	}
+}
+
+// ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
+func (c *noDeadEnd) ofAnother(r *record, p place) bool {
+	service := c.world.Server.Peek(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
+	if service == nil {
+		return false
+	}
+	by := service.Meta().Annotations[argov1.ManagedByAnnotation]
+	return by != "" && by != r.key.Name && c.named[keyNamed(by)] != nil
 }
 
 // putBack is true of a weight that Serin gave before, or that it recorded of a route as somebody made it, and that somebody
