@@ -145,8 +145,9 @@ func OutcomeOf(err error) release.Outcome {
 }
 
 const (
-	// MaxAnswer bounds the answer of a provider: a million series of a careless query, not a file.
-	MaxAnswer = 4 << 20
+	// MaxAnswer bounds the answer of a provider, in bytes: 10,000 series of a careless query, not a file. One namespace may have
+	// 192 answers read at once, which must fit into the memory limit beside everything else.
+	MaxAnswer = 1 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
 )

@@ -137,7 +137,13 @@ func (p *Provider) ask(ctx context.Context) ([]byte, error) {
 	return metric.Fetch(ctx, p.client, request, nil)
 }
 
+// decoders bounds how many documents are decoded at once: decoded, a hostile one needs twenty times its length. Nothing is waited
+// for while one is decoded, so that no namespace can hold the others back.
+var decoders = make(chan struct{}, 4)
+
 func find(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
+	decoders <- struct{}{}
+	defer func() { <-decoders }()
 	var document any
 	if json.Unmarshal(body, &document) != nil {
 		if len(bytes.TrimSpace(body)) == 0 {
