@@ -23,7 +23,7 @@ func advance(e *edit, gates release.Gates) Decision {
 		switch {
 		case s.Status.Iterations < s.Plan.Iterations:
 			e.status.CanaryWeight = s.live()
-			if (s.Plan.Mirror || s.live() > 0) && (s.live() == 0 || s.primaryCarries()) {
+			if (s.Plan.Mirror || s.live() > 0) && (s.live() == 0 || s.primaryReachable()) {
 				e.effect(RouteIs{Mirror: s.Plan.Mirror})
 				if s.live() > 0 {
 					e.stamp(release.StampLeft)

@@ -149,7 +149,7 @@ func deadlines(s Snapshot, d Decision) (canary, primary bool) {
 	}
 	switch d.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return !s.copied(), s.copied()
+		return !s.primaryHasTemplate(), s.primaryHasTemplate()
 	case flaggerv1.CanaryPhasePromoting:
 		return true, true
 	case flaggerv1.CanaryPhaseFinalising:
@@ -190,9 +190,9 @@ func timed(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// stopped lets no deadline run while a person holds the release: what is missing when that ends could not be mended
-// before. A pruned status has no room for that.
-func stopped(s Snapshot, d Decision) Decision {
+// pauseDeadline lets no deadline run while the user holds the release: what is missing when that ends could not be repaired
+// before. A pruned status cannot record that.
+func pauseDeadline(s Snapshot, d Decision) Decision {
 	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !timed(d.Status.Phase) {
 		return d
 	}
@@ -201,7 +201,7 @@ func stopped(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// held is true of a release that a person held until now, so that its deadline begins anew.
-func (s *Snapshot) held() bool {
-	return s.serin().Since == nil && timed(s.Status.Phase) && !s.Pruned && !s.foreign()
+// resumedAfterHold reports whether the user held the release until now, so that its deadline begins anew.
+func (s *Snapshot) resumedAfterHold() bool {
+	return s.serin().Since == nil && timed(s.Status.Phase) && !s.Pruned && !s.statusFromOtherController()
 }

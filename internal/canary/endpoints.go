@@ -49,7 +49,7 @@ func primaryEndpoints(s Snapshot) release.Gate {
 
 // primaryEndpointsBack is primaryEndpoints where the canary has traffic that comes back.
 func primaryEndpointsBack(s Snapshot) release.Gate {
-	if !s.exposed() {
+	if !s.canaryHasTraffic() {
 		return release.Passes("primary-endpoints", "")
 	}
 	return primaryEndpoints(s)
@@ -59,9 +59,9 @@ func primaryEndpointsBack(s Snapshot) release.Gate {
 // the primary itself has just changed. With a canary that answers nobody there is nothing to wait for.
 func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 	switch {
-	case !s.exposed() || s.left() || !s.canaryCarries():
+	case !s.canaryHasTraffic() || s.drainStarted() || !s.canaryReachable():
 		return release.Passes("primary-endpoints", "")
-	case s.restoring():
+	case s.primaryHasRolledBackTemplate():
 		return primaryEndpoints(s)
 	default:
 		return s.primaryReached(1)

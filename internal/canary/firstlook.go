@@ -137,7 +137,7 @@ func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 		e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, first.Name
 		return e.done(gates)
 	default:
-		return wakeBy(hold(s, gates, effects...), s.polledAgain("first"))
+		return wakeBy(keepStatus(s, gates, effects...), s.polledAgain("first"))
 	}
 }
 

@@ -37,7 +37,7 @@ func primaryReady(s Snapshot) release.Gate {
 // primaryLost is true of a primary that protects nobody, so that a fix is urgent.
 func (s *Snapshot) primaryLost() bool {
 	primary := s.Workload.Primary
-	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.orphaned())
+	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
 }
 
 func (s *Snapshot) primaryMessage() string {

@@ -11,7 +11,7 @@ import (
 // until everything that was sent to it has been answered; it is collected with the Canary.
 func leave(s Snapshot) Decision {
 	if !s.Plan.Revert {
-		return hold(s, nil, HasFinalizer{}) // the user does not want it back any more
+		return keepStatus(s, nil, HasFinalizer{}) // the user does not want it back any more
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhaseTerminated:
@@ -23,14 +23,14 @@ func leave(s Snapshot) Decision {
 	goodbye := release.Event{Type: release.Normal, Message: "Terminated canary " + s.Plan.full()}
 	if !s.Workload.Target.Found {
 		// Nothing is left to give back to; what we made goes with the Canary.
-		d := hold(s, nil, HasFinalizer{})
+		d := keepStatus(s, nil, HasFinalizer{})
 		d.Events = append(d.Events, goodbye)
 		return d
 	}
 	effects := []release.Effect{ScalerPaused{Paused: false}, UpFromZero{Like: true}}
 	gates := release.Look(s, targetServes, targetEndpoints)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	effects = append(effects, GivenBack{})
 	switch {
@@ -42,16 +42,17 @@ func leave(s Snapshot) Decision {
 	}
 	gates = append(gates, release.Look(s, drained)...)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
-	d := hold(s, gates, append(effects, HasFinalizer{})...)
+	d := keepStatus(s, gates, append(effects, HasFinalizer{})...)
 	d.Events = append(d.Events, goodbye)
 	return d
 }
 
-// forsake lets a Canary go whose workload is another's by now. Nothing is given back: all of it is in use by the other.
-func forsake(s Snapshot) Decision {
-	d := hold(s, nil, HasFinalizer{})
+// releaseFinalizer removes the finalizer of a Canary whose workload belongs to another one. Nothing is restored: the other one uses
+// all of it.
+func releaseFinalizer(s Snapshot) Decision {
+	d := keepStatus(s, nil, HasFinalizer{})
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: "Nothing is given back of " + s.Plan.full() + ": " + s.Obstacle})
 	return d
 }

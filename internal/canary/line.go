@@ -38,7 +38,7 @@ func MayStart(s Snapshot) bool {
 	case Moves(s.Status.Phase):
 		return false
 	default:
-		return s.Workload.Target.Revision != s.pinned() || s.commanded("retry")
+		return s.Workload.Target.Revision != s.pinnedRevision() || s.commanded("retry")
 	}
 }
 
@@ -64,7 +64,7 @@ func inLine(s Snapshot, gates release.Gates, effects ...release.Effect) Decision
 	waits := first.Name == "turn"
 	switch {
 	case s.Pruned, queue == nil && !waits, first.Verdict == release.Ask:
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	case waits && queue == nil:
 		since := metav1.NewMicroTime(s.Now)
 		e := s.edit().effect(effects...)
@@ -75,7 +75,7 @@ func inLine(s Snapshot, gates release.Gates, effects ...release.Effect) Decision
 		e.serin.Queue.Aside = !waits
 		return e.done(gates)
 	default:
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 }
 

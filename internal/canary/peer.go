@@ -64,7 +64,7 @@ func rollsBack(s Snapshot, d Decision) bool {
 	}
 	failed := s.intent() == "" && s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
 	// A revision that arrives meanwhile must not get the users of the one before it, unobserved.
-	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.exposed() && slices.ContainsFunc(d.Effects, takesOff)
+	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.canaryHasTraffic() && slices.ContainsFunc(d.Effects, takesOff)
 	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a promotion that failed
 	return intends(s.Status) || intends(d.Status) || failed || replaced || ended
 }

@@ -13,7 +13,7 @@ import (
 
 // progress moves a revision on, window by window, or takes it back.
 func progress(s Snapshot) Decision {
-	if s.foreign() {
+	if s.statusFromOtherController() {
 		return adopted(s)
 	}
 	intent := s.intent()
@@ -24,7 +24,7 @@ func progress(s Snapshot) Decision {
 		return takeBack(s)
 	case s.commanded("abort"):
 		return aborted(s)
-	case intent == "" && !s.Plan.Skip && s.copied():
+	case intent == "" && !s.Plan.Skip && s.primaryHasTemplate():
 		return promote(s.edit().effect(standing(s)...), nil) // it was decided, and the process died before it could say so
 	case s.becameReady():
 		return recordPrimary(s)
@@ -34,7 +34,7 @@ func progress(s Snapshot) Decision {
 	if d, ok := changed(s); ok {
 		return d
 	}
-	if s.inherits() && s.primaryCarries() {
+	if s.inheritsTraffic() && s.primaryReachable() {
 		return disinherited(s)
 	}
 	switch {
@@ -51,7 +51,7 @@ func progress(s Snapshot) Decision {
 	if s.Workload.Target.Replicas == 0 {
 		effects = append(effects, UpFromZero{})
 	}
-	if d, ok := strayed(s, effects); ok {
+	if d, ok := weightDrifted(s, effects); ok {
 		return d
 	}
 	if _, open := s.start(); !open {
@@ -108,15 +108,15 @@ func (e *edit) intend(intent, why string) *edit {
 func changed(s Snapshot) (Decision, bool) {
 	revision := s.Workload.Target.Revision
 	reshaped := s.serin().Shape != "" && s.serin().Shape != s.Plan.shape()
-	if revision == s.pinned() && !reshaped {
+	if revision == s.pinnedRevision() && !reshaped {
 		return Decision{}, false
 	}
 	e := s.edit()
-	if revision == s.promoted() {
+	if revision == s.promotedRevision() {
 		e.applied()
 		return e.intend(intentCancel, "the target is back at the promoted revision").tell(cancelled(s)).done(nil), true
 	}
-	touched := s.serin().Started || s.exposed() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
+	touched := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !touched {
 		// Nobody has asked or seen anything of it yet: ConfigMap and Deployment of one change arrive one after the other.
 		e.effect(ConfigsRestored{ID: s.copyID()})
@@ -124,14 +124,14 @@ func changed(s Snapshot) (Decision, bool) {
 		e.run()
 		return e.stamp(release.StampSince).done(nil), true
 	}
-	if s.primaryStands() && s.shapedBy() == "" {
+	if s.primaryCanServe() && s.shapedBy() == "" {
 		// What the new revision gets is taken away from the old one first, and the primary has to be reached for that.
 		if gates := release.Look(s, primaryEndpointsAtOnce); gates.Verdict() != release.Pass {
-			return hold(s, gates, standing(s)...), true
+			return keepStatus(s, gates, standing(s)...), true
 		}
 	}
-	exposed := s.exposed() || reshaped && s.shapedBy() != ""
-	if exposed && (s.primaryCarries() || s.Workload.Primary.serves() && !s.canaryCarries()) {
+	exposed := s.canaryHasTraffic() || reshaped && s.shapedBy() != ""
+	if exposed && (s.primaryReachable() || s.Workload.Primary.serves() && !s.canaryReachable()) {
 		e.effect(RouteIs{Provider: s.shapedBy()})
 	}
 	e.effect(ConfigsRestored{ID: s.copyID()})
@@ -157,10 +157,9 @@ func (s *Snapshot) shapedBy() string {
 	return parts[1]
 }
 
-// strayed puts the traffic right when it is not where the run left it. A weight above zero that somebody else set is
-// taken over; a weight that is lost is written again, and observed anew. Traffic never moves to a copy that cannot
-// answer.
-func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
+// weightDrifted corrects a weight that differs from that of the run. A weight above zero that a user set is adopted; a lost one
+// is written again, and observed anew. Traffic never moves to a workload that cannot answer.
+func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 	if _, open := s.start(); !open || !s.Plan.Routed || s.Route.Problem != "" {
 		return Decision{}, false
 	}
@@ -180,7 +179,7 @@ func strayed(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return e.cookies().window().tell(advanced(s, live)).done(nil), true
 	case s.Plan.Strategy == BlueGreen && live == release.Total && s.Status.Iterations >= s.Plan.Iterations && due:
 		return e.routeAll(nil), true // the same
-	case live < said && !s.canaryCarries(), live > said && !s.primaryCarries():
+	case live < said && !s.canaryReachable(), live > said && !s.primaryReachable():
 		return Decision{}, false
 	case s.Plan.Strategy == Weighted && live > 0, s.Pruned && live == s.planned():
 		return Decision{}, false
@@ -214,7 +213,7 @@ func advanced(s Snapshot, weight int) release.Event {
 func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	if first == nil || first.Name != "canary-ready" && first.Name != "canary-endpoints" || first.Verdict != release.Fail {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	message := first.Message
 	if first.Name == "canary-ready" {

@@ -13,7 +13,7 @@ import (
 // promote gives the primary the template that was analysed.
 func promote(e *edit, gates release.Gates) Decision {
 	s := e.s
-	e.effect(CopyTemplate{Revision: s.pinned(), ID: s.copyID()}).phase(flaggerv1.CanaryPhasePromoting)
+	e.effect(CopyTemplate{Revision: s.pinnedRevision(), ID: s.copyID()}).phase(flaggerv1.CanaryPhasePromoting)
 	e.serin.Window, e.serin.Held = nil, ""
 	e.analyzed = true
 	return e.stamp(release.StampSince).tell(s.copying()).done(gates)
@@ -33,7 +33,7 @@ func (s *Snapshot) copying() release.Event {
 // last progress.
 func primaryPromoted(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
-	if primary.Found && primary.Ready && (primary.Available > 0 || !s.exposed()) {
+	if primary.Found && primary.Ready && (primary.Available > 0 || !s.canaryHasTraffic()) {
 		return release.Passes("primary-ready", pods(primary))
 	}
 	message := s.primaryMessage()
@@ -46,7 +46,7 @@ func primaryPromoted(s Snapshot) release.Gate {
 // promoting waits for the primary's rolling update, then brings the traffic back to it.
 func promoting(s Snapshot) Decision {
 	switch {
-	case s.foreign():
+	case s.statusFromOtherController():
 		return adopted(s)
 	case s.intent() == intentRollback:
 		return takeBack(s)
@@ -55,7 +55,7 @@ func promoting(s Snapshot) Decision {
 	}
 	effects := standing(s, ScalerExists{Update: true})
 	conditions := []gate{primaryPromoted, primaryEndpointsBack, canaryReady}
-	replaced := s.Workload.Target.Revision != s.pinned()
+	replaced := s.Workload.Target.Revision != s.pinnedRevision()
 	if replaced || s.resumed() {
 		// What the target runs by now is another story: no user shall see more of it. After a promotion that failed there is
 		// no way back from the primary's template, whatever becomes of the canary.
@@ -64,14 +64,14 @@ func promoting(s Snapshot) Decision {
 	gates := release.Look(s, conditions...)
 	switch first := gates.First(); {
 	case first == nil:
-	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.canaryCarries():
+	case first.Name == "primary-ready" && first.Verdict == release.Fail && s.canaryReachable():
 		return promotionFailed(s, gates, effects)
 	case len(gates) > 2 && gates[2].Verdict == release.Fail:
 		return notReady(s, gates[2:], effects)
 	case first.Name == "primary-ready" && first.Verdict == release.Fail:
-		return unpromoted(s, gates, effects)
+		return promotionPending(s, gates, effects)
 	default:
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	live := s.live()
 	if !s.Plan.Routed || s.Plan.PromotionStep == 0 || live == 0 || replaced {
@@ -90,7 +90,7 @@ func promoting(s Snapshot) Decision {
 	}
 	gates = append(gates, release.Look(s, windowOver)...)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	weight := max(live-s.Plan.PromotionStep, 0)
 	e := s.edit().effect(effects...).effect(RouteIs{Canary: weight}).tell(returned(s, weight))
@@ -109,7 +109,7 @@ func returned(s Snapshot, weight int) release.Event {
 
 // finalise is entered with all traffic back on the primary.
 func finalise(e *edit, gates release.Gates) Decision {
-	exposed := e.s.exposed()
+	exposed := e.s.canaryHasTraffic()
 	e.phase(flaggerv1.CanaryPhaseFinalising)
 	e.status.CanaryWeight, e.status.Iterations = 0, 0
 	e.serin.Window = nil
@@ -123,7 +123,7 @@ func finalise(e *edit, gates release.Gates) Decision {
 
 // finalising takes the target's pods away when nothing reaches them any more.
 func finalising(s Snapshot) Decision {
-	if s.foreign() {
+	if s.statusFromOtherController() {
 		e := s.edit().adopt().stamp(release.StampSince, release.StampDrain)
 		return e.tell(release.Event{
 			Type: release.Normal, Message: fmt.Sprintf("Adopted the release of %s in phase %s", s.Plan.workload(), s.Status.Phase),
@@ -133,19 +133,19 @@ func finalising(s Snapshot) Decision {
 	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
-		return unpromoted(s, gates, effects)
+		return promotionPending(s, gates, effects)
 	case first != nil:
-		return hold(s, gates, effects...)
-	case s.leaks():
+		return keepStatus(s, gates, effects...)
+	case s.trafficReturned():
 		return forgetDrain(s, effects)
-	case s.exposed() && s.Route.Problem == "":
+	case s.canaryHasTraffic() && s.Route.Problem == "":
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain)
 		e.status.CanaryWeight = 0
 		return e.done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{}, ConfigsCollected{})
 	return e.succeed(intentCompleted).done(gates)
@@ -205,8 +205,8 @@ func afterwards(s Snapshot) Decision {
 		phase = flaggerv1.CanaryPhaseFailed
 	}
 	gates := s.postGates(phase)
-	if gates.Verdict() != release.Pass && s.Workload.Target.Revision == s.pinned() {
-		return hold(s, gates, effects...)
+	if gates.Verdict() != release.Pass && s.Workload.Target.Revision == s.pinnedRevision() {
+		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...)
 	for _, gate := range gates {
@@ -261,7 +261,7 @@ func (s *Snapshot) afterPruned() release.Gates {
 // skipping promotes without analysis: the primary first, then whatever traffic the canary has, its pods last. What is
 // skipped is the analysis, not that the new revision must be able to run.
 func skipping(s Snapshot) Decision {
-	if !s.copied() {
+	if !s.primaryHasTemplate() {
 		if d, ok := changed(s); ok {
 			return d // what is to be promoted changed before it was
 		}
@@ -273,7 +273,7 @@ func skipping(s Snapshot) Decision {
 		if gates.Verdict() != release.Pass {
 			return notReady(s, gates, effects)
 		}
-		e := s.edit().effect(effects...).effect(CopyTemplate{Revision: s.pinned(), ID: s.copyID()}).stamp(release.StampSince)
+		e := s.edit().effect(effects...).effect(CopyTemplate{Revision: s.pinnedRevision(), ID: s.copyID()}).stamp(release.StampSince)
 		if s.intent() == "" {
 			e.intend(intentSkip, "spec.skipAnalysis is true")
 		}
@@ -284,12 +284,12 @@ func skipping(s Snapshot) Decision {
 	gates := release.Look(s, primaryPromoted, primaryEndpointsBack)
 	switch first := gates.First(); {
 	case first != nil && first.Verdict == release.Fail:
-		return unpromoted(s, gates, effects)
+		return promotionPending(s, gates, effects)
 	case first != nil:
-		return hold(s, gates, effects...)
-	case s.leaks():
+		return keepStatus(s, gates, effects...)
+	case s.trafficReturned():
 		return forgetDrain(s, effects)
-	case s.exposed() && !s.left():
+	case s.canaryHasTraffic() && !s.drainStarted():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
 		e.taken()
 		e.forgetCookie()
@@ -297,24 +297,24 @@ func skipping(s Snapshot) Decision {
 	}
 	gates = append(gates, release.Look(s, drained)...)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{}, ConfigsCollected{})
 	return e.succeed(intentSkipped).done(gates)
 }
 
-// unpromoted is a promotion whose primary does not come. The canary serves instead, and gets pods for that where somebody
-// took them away; another revision is not kept waiting for either of them.
-func unpromoted(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+// promotionPending decides about a promotion whose primary does not become ready. The canary serves instead, and gets pods for that
+// where it was scaled down; another revision waits for neither of them.
+func promotionPending(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	switch target := s.Workload.Target; {
-	case s.canaryCarries():
+	case s.canaryReachable():
 		return promotionFailed(s, gates, effects)
-	case target.Found && target.Revision != s.pinned():
-		return s.edit().effect(effects...).tell(notPromoted(s)...).unfinished(s.pinned(), s.Status.LastAppliedSpec).forsaken(s.live(), "Promotion failed").done(gates)
+	case target.Found && target.Revision != s.pinnedRevision():
+		return s.edit().effect(effects...).tell(notPromoted(s)...).unfinished(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(s.live(), "Promotion failed").done(gates)
 	case target.Found && target.Replicas == 0:
-		return hold(s, gates, append(effects, ScalerPaused{Paused: false}, UpFromZero{})...)
+		return keepStatus(s, gates, append(effects, ScalerPaused{Paused: false}, UpFromZero{})...)
 	default:
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 }
 
@@ -339,7 +339,7 @@ func promotionFailed(s Snapshot, gates release.Gates, effects []release.Effect) 
 		weight = release.Total
 		e.effect(RouteIs{Canary: release.Total})
 	}
-	return e.tell(notPromoted(s)...).unfinished(s.pinned(), s.Status.LastAppliedSpec).forsaken(weight, "Promotion failed").done(gates)
+	return e.tell(notPromoted(s)...).unfinished(s.pinnedRevision(), s.Status.LastAppliedSpec).failKeepingCanary(weight, "Promotion failed").done(gates)
 }
 
 // unfinished remembers what the primary was given last, for when it is ready.
@@ -348,9 +348,9 @@ func (e *edit) unfinished(revision, spec string) *edit {
 	return e
 }
 
-// forsaken ends a release that leaves no primary which could serve: the canary does, with that weight. why begins the
+// failKeepingCanary ends a release that leaves no primary which could serve: the canary does, with that weight. why begins the
 // sentence that the condition has.
-func (e *edit) forsaken(weight int, why string) *edit {
+func (e *edit) failKeepingCanary(weight int, why string) *edit {
 	e.phase(flaggerv1.CanaryPhaseFailed)
 	e.ending = release.EndingFailed
 	message := why + ", primary not ready."

@@ -23,7 +23,7 @@ func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence st
 	for i := range all {
 		all[i].Probe = nil
 	}
-	d := barred(s, all[:1])
+	d := withBlockedCondition(s, all[:1])
 	d.Gates = all
 	return d
 }
@@ -41,5 +41,5 @@ func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
 // Faulted is the decision about a Canary at which a pass of Serin itself broke, before or after it was decided about: all
 // that is known of it is its status.
 func Faulted(s Snapshot, sentence string) Decision {
-	return barred(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
+	return withBlockedCondition(s, release.Gates{release.Fails("fault", release.ByPerson, sentence)})
 }

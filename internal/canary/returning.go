@@ -13,13 +13,13 @@ import (
 // canary retains the rest. All traffic on the few pods that are left would break what still works, and no traffic at all on
 // them would leave every user with the version that failed. The arithmetic is that of Rollouts, see release.Carried.
 
-// sharesRollback is true of a rollback, or of a release that is cancelled, whose traffic can return in parts. A/B tests and blue/green switch as a whole, and so does
-// a primary that gets its earlier template back, because some of its pods still run the one that is rolled back. What is retained
-// is for the revision that was analyzed: a target that has another one gets nothing.
+// sharesRollback reports whether the traffic of a rollback, or of a cancelled release, can return in parts. A/B tests and blue/green
+// switch as a whole, and so does a primary whose earlier template is restored, because some of its pods still run the one that is
+// rolled back. Only the revision that was analyzed retains traffic: a target that has another one gets none.
 func (s *Snapshot) sharesRollback() bool {
 	weighted := s.Plan.Strategy == Weighted && !s.Plan.Skip && s.readable() && s.shapedBy() == ""
-	return weighted && !s.left() && !s.restoring() && !s.Workload.Primary.Ready && s.canaryCarries() &&
-		s.Workload.Target.Revision == s.pinned()
+	return weighted && !s.drainStarted() && !s.primaryHasRolledBackTemplate() && !s.Workload.Primary.Ready && s.canaryReachable() &&
+		s.Workload.Target.Revision == s.pinnedRevision()
 }
 
 // carriers is the number of pods of the primary that requests reach.
@@ -65,7 +65,7 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	weight := s.retained()
 	recorded := s.serin().CarriedBy != nil || s.Pruned
 	if recorded && weight == s.live() && weight == s.Status.CanaryWeight {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).recordThreshold()
 	if weight < s.live() {

@@ -17,7 +17,7 @@ func (s *Snapshot) intent() string {
 	}
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		if s.Workload.Same && !s.copied() && s.Workload.Target.Revision == s.pinned() {
+		if s.Workload.Same && !s.primaryHasTemplate() && s.Workload.Target.Revision == s.pinnedRevision() {
 			return intentCancel // what was taken up is what the primary runs
 		}
 	case flaggerv1.CanaryPhasePromoting:
@@ -42,28 +42,28 @@ func (e *edit) rollback(why string) *edit {
 // has one.
 func takeBack(s Snapshot) Decision {
 	effects := standing(s)
-	if s.restoring() {
+	if s.primaryHasRolledBackTemplate() {
 		effects = append(effects, RestoreTemplate{ID: s.restoreID()})
 	} else {
 		effects = append(effects, ConfigsRestored{ID: s.copyID()})
 	}
-	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.exposed() && s.Workload.Target.serves() {
+	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.serves() {
 		effects = append(effects, PrimaryUpFromZero{}) // somebody took its pods away, and nobody else would bring them back
 	}
 	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
-	if s.stranded() {
+	if s.rollbackImpossible() {
 		return rollbackFailed(s, gates, effects)
 	}
 	if s.retained() > 0 {
 		return rollBackInPart(s, gates, effects)
 	}
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	switch {
-	case s.leaks():
+	case s.trafficReturned():
 		return forgetDrain(s, effects)
-	case s.exposed() && !s.left():
+	case s.canaryHasTraffic() && !s.drainStarted():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).recordThreshold()
 		e.taken()
 		e.forgetCookie()
@@ -71,10 +71,10 @@ func takeBack(s Snapshot) Decision {
 	}
 	gates = append(gates, release.Look(s, drained)...)
 	if gates.Verdict() != release.Pass {
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).effect(ScalerPaused{Paused: true}, DownToZero{})
-	if !s.left() {
+	if !s.drainStarted() {
 		e.tell(s.threshold()...)
 	}
 	if s.intent() == intentCancel {
@@ -87,46 +87,46 @@ func takeBack(s Snapshot) Decision {
 	return e.fail(s.serin().Reason).done(gates)
 }
 
-// restoring is true when the primary has, or had, the template that is being taken back.
-func (s *Snapshot) restoring() bool {
-	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.copied() || s.Workload.Primary.ID == s.restoreID()
+// primaryHasRolledBackTemplate reports whether the primary has, or had, the template that is rolled back.
+func (s *Snapshot) primaryHasRolledBackTemplate() bool {
+	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
 }
 
-// left is true when the traffic was taken off the canary, and the drain began. A pruned status says so by its weight alone:
-// as long as that is not 0, the moment at which it was written is not the moment at which the traffic left.
-func (s *Snapshot) left() bool { return s.serin().DrainUntil != nil }
+// drainStarted reports whether the canary lost its traffic and the drain delay began. A pruned status shows that by its weight
+// alone: while that is not 0, the time at which it was written is not the time at which the traffic moved.
+func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
-// leaks is true when the traffic was taken off the canary and somebody has put it back.
-func (s *Snapshot) leaks() bool {
-	return (s.left() || s.handing()) && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
+// trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
+func (s *Snapshot) trafficReturned() bool {
+	return (s.drainStarted() || s.drainingForInitialisation()) && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
-// handing is true, where the status is pruned, from when a workload that is taken over was to lose its requests. The one
-// thing that such a status can say it with is a revision, which it has none of before.
-func (s *Snapshot) handing() bool {
+// drainingForInitialisation reports whether, with a pruned status, the drain of a workload that is initialised began. Such a status
+// can only show it by a revision, which it does not have before.
+func (s *Snapshot) drainingForInitialisation() bool {
 	return s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.Status.LastAppliedSpec != ""
 }
 
-// forgetDrain says that a drain has to begin again, before the traffic is taken off again: a crash after that must not
-// find the moment of the drain before.
+// forgetDrain records that a drain has to begin again, before the traffic moves again: after a crash the time of the previous drain
+// must not be found.
 func forgetDrain(s Snapshot, effects []release.Effect) Decision {
 	e := s.edit().effect(effects...)
 	e.serin.DrainUntil = nil
-	if s.handing() {
+	if s.drainingForInitialisation() {
 		e.status.LastAppliedSpec = ""
 	}
 	return e.done(nil)
 }
 
-// unnoticed is true when the canary has users that the status does not know of, because somebody else sent them there.
-// What was noticed less than half a drain ago counts as known; where the status is pruned, the weight is what it knows.
-func (s *Snapshot) unnoticed() bool {
+// hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
+// route. Traffic that was recorded less than half a drain delay ago counts as recorded; a pruned status records the weight.
+func (s *Snapshot) hasUnrecordedTraffic() bool {
 	last := s.serin().LastTraffic
 	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2)) && !s.Pruned
 	return s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
 }
 
-// notice writes down that there are users, before they are taken away: a crash after that must not forget the drain.
+// notice records that the canary has traffic before that is removed: a crash afterwards must not lose the drain.
 func (s *Snapshot) notice() Decision {
 	e := s.copy() // what blocks it, if anything does, blocks it still
 	if s.Pruned {
@@ -135,17 +135,17 @@ func (s *Snapshot) notice() Decision {
 	return e.stamp(release.StampLeft).done(nil)
 }
 
-// deserted is true when users are sent to a target that has no pods, and the primary could answer them. A process that did
-// not know yet that another one leads may have done that after the rollback; see docs/adr/0004.
-func (s *Snapshot) deserted() bool {
+// sendsTrafficToEmptyTarget reports whether requests are sent to a target without pods while the primary could answer them. A
+// former leader that slept may have done that after the rollback; see docs/adr/0004.
+func (s *Snapshot) sendsTrafficToEmptyTarget() bool {
 	target := s.Workload.Target
-	return s.readable() && s.Route.Canary > 0 && s.Plan.scales() && target.Found && target.gone() && s.primaryCarries()
+	return s.readable() && s.Route.Canary > 0 && s.Plan.scales() && target.Found && target.gone() && s.primaryReachable()
 }
 
-// rescued is what was decided for a release at rest, but that such users go to the primary. Nothing else holds a weight at
-// rest.
-func rescued(s Snapshot, d Decision) Decision {
-	if !s.deserted() || slices.ContainsFunc(d.Effects, takesOff) {
+// withTrafficRescue adds to the decision about a release at rest that such traffic moves to the primary. Nothing else maintains a
+// weight at rest.
+func withTrafficRescue(s Snapshot, d Decision) Decision {
+	if !s.sendsTrafficToEmptyTarget() || slices.ContainsFunc(d.Effects, takesOff) {
 		return d
 	}
 	d.Effects = append(d.Effects, RouteIs{})
@@ -154,14 +154,14 @@ func rescued(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// taken records, where the status is pruned, that the canary has no traffic any more, and with it the moment.
+// taken records, where the status is pruned, that the canary has no traffic anymore, and the time of that.
 func (e *edit) taken() {
 	if e.s.Pruned {
 		e.status.CanaryWeight = 0
 	}
 }
 
-// takesOff is true of the effect that leaves the canary without users.
+// takesOff reports whether an effect leaves the canary without traffic.
 func takesOff(effect release.Effect) bool {
 	route, ok := effect.(RouteIs)
 	return ok && route.Canary == 0
@@ -171,7 +171,7 @@ func takesOff(effect release.Effect) bool {
 // holds the part that the primary cannot carry where the traffic can return in parts.
 func primaryServes(s Snapshot) release.Gate {
 	primary, target := s.Workload.Primary, s.Workload.Target
-	restoring := s.restoring()
+	restoring := s.primaryHasRolledBackTemplate()
 	switch {
 	case restoring && primary.ID != s.restoreID():
 		return release.WaitsFor("primary-restored", release.ByCluster, s.Plan.primary()+" gets back the template it had before")
@@ -179,19 +179,19 @@ func primaryServes(s Snapshot) release.Gate {
 		return release.WaitsFor("primary-restored", release.ByCluster, s.primaryMessage())
 	case s.retained() > 0 && s.carriers() > 0:
 		return release.WaitsFor("primary-serves", release.ByCluster, s.retainedMessage())
-	case s.exposed() && !s.primaryStands() && target.serves():
+	case s.canaryHasTraffic() && !s.primaryCanServe() && target.serves():
 		return release.WaitsFor("primary-serves", release.ByCluster, s.primaryMessage()+": the canary keeps serving until it is")
 	default:
 		return release.Passes("primary-serves", pods(primary))
 	}
 }
 
-// stranded is true when another revision came while there is nothing to go back to: Kubernetes gave the primary up.
-func (s *Snapshot) stranded() bool {
+// rollbackImpossible reports whether another revision came while there is nothing to return to: the primary exceeded its deadline.
+func (s *Snapshot) rollbackImpossible() bool {
 	primary := s.Workload.Primary
-	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinned()
-	back := !s.restoring() || primary.ID == s.restoreID()
-	return replaced && back && (s.exposed() || s.restoring()) && primary.Found && primary.Exceeded && !s.primaryStands()
+	replaced := s.Workload.Target.Found && s.Workload.Target.Revision != s.pinnedRevision()
+	back := !s.primaryHasRolledBackTemplate() || primary.ID == s.restoreID()
+	return replaced && back && (s.canaryHasTraffic() || s.primaryHasRolledBackTemplate()) && primary.Found && primary.Exceeded && !s.primaryCanServe()
 }
 
 // rollbackFailed leaves the traffic where it is, like a promotion that failed: the revision that came repairs the primary,
@@ -204,11 +204,11 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 	})
 	switch {
 	case s.Workload.Primary.ID == s.copyID():
-		e.unfinished(s.pinned(), s.Status.LastAppliedSpec)
-	case !s.orphaned():
-		e.unfinished(s.promoted(), s.Status.LastPromotedSpec)
+		e.unfinished(s.pinnedRevision(), s.Status.LastAppliedSpec)
+	case !s.primaryUnpromoted():
+		e.unfinished(s.promotedRevision(), s.Status.LastPromotedSpec)
 	}
-	return e.forsaken(s.live(), "Rollback failed").done(gates)
+	return e.failKeepingCanary(s.live(), "Rollback failed").done(gates)
 }
 
 // threshold is told when failed checks, and nothing else, take the release back.

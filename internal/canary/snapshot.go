@@ -120,10 +120,10 @@ func (s *Snapshot) serin() flaggerv1.SerinStatus {
 	return *s.Status.Serin
 }
 
-// readable is true when the route says what it is.
+// readable reports whether the route could be read.
 func (s *Snapshot) readable() bool { return s.Plan.Routed && s.Route.Found && s.Route.Problem == "" }
 
-// live is the weight that the canary has now: the router's where there is one.
+// live is the current weight of the canary: that of the router where there is one.
 func (s *Snapshot) live() int {
 	switch {
 	case !s.Plan.Routed:
@@ -135,35 +135,35 @@ func (s *Snapshot) live() int {
 	}
 }
 
-// exposed is true when the canary has, or may still have, requests of users.
-func (s *Snapshot) exposed() bool {
+// canaryHasTraffic reports whether the canary receives, or may still receive, requests of users.
+func (s *Snapshot) canaryHasTraffic() bool {
 	return s.Plan.Routed && (s.live() > 0 || s.Status.CanaryWeight > 0 || s.Route.Mirrored)
 }
 
-// orphaned is true when the primary runs nothing that was ever promoted, because a promotion failed: the target serves
-// until the next revision repairs the primary.
-func (s *Snapshot) orphaned() bool {
+// primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
+// serves until the next revision repairs the primary.
+func (s *Snapshot) primaryUnpromoted() bool {
 	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
 }
 
-// primaryStands is true when the primary has pods that may serve. After a promotion that failed any pod is not enough: the
-// primary must be ready, or have at least as many available pods as the canary, which has the traffic.
-func (s *Snapshot) primaryStands() bool {
+// primaryCanServe reports whether the primary has pods that may serve. After a failed promotion one pod is not enough: the primary
+// must be ready, or have at least as many available pods as the canary, which has the traffic.
+func (s *Snapshot) primaryCanServe() bool {
 	primary := s.Workload.Primary
-	return primary.serves() && (primary.Ready || !s.orphaned() || primary.Available >= s.Workload.Target.Available)
+	return primary.serves() && (primary.Ready || !s.primaryUnpromoted() || primary.Available >= s.Workload.Target.Available)
 }
 
-// primaryCarries is true when the primary may get traffic: it can, and requests would reach it.
-func (s *Snapshot) primaryCarries() bool {
-	return s.primaryStands() && s.Workload.Primary.Endpoints.AtLeast(1)
+// primaryReachable reports whether the primary can serve and requests would reach it.
+func (s *Snapshot) primaryReachable() bool {
+	return s.primaryCanServe() && s.Workload.Primary.Endpoints.AtLeast(1)
 }
 
-// canaryCarries is true when requests to the target would be answered.
-func (s *Snapshot) canaryCarries() bool {
+// canaryReachable reports whether requests to the target would be answered.
+func (s *Snapshot) canaryReachable() bool {
 	return s.Workload.Target.serves() && s.Workload.Target.Endpoints.AtLeast(1)
 }
 
-// copied is true when the primary has the template of this run: the promotion was decided and begun.
-func (s *Snapshot) copied() bool {
+// primaryHasTemplate reports whether the primary has the template of this run: the promotion was decided and has begun.
+func (s *Snapshot) primaryHasTemplate() bool {
 	return s.Workload.Primary.Found && s.Workload.Primary.ID == s.copyID()
 }

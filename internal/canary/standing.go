@@ -22,8 +22,8 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 	}
 	if s.Plan.Routed {
 		stands := RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored}
-		rests := !Moves(s.Status.Phase) && !s.orphaned()
-		if !s.readable() && (s.left() || rests || !s.canaryCarries()) {
+		rests := !Moves(s.Status.Phase) && !s.primaryUnpromoted()
+		if !s.readable() && (s.drainStarted() || rests || !s.canaryReachable()) {
 			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, rests, or cannot be reached
 		}
 		effects = append(effects, stands)
@@ -37,16 +37,16 @@ func (s *Snapshot) primaryAgain() release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
-	case promoting && s.intent() == "" && revision == s.pinned():
+	case promoting && s.intent() == "" && revision == s.pinnedRevision():
 		return PrimaryExists{Revision: revision, ID: s.copyID()}
-	case !promoting && (revision == s.promoted() || s.orphaned() && (s.live() > 0 || !s.Plan.Routed)):
+	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.live() > 0 || !s.Plan.Routed)):
 		return PrimaryExists{Revision: revision, ID: s.id("recreated", revision)}
 	case promoting && s.intent() == "":
-		return s.recalled(s.pinned(), s.Status.LastAppliedSpec, "")
-	case s.orphaned():
+		return s.recalled(s.pinnedRevision(), s.Status.LastAppliedSpec, "")
+	case s.primaryUnpromoted():
 		return s.recalled("", "", "") // nothing that it ran was promoted
 	default:
-		return s.recalled(s.promoted(), s.Status.LastPromotedSpec, s.copyID()) // it may have had the copy of this run
+		return s.recalled(s.promotedRevision(), s.Status.LastPromotedSpec, s.copyID()) // it may have had the copy of this run
 	}
 }
 

@@ -67,20 +67,20 @@ func (e *edit) phase(phase flaggerv1.CanaryPhase) *edit {
 		e.status.LastTransitionTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
 	}
 	e.status.Phase = phase
-	e.promoted()
+	e.setPromotedCondition()
 	return e
 }
 
 // promoted writes the condition Promoted for the phase.
-func (e *edit) promoted() {
-	status, message := promoted(e.status.Phase, e.s.Plan.Kind)
+func (e *edit) setPromotedCondition() {
+	status, message := promotedCondition(e.status.Phase, e.s.Plan.Kind)
 	e.condition(flaggerv1.CanaryCondition{Type: flaggerv1.ConditionPromoted, Status: status, Reason: string(e.status.Phase), Message: message})
 }
 
 // began marks the start of a run in the condition, from which the run's name can be derived.
 func (e *edit) began() *edit {
 	if condition(e.status, flaggerv1.ConditionPromoted) == nil {
-		e.promoted() // somebody took it away
+		e.setPromotedCondition() // somebody took it away
 	}
 	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))
@@ -125,7 +125,7 @@ func condition(status flaggerv1.CanaryStatus, of string) *flaggerv1.CanaryCondit
 }
 
 // promoted are the texts of the condition Promoted.
-func promoted(phase flaggerv1.CanaryPhase, kind string) (corev1.ConditionStatus, string) {
+func promotedCondition(phase flaggerv1.CanaryPhase, kind string) (corev1.ConditionStatus, string) {
 	switch phase {
 	case flaggerv1.CanaryPhaseInitialized:
 		return corev1.ConditionTrue, kind + " initialization completed."
@@ -179,7 +179,7 @@ func (e *edit) effect(effects ...release.Effect) *edit {
 
 // done is the decision to write the edited status.
 func (e *edit) done(gates release.Gates) Decision {
-	if e.s.unnoticed() && slices.ContainsFunc(e.effects, takesOff) {
+	if e.s.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, takesOff) {
 		return e.s.notice()
 	}
 	if e.s.Pruned {

@@ -20,13 +20,13 @@ func (s *Snapshot) resumable() bool {
 // hasAnalysed is true when a promotion failed and the primary still has the template that was promoted. Where the target
 // has another one by now, only the mark of the promotion tells.
 func (s *Snapshot) hasAnalysed() bool {
-	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.orphaned() || !s.Workload.Primary.Found {
+	if s.Status.Phase != flaggerv1.CanaryPhaseFailed || !s.primaryUnpromoted() || !s.Workload.Primary.Found {
 		return false
 	}
-	if s.Workload.Target.Revision == s.pinned() {
+	if s.Workload.Target.Revision == s.pinnedRevision() {
 		return s.Workload.Same
 	}
-	return s.copied()
+	return s.primaryHasTemplate()
 }
 
 // resume goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
@@ -43,14 +43,14 @@ func resume(s Snapshot, why string) Decision {
 // resumed is true of a promotion that goes on after it failed.
 func (s *Snapshot) resumed() bool {
 	unfinished := s.serin().Unfinished
-	return unfinished != nil && unfinished.Revision == s.pinned()
+	return unfinished != nil && unfinished.Revision == s.pinnedRevision()
 }
 
-// withdrawable is true when, after a promotion or a rollback that failed, users are sent to a target that has another
+// promotionCompletable is true when, after a promotion or a rollback that failed, users are sent to a target that has another
 // revision by now, although the primary could answer them.
-func (s *Snapshot) withdrawable() bool {
+func (s *Snapshot) promotionCompletable() bool {
 	target := s.Workload.Target
-	return s.orphaned() && s.readable() && s.live() > 0 && target.Found && target.Revision != s.pinned() && s.primaryCarries()
+	return s.primaryUnpromoted() && s.readable() && s.live() > 0 && target.Found && target.Revision != s.pinnedRevision() && s.primaryReachable()
 }
 
 // withdraw sends those users to the primary before anything is asked about the new revision: it gets its users step by
@@ -65,12 +65,12 @@ func withdraw(s Snapshot) Decision {
 	}).done(nil)
 }
 
-// inherits is true while a run has the users of the revision before it, because no earlier one could serve them.
-func (s *Snapshot) inherits() bool {
+// inheritsTraffic is true while a run has the users of the revision before it, because no earlier one could serve them.
+func (s *Snapshot) inheritsTraffic() bool {
 	if unfinished := s.serin().Unfinished; unfinished != nil {
 		return unfinished.Inherited
 	}
-	return s.Pruned && s.orphaned() && s.live() > 0 && s.Workload.Primary.Ready
+	return s.Pruned && s.primaryUnpromoted() && s.live() > 0 && s.Workload.Primary.Ready
 }
 
 // disinherited takes the users that a revision has not earned away from it as soon as the primary can serve them, and
@@ -93,7 +93,7 @@ func disinherited(s Snapshot) Decision {
 func (s *Snapshot) becameReady() bool {
 	primary := s.Workload.Primary
 	known := s.serin().Unfinished != nil || s.Pruned
-	return s.orphaned() && known && !s.inherits() && !s.copied() && primary.Ready && primary.serves()
+	return s.primaryUnpromoted() && known && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.serves()
 }
 
 // recordPrimary writes down what such a primary runs.
@@ -105,7 +105,7 @@ func recordPrimary(s Snapshot) Decision {
 
 // repaired records what a primary runs that was not ready in time, once it is.
 func (e *edit) repaired() {
-	if !e.s.orphaned() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
+	if !e.s.primaryUnpromoted() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
 		return
 	}
 	switch unfinished := e.serin.Unfinished; {

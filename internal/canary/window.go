@@ -60,9 +60,9 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil && !s.Pruned:
 		return awayFrom(s, gates, effects)
 	case first.Opener == release.ByPerson && (isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHook(first, flaggerv1.ConfirmPromotionHook)):
-		return held(s, gates, effects)
+		return awaitApproval(s, gates, effects)
 	default:
-		return hold(s, gates, effects...)
+		return keepStatus(s, gates, effects...)
 	}
 }
 
@@ -90,8 +90,8 @@ func (s *Snapshot) moveGates() []gate {
 	return out
 }
 
-// held opens one more window at the same weight, because a gate that people open is closed. They are told once.
-func held(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
+// awaitApproval opens another window at the same weight, because a gate that the user opens is closed. The event is sent once.
+func awaitApproval(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	first := gates.First()
 	e := s.edit().effect(effects...).window()
 	e.serin.Unreachable = nil
@@ -142,7 +142,7 @@ func awayFrom(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 		e.serin.Unreachable = &since
 		return e.done(gates)
 	}
-	return hold(s, gates, effects...)
+	return keepStatus(s, gates, effects...)
 }
 
 // away is when the check at which the gates stop began to be asked of a provider that could not be reached.

@@ -28,7 +28,7 @@ var Teeth = []Tooth{
 		"users left without pods at rest",
 		"I1",
 		"internal/canary/machine.go",
-		"return rescued(s, rest(s))", "return rest(s)", 67,
+		"return withTrafficRescue(s, rest(s))", "return rest(s)", 67,
 	},
 	{
 		"weights beyond the plan",
@@ -76,7 +76,7 @@ var Teeth = []Tooth{
 	{
 		"primary updated at the start",
 		"I6",
-		"internal/canary/machine.go",
+		"internal/canary/begin.go",
 		"e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)",
 		"e := s.edit().effect(standing(s, PrimaryExists{ID: s.copyID(), Follow: true})...).phase(flaggerv1.CanaryPhaseProgressing)", 1,
 	},
@@ -103,7 +103,7 @@ var Teeth = []Tooth{
 	{
 		"no wake-up for a window",
 		"I9",
-		"internal/canary/machine.go",
+		"internal/canary/decision.go",
 		"Probes: gates.Probes(), Wake: gates.Wake()}", "Probes: gates.Probes()}", 18,
 	},
 	{
@@ -189,7 +189,7 @@ var Teeth = []Tooth{
 	{
 		"apex moved to a primary that is not ready",
 		"I15",
-		"internal/canary/machine.go",
+		"internal/canary/initialise.go",
 		"	case !primary.Ready:\n\t\treturn release.WaitsFor(\"primary-ready\", release.ByCluster, s.primaryMessage())\n\tdefault:",
 		"	default:", 1,
 	},
@@ -197,8 +197,8 @@ var Teeth = []Tooth{
 		"finalizer first",
 		"I16",
 		"internal/canary/leaving.go",
-		"		return hold(s, gates, effects...)\n\t}\n\teffects = append(effects, GivenBack{})",
-		"		return hold(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 25,
+		"		return keepStatus(s, gates, effects...)\n\t}\n\teffects = append(effects, GivenBack{})",
+		"		return keepStatus(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 25,
 	},
 	{
 		"counts of the revision before",
@@ -215,8 +215,8 @@ var Teeth = []Tooth{
 	{
 		"pods taken away at rest",
 		"I18",
-		"internal/canary/machine.go",
-		"		return hold(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return hold(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 2,
+		"internal/canary/rest.go",
+		"		return keepStatus(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return keepStatus(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 2,
 	},
 	{
 		"a label that never stands",
@@ -245,8 +245,8 @@ var Teeth = []Tooth{
 	{
 		"what failed is tried again",
 		"I23",
-		"internal/canary/machine.go",
-		"if revision == s.pinned() && !retry {", "if revision == s.pinned() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 1,
+		"internal/canary/rest.go",
+		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 1,
 	},
 	{
 		"abort recorded and not carried out",
@@ -303,20 +303,20 @@ var Teeth = []Tooth{
 	{
 		"a promotion that failed stays failed",
 		"I33",
-		"internal/canary/machine.go",
+		"internal/canary/rest.go",
 		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 0,
 	},
 	{
 		"users that a revision has not earned stay with it",
 		"I33",
 		"internal/canary/progress.go",
-		"if s.inherits() && s.primaryCarries() {", "if s.inherits() && s.primaryCarries() && s.Pruned {", 0,
+		"if s.inheritsTraffic() && s.primaryReachable() {", "if s.inheritsTraffic() && s.primaryReachable() && s.Pruned {", 0,
 	},
 	{
 		"a primary that became ready stays unknown",
 		"I33",
 		"internal/canary/unfinished.go",
-		"return s.orphaned() && known &&", "return s.orphaned() && known && s.Pruned &&", 0,
+		"return s.primaryUnpromoted() && known &&", "return s.primaryUnpromoted() && known && s.Pruned &&", 0,
 	},
 	{
 		"all traffic back to one pod of the primary",
