@@ -48,8 +48,8 @@ func (s *Snapshot) retained() int {
 		return 0
 	}
 	weight := release.Total - int(release.Carried(release.Total, s.carriers(), s.carriersNeeded()))
-	if recorded := s.Status.CanaryWeight; recorded > 0 {
-		weight = min(weight, recorded) // somebody else may have raised it since
+	if recorded := s.Status.CanaryWeight; recorded > 0 && s.carriers() > 0 {
+		weight = min(weight, recorded) // a user may have raised it since; a primary without a pod gets nothing back
 	}
 	return min(weight, s.live())
 }
