@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -87,6 +88,6 @@ type transition struct {
 }
 
 func (t transition) with(kind release.EventType, reason, message string) transition {
-	t.events = append(t.events[:len(t.events):len(t.events)], release.Event{Type: kind, Reason: reason, Message: message})
+	t.events = append(slices.Clip(t.events), release.Event{Type: kind, Reason: reason, Message: message})
 	return t
 }

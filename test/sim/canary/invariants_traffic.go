@@ -85,6 +85,7 @@ func (c *plannedWeights) see(happening any) {
 	case h.after.problem != "" && h.before.problem == "":
 		c.violate("I2", r, "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
 	case !h.after.found || weight == before || weight == 0 || c.outpaced(h.Actor, r):
+	case r.tampered.After(c.then()): // a process may not know yet which phase a user wrote
 	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
 		c.violate("I2", r, "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
 	case weight > before && !c.mayRise(r, weight, before, wishes):
@@ -159,6 +160,7 @@ func (c *drainedFirst) scaled(h rolled) {
 	case h.is > h.was && c.rollsBack(r):
 		c.violate("I5", r, "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
 	case h.is >= h.was:
+	case r.route.canary > 0 && c.late(h.Actor): // its first list of routes may be from before a user changed one
 	case r.route.canary > 0 && !r.route.foreign.After(c.then()) && !r.route.outpaced.After(c.then()):
 		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.pruning && r.tampered.After(r.route.left): // the moment that somebody wrote over is the only one that there is
