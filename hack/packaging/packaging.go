@@ -22,7 +22,7 @@ import (
 const (
 	rightsFile     = "docs/examples/rights.yaml"
 	installPage    = "docs/install.md"
-	metricsHeading = "## Rights for metrics services"
+	metricsHeading = "## Permissions for metrics services"
 	definitions    = "config/crd"
 )
 
