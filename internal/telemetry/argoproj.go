@@ -26,8 +26,8 @@ var passBuckets = []float64{0.01, 0.15, 0.25, 0.5, 1}
 func (d declaration) passes(prefix, of string) passes {
 	return passes{
 		mu: &sync.Mutex{}, of: map[types.NamespacedName]bool{},
-		took:   d.histogram(prefix+"_reconcile", "Time in seconds of the passes over "+of+".", passBuckets, "namespace", "name"),
-		failed: d.counter(prefix+"_reconcile_error", "Passes over "+of+" that ended in an error.", "namespace", "name"),
+		took:   d.histogram(prefix+"_reconcile", "Duration of the reconciliations of "+of+", in seconds.", passBuckets, "namespace", "name"),
+		failed: d.counter(prefix+"_reconcile_error", "Reconciliations of "+of+" that failed.", "namespace", "name"),
 	}
 }
 

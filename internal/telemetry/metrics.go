@@ -108,20 +108,20 @@ func New(registerer prometheus.Registerer) *Metrics {
 	m.phase = d.gauge("serin_canary_phase", "The phase a Canary is in: 1 for that phase, no series for any other.",
 		"namespace", "name", "phase")
 	m.waiting = d.gauge("serin_gate_waiting_since_timestamp_seconds",
-		"The moment since which the first gate that is not open holds a release, in seconds since 1970.",
+		"Time since which the first closed gate has blocked a release, in seconds since 1970.",
 		"kind", "namespace", "name", "gate")
 	m.probes = d.histogram("serin_probe_duration_seconds",
-		"Time from asking a metrics provider or a webhook to its answer, retries included.",
+		"Time from a query to a metrics provider or a webhook until its answer, including retries.",
 		[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, "kind", "outcome")
-	m.decisions = d.histogram("serin_decision_duration_seconds", "Time that one decision about a release took.",
+	m.decisions = d.histogram("serin_decision_duration_seconds", "Duration of one decision about a release.",
 		[]float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 1e-3, 1e-2, .1}, "kind")
 	m.lateness = d.histogram("serin_step_lateness_seconds",
-		"Time by which a step that was due at a known moment was taken later than that moment.",
+		"Delay between the time at which a step was due and the time at which it was taken.",
 		[]float64{.001, .005, .01, .05, .1, .25, .5, 1, 2, 5, 10, 60}, "kind")
 	m.apiRequests = d.counter("serin_api_requests_total",
-		"Requests to the API server; the code is none when no answer came.", "verb", "resource", "code")
+		"Requests to the API server; the code is none if there was no response.", "verb", "resource", "code")
 	m.panics = d.counter("serin_panics_total",
-		"Passes over a release that a fault of Serin ended; the release says so, and the others go on.", "kind")
+		"Reconciliations that panicked; the release reports it, and other releases are unaffected.", "kind")
 	m.rollouts = newRollouts(d)
 	m.notifications = newNotifications(d)
 	m.argoproj["AnalysisRun"] = d.passes("analysis_run", "an AnalysisRun")
