@@ -37,7 +37,7 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "serin", Short: "Progressive delivery for Kubernetes",
-		Long:         "Serin ships a new version a little at a time, watches what that does to real traffic, and takes it back when it hurts.",
+		Long:         "Serin shifts traffic to a new version of a workload step by step, measures the effect, and rolls back automatically.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(controllerCommand(), loadtesterCommand())
