@@ -68,7 +68,7 @@ bench: ## Measure what a hundred releases cost, into bench.json (ARGS='-releases
 	@bin/bench $(ARGS)
 
 .PHONY: lint
-lint: ## Look for what reviewers should not have to (ARGS=--fix mends and formats)
+lint: ## Run golangci-lint over the code and Vale over the documents (ARGS=--fix repairs and formats)
 	@hack/lint.sh $(ARGS)
 
 .PHONY: generate

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Runs golangci-lint over both modules. Arguments go to `golangci-lint run`: --fix mends what can be mended and formats.
+# Runs golangci-lint over both modules and Vale over the documents. Arguments go to `golangci-lint run`: --fix repairs and
+# formats what it can.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# Run by version, so that its dependencies stay out of go.mod; Go keeps the built program in its cache.
+# Run by version, so that their dependencies stay out of go.mod; Go keeps the built programs in its cache.
 golangci() { go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 "$@"; }
+vale() { go run github.com/errata-ai/vale/v3/cmd/vale@v3.19.0 "$@"; }
 
 failed=0
 for module in . playground; do
 	echo "=== lint $module"
 	(cd "$module" && golangci run --allow-parallel-runners "$@") || failed=1
 done
+echo "=== lint documents"
+vale README.md CONTRIBUTING.md CHANGELOG.md docs charts playground/README.md test/conformance/README.md test/conformance/flagger/README.md || failed=1
 exit $failed
