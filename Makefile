@@ -4,7 +4,7 @@ SHELL := bash
 ARGS ?=
 
 .PHONY: help
-help: ## Say what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -16,11 +16,11 @@ image: ## Build and push the image, for amd64 and arm64, with ko (KO_DOCKER_REPO
 	@hack/image.sh $(ARGS)
 
 .PHONY: image-loadtester
-image-loadtester: ## Build and push the same with a shell, for the load tester (KO_DOCKER_REPO=registry/serin-loadtester)
+image-loadtester: ## Build and push the load tester image, which contains a shell (KO_DOCKER_REPO=registry/serin-loadtester)
 	@hack/image.sh --loadtester $(ARGS)
 
 .PHONY: demo
-demo: ## Ship a good, a failing and a slow version on real traffic (ARGS=--keep, ARGS=--json)
+demo: ## Release a good, a failing and a slow version on live traffic (ARGS=--keep, ARGS=--json)
 	@hack/playground.sh
 	@bin/playground demo $(ARGS)
 
@@ -29,15 +29,15 @@ demo-cold: ## Measure the first make demo of a machine, with empty caches
 	@hack/cold-demo.sh
 
 .PHONY: test-fast
-test-fast: ## Run what needs no cluster: machines, contracts, golden files
+test-fast: ## Run the tests that need no cluster: state machines, contract tests, golden files
 	go test $(ARGS) ./api/... ./cmd/... ./config/... ./internal/...
 
 .PHONY: fuzz
-fuzz: ## Throw generated input at everything that reads what others wrote (ARGS=5m for each target)
+fuzz: ## Test every parser of external data with generated input (ARGS=5m for each target)
 	@hack/fuzz.sh $(ARGS)
 
 .PHONY: test
-test: ## Run every test, on a cluster of its own where it needs one
+test: ## Run all tests, on a separate cluster where required
 	@hack/test.sh
 
 .PHONY: conformance
@@ -45,12 +45,12 @@ conformance: ## Replay the recorded cases of Flagger on a real API server (ARGS=
 	@hack/conformance.sh $(ARGS)
 
 .PHONY: argo-suite
-argo-suite: ## Run a suite written for Argo Rollouts (ARGS='--suite e2e.test --folder test/e2e --run TestCanarySuite')
+argo-suite: ## Run a test suite of Argo Rollouts (ARGS='--suite e2e.test --folder test/e2e --run TestCanarySuite')
 	go build -C playground -o ../bin/argosuite ./cmd/argosuite
 	@bin/argosuite $(ARGS)
 
 .PHONY: argo-swap
-argo-swap: ## Swap Serin and an Argo Rollouts in the middle of releases (CONTROLLER=rollouts-controller)
+argo-swap: ## Swap Serin and Argo Rollouts during releases (CONTROLLER=rollouts-controller)
 	cd playground/e2e && go test -timeout 40m -run TestSwaps -count=1 . -args -argo $(abspath $(CONTROLLER)) $(ARGS)
 
 .PHONY: sim
@@ -63,7 +63,7 @@ teeth: ## Make mistakes in copies of Serin, and see whether the simulator finds 
 	@go run ./test/sim/teeth/bite $(ARGS)
 
 .PHONY: bench
-bench: ## Measure what a hundred releases cost, into bench.json (ARGS='-releases 10')
+bench: ## Measure the cost of a hundred releases, into bench.json (ARGS='-releases 10')
 	go build -C playground -o ../bin/bench ./bench
 	@bin/bench $(ARGS)
 
@@ -72,9 +72,9 @@ lint: ## Run golangci-lint over the code and Vale over the documents (ARGS=--fix
 	@hack/lint.sh $(ARGS)
 
 .PHONY: generate
-generate: ## Write generated code and the definitions of the resources
+generate: ## Write generated code and the CustomResourceDefinitions
 	hack/generate.sh
 
 .PHONY: clean
-clean: ## Remove what was built here; the playground keeps its programs in the user's cache folder
+clean: ## Remove build output; the playground stores its programs in the user's cache directory
 	rm -rf bin bench.json
