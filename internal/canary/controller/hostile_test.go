@@ -234,9 +234,11 @@ func TestMoreHangingServersThanSlots(t *testing.T) {
 	for _, c := range well {
 		w.untilPhase(t, client.ObjectKeyFromObject(c), flaggerv1.CanaryPhaseSucceeded)
 	}
-	if got := hanging.Load(); got != 2*share {
-		t.Errorf("%d servers hang, want the share of one namespace, %d", got, 2*share)
+	if got := hanging.Load(); got > 2*share {
+		t.Errorf("%d servers hang, more than the share of one namespace, %d", got, 2*share)
 	}
+	// Queries that time out make room for others: on a busy machine some of the slots may be free for a moment.
+	w.until(t, "the hostile namespace still has its share", func() (bool, string) { return hanging.Load() == 2*share, fmt.Sprint(hanging.Load()) })
 	w.until(t, "what is cut is said", func() (bool, string) {
 		seen := w.sinks(t)
 		return strings.Contains(seen, "webhook load: timeout 8760h is cut to 1h, the longest there is; retries 1000 are cut to 10, the most there are"), "not in the events"

@@ -27,7 +27,7 @@ func (c *noDeadEnd) see(happening any) {
 		switch {
 		case h.after.canary > h.before.canary && !target.wasServing(c.then()):
 			c.violate("I1", r, "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.delta)
-		case h.after.canary < h.before.canary && !primary.wasServing(c.then()) && target.isServing(c.then()):
+		case h.after.canary < h.before.canary && !primary.wasServing(c.then()) && target.isServing(c.then()) && !c.late(h.Actor):
 			c.violate("I1", r, "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
 				h.before.canary, h.after.canary, c.delta)
 		}
