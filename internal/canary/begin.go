@@ -28,8 +28,8 @@ func begin(s Snapshot) Decision {
 	}
 }
 
-// waiting holds a revision until people approve its release, asking once per interval. Approval belongs to a revision:
-// another one is asked for anew.
+// waiting holds a revision until its release is approved, asking once per interval. An approval belongs to one revision:
+// another one needs its own.
 func waiting(s Snapshot) Decision {
 	effects := standing(s)
 	switch {
@@ -64,7 +64,7 @@ func waiting(s Snapshot) Decision {
 	case first == nil:
 		return start(s, gates)
 	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
-		// It was asked and refused: one that is only to be asked again has told nothing new.
+		// It was asked and refused. A gate that only has to be asked again has nothing new to report.
 		return s.edit().effect(effects...).stepAside().refused(first).tell(s.waitingEvents(starts)...).done(gates)
 	default:
 		return wakeBy(inLine(s, gates, effects...), s.polledAgain("waiting"))
@@ -108,7 +108,7 @@ func (e *edit) await() *edit {
 	return e
 }
 
-// refused remembers a closed gate, so that it is told once, and when it was asked.
+// refused records a closed gate, so that its event is sent once, and when it was asked.
 func (e *edit) refused(g *release.Gate) *edit {
 	asked := metav1.NewMicroTime(g.Until.Add(-e.s.Plan.Window))
 	e.serin.Asked, e.serin.Held = &asked, g.Name
@@ -123,7 +123,7 @@ func (s *Snapshot) waitingEvents(gates release.Gates) []release.Event {
 func start(s Snapshot, gates release.Gates) Decision {
 	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)
 	if s.canaryHasTraffic() && s.primaryReachable() {
-		e.effect(RouteIs{}) // somebody sent users to the target, which changes now
+		e.effect(RouteIs{}) // a user routed traffic to the target, which changes now
 	}
 	e.zero()
 	e.run()

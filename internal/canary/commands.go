@@ -2,7 +2,7 @@ package canary
 
 import "strings"
 
-// CommandAnnotation is how people command a release: <verb>@<run>.
+// CommandAnnotation is the annotation by which users command a release: <verb>@<run>.
 const CommandAnnotation = "serin.dev/command"
 
 // obeyed records a command that was given for the run that ends here: it is never acted on again.

@@ -34,11 +34,11 @@ func canaryEndpoints(s Snapshot) release.Gate {
 	if endpoints.NoService {
 		return g
 	}
-	return dueBy(s, g, release.Later(s.canaryDeadline(), endpoints.Made.Add(s.Plan.Deadline))) // somebody may have deleted the one before
+	return dueBy(s, g, release.Later(s.canaryDeadline(), endpoints.Made.Add(s.Plan.Deadline))) // the previous one may have been deleted
 }
 
 // primaryEndpoints holds traffic that is about to come to the primary until the primary can be reached: with as many
-// pods as it must have, or with any at all where nobody else answers.
+// pods as it must have, or with any at all where no other workload answers.
 func primaryEndpoints(s Snapshot) release.Gate {
 	primary, enough := s.Workload.Primary, int32(1)
 	if s.Workload.Target.serves() {
@@ -56,7 +56,7 @@ func primaryEndpointsBack(s Snapshot) release.Gate {
 }
 
 // primaryEndpointsAtOnce is primaryEndpoints where traffic must leave the canary: one that can be reached is enough, unless
-// the primary itself has just changed. With a canary that answers nobody there is nothing to wait for.
+// the primary itself has just changed. With a canary that answers no requests there is nothing to wait for.
 func primaryEndpointsAtOnce(s Snapshot) release.Gate {
 	switch {
 	case !s.canaryHasTraffic() || s.drainStarted() || !s.canaryReachable():

@@ -14,7 +14,7 @@ import (
 type gate = func(Snapshot) release.Gate
 
 // primaryReady holds everything while the version that serves users is not whole. A primary that Kubernetes gave up,
-// that has not one pod left, or whose promotion failed, protects nobody: then the gate is lifted, so that a fix can ship,
+// that has no pod left, or whose promotion failed, protects no users: then the gate is lifted, so that a fix can ship,
 // and says so.
 func primaryReady(s Snapshot) release.Gate {
 	primary := s.Workload.Primary
@@ -34,7 +34,7 @@ func primaryReady(s Snapshot) release.Gate {
 	}
 }
 
-// primaryLost is true of a primary that protects nobody, so that a fix is urgent.
+// primaryLost reports whether the primary protects no users, so that a fix is urgent.
 func (s *Snapshot) primaryLost() bool {
 	primary := s.Workload.Primary
 	return primary.Found && !primary.Ready && (primary.Exceeded || primary.Replicas > 0 && primary.Available == 0 || s.primaryUnpromoted())
@@ -228,7 +228,7 @@ func drained(s Snapshot) release.Gate {
 	if s.Now.Before(until) {
 		return release.WaitsUntil("drained", until, "until "+until.UTC().Format(time.TimeOnly))
 	}
-	// Where the router can tell that it still serves the old route, it is waited for, but not for ever.
+	// Where the router can tell that it still serves the old route, it is waited for, but not indefinitely.
 	if latest := until.Add(s.Plan.Deadline); s.Plan.Routed && s.Route.Confirmation == Unconfirmed && s.Now.Before(latest) {
 		g := release.WaitsFor("drained", release.ByCluster, s.Route.Reason)
 		g.Until = latest
@@ -289,7 +289,7 @@ func refusal(hook flaggerv1.CanaryWebhook, answer release.Answer) string {
 	return hook.Name + " has not approved: " + answer.Text
 }
 
-// rollbackAsked is a hook whose yes takes the release back. It fails when somebody wants that.
+// rollbackAsked is the gate of a webhook that may request a rollback. It fails when it does.
 func rollbackAsked(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGate(hook)

@@ -38,7 +38,7 @@ func initialise(s Snapshot) Decision {
 	effects = append(effects, ScalerExists{}, ServicesExist{Apex: true})
 	switch {
 	case s.canaryHasTraffic():
-		// A route that is older than this Canary, or that somebody wrote, sends users to the target, whose pods will go.
+		// A route that is older than this Canary, or that a user wrote, routes traffic to the target, whose pods will be removed.
 		effects = append(effects, RouteIs{})
 	case s.Plan.Routed:
 		effects = append(effects, RouteStands{})

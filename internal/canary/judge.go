@@ -13,7 +13,7 @@ import (
 // judgement is what one measured value means.
 type judgement struct {
 	ok bool
-	// text is what a failed check is told with, value and limit what was compared.
+	// text is the message about a failed check, value and limit are what was compared.
 	text, value, limit string
 }
 
@@ -94,7 +94,7 @@ func milliseconds(v float64) string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// noValues is what is told when a check has no data.
+// noValues is the message about a check without data.
 func noValues(p Plan, check Check, text string) release.Event {
 	message := ""
 	switch {
@@ -111,7 +111,7 @@ func noValues(p Plan, check Check, text string) release.Event {
 	return release.Event{Type: release.Warning, Message: message}
 }
 
-// queryFailed is what is told when a check could not be made. Texts about a missing or broken template say so
+// queryFailed is the message about a check that could not be made. Texts about a missing or broken template say so
 // themselves and come as they are.
 func queryFailed(check Check, answer release.Answer) release.Event {
 	message := answer.Text

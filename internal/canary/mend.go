@@ -18,7 +18,7 @@ const (
 	maxName          = 256      // bytes of a run, of a cookie
 )
 
-// mended puts right what nobody can have seen: in many clusters a status is writable by users, and clocks are set back.
+// mended corrects what cannot have been observed: in many clusters users may write statuses, and clocks are set back.
 // A moment in the future is written down as the present, once: replaced in each pass it would never pass.
 func mended(s Snapshot) (Decision, bool) {
 	m := &mend{now: s.Now}

@@ -93,7 +93,7 @@ func advances(s Snapshot, d Decision) bool {
 }
 
 // standBack leaves everything to the other controller, the status included: whoever writes it would make the other
-// decide again. It goes on by itself when the other is gone.
+// decide again. It continues automatically when the other controller is gone.
 func standBack(s Snapshot) Decision {
 	gate := release.WaitsFor("peer", release.ByPerson, s.Peer.Message())
 	gate.Until = s.Peer.Until

@@ -104,7 +104,7 @@ type Plan struct {
 
 	// Blocks are the reasons for which this plan can never work, one sentence each.
 	Blocks []string
-	// Notes are told once per revision: what was asked for and is done otherwise.
+	// Notes are reported once per revision: settings that are applied differently from what they say.
 	Notes []string
 }
 
@@ -389,7 +389,7 @@ func (p *Plan) full() string     { return p.Name + "." + p.Namespace }
 func (p *Plan) workload() string { return p.Target + "." + p.Namespace }
 func (p *Plan) primary() string  { return p.Target + "-primary." + p.Namespace }
 
-// counted is true where the number of pods is somebody's choice. A DaemonSet has one for each of its nodes.
+// counted reports whether the number of pods can be chosen. A DaemonSet has one on each of its nodes.
 func (p *Plan) counted() bool { return p.Kind != "DaemonSet" }
 
 // scales is true where a target has pods that are ours to take away. Services have none.

@@ -118,7 +118,7 @@ func changed(s Snapshot) (Decision, bool) {
 	}
 	touched := s.serin().Started || s.canaryHasTraffic() || s.Status.Iterations > 0 || s.Status.FailedChecks > 0
 	if !touched {
-		// Nobody has asked or seen anything of it yet: ConfigMap and Deployment of one change arrive one after the other.
+		// No query was sent and nothing was observed yet: ConfigMap and Deployment of one change arrive one after the other.
 		e.effect(ConfigsRestored{ID: s.copyID()})
 		e.zero()
 		e.run()

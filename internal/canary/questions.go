@@ -37,7 +37,7 @@ const (
 )
 
 // hookProbe names the call of a webhook for one attempt of a run: a window, a revision, the first look. Its question is
-// added when it is asked. Two hooks of one type and name are told apart by their address, which is in no ID.
+// added when it is asked. Two hooks of one type and name are distinguished by their address, which is in no ID.
 func (s *Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since time.Time) release.Probe {
 	address := fnv.New32a()
 	_, _ = address.Write([]byte(hook.URL)) // never fails
@@ -48,7 +48,7 @@ func (s *Snapshot) hookProbe(hook flaggerv1.CanaryWebhook, attempt string, since
 }
 
 // asksHook is a gate that waits for the answer of a webhook. A gate that is polled asks with a key of its own each time,
-// else a receiver that remembers keys would repeat its first answer for ever.
+// else a receiver that remembers keys would repeat its first answer indefinitely.
 func (s *Snapshot) asksHook(p release.Probe, hook flaggerv1.CanaryWebhook, phase flaggerv1.CanaryPhase, message string) release.Gate {
 	moment := ""
 	if !p.Since.IsZero() {
@@ -109,7 +109,7 @@ func identity(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// Run names the attempt that a status is about, as commands of people name it. Where the additive status is pruned the
+// Run names the attempt that a status is about, as the commands of users name it. Where the additive status is pruned the
 // name comes from the fields of the API.
 func Run(uid string, status flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {

@@ -13,7 +13,7 @@ import (
 const reasonStep = "RefusedStep"
 
 // Refused is the decision when that effect was refused for a reason that a person must remove: nothing of the decision, whose
-// gates are given, is recorded, and the sentence is told in the condition Blocked and in an event.
+// gates are given, is recorded, and the message is reported in the condition Blocked and in an event.
 func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence string) Decision {
 	gate := release.Fails("refused", release.ByPerson, sentence)
 	if s.triedAtWindows(effect) {

@@ -16,7 +16,7 @@ func rest(s Snapshot) Decision {
 	case intentCompleted, intentSkipped, intentFailed:
 		return afterwards(s)
 	case intentRollback, intentCancel, intentSkip:
-		// Somebody wrote the phase by hand: what was being carried out is over with it.
+		// A user wrote the phase by hand: what was in progress ends with it.
 		return s.edit().effect(standing(s)...).settle().done(nil)
 	}
 	if s.statusFromOtherController() {
@@ -34,7 +34,7 @@ func rest(s Snapshot) Decision {
 		return withdraw(s)
 	}
 	if from := s.Status.LastTransitionTime.Add(time.Second); retry && s.Pruned && s.Now.Before(from) {
-		// Without our part of the status runs are told apart by the second in which they began.
+		// Without Serin's part of the status, runs are distinguished by the second in which they began.
 		return wakeBy(keepStatus(s, nil, standing(s)...), from)
 	}
 	if revision == s.pinnedRevision() && !retry {

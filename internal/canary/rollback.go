@@ -29,7 +29,7 @@ func (s *Snapshot) intent() string {
 	return ""
 }
 
-// rollback records that the release is going to be taken back, and why.
+// rollback records that the release will be rolled back, and why.
 func (e *edit) rollback(why string) *edit {
 	if e.s.Pruned {
 		e.status.FailedChecks = max(e.status.FailedChecks, e.s.Plan.Threshold) // the one intent that such a status can hold
@@ -48,7 +48,7 @@ func takeBack(s Snapshot) Decision {
 		effects = append(effects, ConfigsRestored{ID: s.copyID()})
 	}
 	if primary := s.Workload.Primary; primary.Found && primary.Replicas == 0 && s.canaryHasTraffic() && s.Workload.Target.serves() {
-		effects = append(effects, PrimaryUpFromZero{}) // somebody took its pods away, and nobody else would bring them back
+		effects = append(effects, PrimaryUpFromZero{}) // it was scaled to zero, and only Serin would restore it
 	}
 	gates := release.Look(s, primaryServes, primaryEndpointsAtOnce)
 	if s.rollbackImpossible() {
@@ -211,7 +211,7 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 	return e.failKeepingCanary(s.live(), "Rollback failed").done(gates)
 }
 
-// threshold is told when failed checks, and nothing else, take the release back.
+// threshold is the event about a release that is rolled back because of failed checks alone.
 func (s *Snapshot) threshold() []release.Event {
 	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.intent() == intentCancel {
 		return nil
@@ -236,8 +236,8 @@ func (s *Snapshot) lastFailure() string {
 	return gate.Name + ": " + gate.Message
 }
 
-// fail ends a release that was taken back. Every way into Failed sends exactly one error alert that names the cause:
-// threshold and deadline sent theirs with the rollback, what people asked for is told here.
+// fail ends a release that was rolled back. Every way into Failed sends exactly one error alert that names the cause:
+// threshold and deadline sent theirs with the rollback, what the user requested is reported here.
 func (e *edit) fail(why string) *edit {
 	s := e.s
 	waiting := s.Status.Phase == flaggerv1.CanaryPhaseWaiting

@@ -38,7 +38,7 @@ type Snapshot struct {
 type Peer struct {
 	// Sign is how it was noticed, for the middle of a sentence; empty: there is none.
 	Sign string
-	// Until is when that sign is over by itself; zero: somebody has to end it.
+	// Until is when that sign expires; zero: never.
 	Until time.Time
 }
 

@@ -24,14 +24,14 @@ func standing(s Snapshot, more ...release.Effect) []release.Effect {
 		stands := RouteStands{Canary: s.live(), Mirror: s.Route.Mirrored}
 		rests := !Moves(s.Status.Phase) && !s.primaryUnpromoted()
 		if !s.readable() && (s.drainStarted() || rests || !s.canaryReachable()) {
-			stands.Canary = 0 // a route that has to be made sends nobody to a copy that is on its way out, rests, or cannot be reached
+			stands.Canary = 0 // a new route sends no traffic to a workload that is scaled down, idle, or unreachable
 		}
 		effects = append(effects, stands)
 	}
 	return append(effects, more...)
 }
 
-// primaryAgain makes a primary that somebody deleted again, with what it is meant to run: the promoted revision, or the
+// primaryAgain creates a deleted primary again, with what it is meant to run: the promoted revision, or the
 // one that is being promoted. After a promotion that failed that is what the target serves with.
 func (s *Snapshot) primaryAgain() release.Effect {
 	revision := s.Workload.Target.Revision

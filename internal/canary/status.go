@@ -80,7 +80,7 @@ func (e *edit) setPromotedCondition() {
 // began marks the start of a run in the condition, from which the run's name can be derived.
 func (e *edit) began() *edit {
 	if condition(e.status, flaggerv1.ConditionPromoted) == nil {
-		e.setPromotedCondition() // somebody took it away
+		e.setPromotedCondition() // it was removed
 	}
 	if c := condition(e.status, flaggerv1.ConditionPromoted); c != nil {
 		c.LastUpdateTime = metav1.NewTime(e.s.Now.Truncate(time.Second))

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// unansweredAfter is for how long an answer may be out before people are told. It is shorter than the half minute after
+// unansweredAfter is for how long an answer may be missing before that is reported. It is shorter than the half minute after
 // which the status explains any wait, so that one write says both.
 const unansweredAfter = 20 * time.Second
 
@@ -48,7 +48,7 @@ func withUnanswered(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// unanswered is who does not answer, as a condition. due is when people are told of an answer that is still out.
+// unanswered is the condition about missing answers. due is when one that is still missing is reported.
 func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due time.Time) {
 	for _, gate := range d.Gates {
 		if answer := gate.Answer; answer != nil && answer.Outcome == release.Unreachable {
@@ -75,7 +75,7 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 	return nil, time.Time{}
 }
 
-// maxReason bounds what of an error is told, in bytes.
+// maxReason bounds the reported part of an error, in bytes.
 const maxReason = 200
 
 // silence is the condition about whom a gate asks; probe is the ID of the question.

@@ -19,7 +19,7 @@ type Endpoints struct {
 	Ready int32
 }
 
-// AtLeast is true where n of them take requests, and where nobody can tell.
+// AtLeast reports whether n of them take requests, or whether that is unknown.
 func (e Endpoints) AtLeast(n int32) bool { return e.Unknown != "" || e.Ready >= n }
 
 // Seen is what is known of them, as a message.

@@ -37,7 +37,7 @@ type Answer struct {
 	Outcome      Outcome
 	// Value is set when the outcome is Measured.
 	Value float64
-	// Text is what a person is told: a reason, an excerpt of an answer. Never a secret, never a whole body.
+	// Text is shown to users: a reason, an excerpt of an answer. Never a secret, never a whole body.
 	Text string
 	// Query is the resolved query, for metrics.
 	Query string

@@ -25,7 +25,7 @@ type Decision[S any] struct {
 	Gates Gates
 	// Wake is the next moment at which something can change without an event; zero when there is none.
 	Wake time.Time
-	// Events are told to people, in order, after the status was written.
+	// Events are sent in order, after the status was written.
 	Events []Event
 	// Ending is how the release ends with this decision, for those who count releases; empty: it does not end.
 	Ending Ending
@@ -46,7 +46,7 @@ const (
 // Effect is something that shall be true of the cluster. It carries names, numbers and revisions, never objects.
 // Each kind of release declares its own, sealed, set.
 type Effect interface {
-	// String says the effect as a person would read it in a history.
+	// String describes the effect as it is shown in traces.
 	String() string
 }
 
@@ -71,15 +71,15 @@ const (
 	Warning EventType = "Warning"
 )
 
-// Event is one thing that happened and that people are told of.
+// Event is something that happened and that users are notified of.
 type Event struct {
 	Type EventType
 	// Reason in one word, where the API of the kind has more than one.
 	Reason  string
 	Message string
-	// Phase is the phase that event hooks are told; empty: the phase of the status before the decision.
+	// Phase is the phase that event webhooks receive; empty: the phase of the status before the decision.
 	Phase string
-	// Standing events hold for as long as they are repeated by every decision; they are told when they begin.
+	// Standing events last for as long as every decision repeats them; they are sent when they begin.
 	Standing bool
 	// Internal marks failures of ours rather than of the release; they are logged as errors.
 	Internal bool
@@ -105,8 +105,8 @@ const (
 type Alert struct {
 	Severity Severity
 	Message  string
-	// Cause is what led to it, with value and limit where there are some; empty where the message says it, or nobody
-	// knows any more.
+	// Cause is what led to it, with value and limit where there are some; empty where the message says it, or where it
+	// is unknown by now.
 	Cause string
 	// Metadata asks for the fields that describe the plan (target, threshold, deadline, routing).
 	Metadata bool
@@ -153,7 +153,7 @@ type Gate struct {
 	Answer *Answer
 	// Unasked is true of a gate that would ask, and whose turn has not come: nothing is known of it.
 	Unasked bool
-	// Events are what people are told once the verdict is acted on.
+	// Events are sent once the verdict is acted on.
 	Events []Event
 }
 
@@ -208,7 +208,7 @@ func (g Gates) Probes() []Probe {
 	return out
 }
 
-// Look evaluates the conditions in order. All are evaluated, so that a person sees every reason at once; only the
+// Look evaluates the conditions in order. All are evaluated, so that users see every reason at once; only the
 // questions wait: a gate that wants to ask is held back until all gates before it pass.
 func Look[S any](s S, conditions ...func(S) Gate) Gates {
 	gates := make(Gates, 0, len(conditions))
@@ -226,7 +226,7 @@ func Look[S any](s S, conditions ...func(S) Gate) Gates {
 	return gates
 }
 
-// Events are what people are told when the gates are acted on: those of every gate up to the first that does not pass.
+// Events are sent when the gates are acted on: those of every gate up to the first that does not pass.
 func (g Gates) Events() []Event {
 	var out []Event
 	for _, gate := range g {
@@ -246,7 +246,7 @@ func WaitsUntil(name string, until time.Time, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: ByTime, Until: until, Message: message}
 }
 
-// WaitsFor is a gate that somebody else opens: the cluster, an answer that is out, or a person.
+// WaitsFor is a gate that is opened by the cluster, by a missing answer, or by the user.
 func WaitsFor(name string, opener Opener, message string) Gate {
 	return Gate{Name: name, Verdict: Wait, Opener: opener, Message: message}
 }

@@ -8,7 +8,7 @@ import (
 // Total is what the weights of a route add up to unless a plan says otherwise.
 const Total = 100
 
-// Route is one value for everything that traffic can be told. The two roles are the stable side (Canary API: primary)
+// Route is the desired traffic split as one value. The two roles are the stable side (Canary API: primary)
 // and the canary; providers know which Services or subsets carry them.
 type Route struct {
 	// Canary is the share of requests that go to the canary, 0 to Total; the stable side gets the rest.
@@ -17,7 +17,7 @@ type Route struct {
 	Total int
 	// Others are further destinations with a weight of their own (experiments), taken from the stable side.
 	Others []Destination
-	// Mirror copies requests to the canary, whose answers nobody sees.
+	// Mirror copies requests to the canary, whose responses are discarded.
 	Mirror Mirror
 	// Matches, when not empty, limit the canary's weight to requests that match one of them; all other requests go to
 	// the stable side.
@@ -63,7 +63,7 @@ type Sticky struct {
 	// Canary is the cookie that keeps a client on the canary, Primary the one that keeps it on the stable side; each is
 	// absent when its Name is empty.
 	Canary, Primary Cookie
-	// Previous is the canary cookie of the run before, to be taken back from clients.
+	// Previous is the canary cookie of the run before, which clients must drop.
 	Previous Cookie
 }
 

@@ -45,7 +45,7 @@ func (e AmountsReadable) String() string {
 	return fmt.Sprintf("the spec is without %d amounts that cannot be read", len(e.Left))
 }
 
-// told is what people read of amounts that were taken out.
+// told is the event about quantities that were removed.
 func (e AmountsReadable) told() release.Event {
 	var names []string
 	for _, pointer := range e.Left[:min(len(e.Left), mostNamed)] {
@@ -62,7 +62,7 @@ func (e AmountsReadable) told() release.Event {
 // index is that of a list in a JSON pointer.
 var index = regexp.MustCompile(`/(\d+)(/|$)`)
 
-// fieldOf is a JSON pointer as people write it.
+// fieldOf returns a JSON pointer as a field path.
 func fieldOf(pointer string) string {
 	path := index.ReplaceAllString(strings.TrimPrefix(pointer, "/"), "[$1]$2")
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(strings.ReplaceAll(path, "/", "."))

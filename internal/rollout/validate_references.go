@@ -26,7 +26,7 @@ type Service struct {
 	ManagedBy string
 	// Stale is true where its record of the routers of the Rollout is outdated; see traffic.Record.
 	Stale bool
-	// Endpoints are those of the pods of each revision, by its hash; nil: nobody has looked at them. See EndpointsOf.
+	// Endpoints are those of the pods of each revision, by its hash; nil: they were not observed. See EndpointsOf.
 	Endpoints map[string]release.Endpoints
 }
 
