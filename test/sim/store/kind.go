@@ -95,7 +95,7 @@ func builtins() []*kind {
 		builtin[appsv1.ReplicaSet]("apps", "v1", "ReplicaSet", "replicasets", generations(), scalable, follows(replicaSets)),
 		builtin[appsv1.DaemonSet]("apps", "v1", "DaemonSet", "daemonsets", generations(), follows(daemonSets)),
 		builtin[appsv1.ControllerRevision]("apps", "v1", "ControllerRevision", "controllerrevisions"),
-		builtin[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", follows(autoscalers)),
+		builtin[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", generations(), follows(autoscalers)),
 		builtin[discoveryv1.EndpointSlice]("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", func(k *kind) {
 			k.generations = []string{"addressType", "endpoints", "ports"}
 		}),
