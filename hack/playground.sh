@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ ! -x bin/playground ]; then
-	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: an estimated 7 minutes on two idle cores." >&2
+	echo "The first start compiles Kubernetes, Prometheus, Traefik and Serin from source: about 7 minutes on two idle cores." >&2
 	echo "Later starts take seconds." >&2
 	# What the other programs need is downloaded meanwhile; what fails here is reported by those who build them.
 	# Of Prometheus and Traefik these are only their own modules, because they are built without some of what they import.
