@@ -37,7 +37,7 @@ fresh() {
 	local tree idle=(nice -n 19)
 	tree=$(git rev-parse --short=12 "HEAD^{tree}" 2>/dev/null) || tree=$(date +%Y%m%d)
 	! chrt -i 0 true 2>/dev/null || idle=(chrt -i 0)
-	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" HISTORIES="${HISTORIES:-10000}" SEED="${SEED:-$((16#$tree))}"
+	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" HISTORIES="${HISTORIES:-1000}" SEED="${SEED:-$((16#$tree))}"
 }
 
 # One package at a time: those that start a cluster want the machine for themselves. Only Debian has the packages in which

@@ -63,7 +63,9 @@ func (c *wayBack) check(r *record) {
 	if canary.DynamicStableScale {
 		enough += c.podsOf(r, r.object.Status.StableRS).mostBetween(is.at.Add(-c.delta-least), is.at.Add(c.delta))
 	}
-	enough = min(max(enough, 1), asked)
+	if enough = min(max(enough, 1), asked); enough == 0 {
+		return // a Rollout without pods serves no requests
+	}
 	share := 0
 	for _, kind := range routeKinds {
 		share = max(share, r.given(c.world.Server.Peek(kind, r.key)))
