@@ -81,8 +81,22 @@ func sanitize(s Snapshot) argov1.RolloutStatus {
 	}
 	if s.Spec.Strategy.Canary != nil {
 		status.CurrentStepIndex = withinSteps(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
+		withoutPauseOfOtherStep(s.Spec.Strategy.Canary.Steps, &status)
 	}
 	return status
+}
+
+// withoutPauseOfOtherStep removes the pause of a step while the current step is none: a user wrote it, and only the user could
+// end it.
+func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
+	step, ok := pods.StepAt(steps, status.CurrentStepIndex)
+	if !ok || step.Pause != nil || promoted(*status) || !pausedFor(*status, argov1.PauseReasonCanaryPauseStep) {
+		return
+	}
+	*status = withoutPause(*status, argov1.PauseReasonCanaryPauseStep)
+	if len(status.PauseConditions) == 0 {
+		*status = withoutPauses(*status)
+	}
 }
 
 // withoutFutureTimes sets times of the future to now: a clock was set back since they were written, and what is counted from

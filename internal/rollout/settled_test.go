@@ -4,6 +4,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
 // TestWhoWaitsForAStepSeesIt: a suite or a script that waits for an index finds each one that a pause leads to.
@@ -12,5 +16,23 @@ func TestWhoWaitsForAStepSeesIt(t *testing.T) {
 	w.until(t, w.now.Add(11*time.Second))
 	if want := []int32{2, 3}; !slices.Equal(w.steps, want) || w.route.Weights.Canary.Weight != 20 {
 		t.Errorf("behind the pause the status named the steps %v, want %v; the weight is %d, want 20", w.steps, want, w.route.Weights.Canary.Weight)
+	}
+}
+
+// TestAPauseOfAnotherStepHoldsNothing: a user may write the pause of a step into a status whose step is none. Nothing would end it.
+func TestAPauseOfAnotherStepHoldsNothing(t *testing.T) {
+	s := Snapshot{
+		Now: noon, Hash: "b", Spec: argov1.RolloutSpec{Strategy: argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{
+			Steps: []argov1.CanaryStep{setWeight(10), pauseFor("")},
+		}}},
+		Status: argov1.RolloutStatus{CurrentPodHash: "b", StableRS: "a", ControllerPause: true, PauseConditions: []argov1.PauseCondition{
+			{Reason: argov1.PauseReasonCanaryPauseStep, StartTime: metav1.NewTime(noon)},
+		}},
+	}
+	for index, held := range []bool{false, true} {
+		s.Status.CurrentStepIndex = new(int32(index)) //nolint:gosec // two steps
+		if status := sanitize(s); pausedFor(status, argov1.PauseReasonCanaryPauseStep) != held || status.ControllerPause != held {
+			t.Errorf("at step %d: paused for %v, controller pause %v, want %v", index+1, status.PauseConditions, status.ControllerPause, held)
+		}
 	}
 }
