@@ -126,7 +126,7 @@ func serviceNames(s argov1.RolloutStrategy) []string {
 func (c *oneOwner) made(h wrote) {
 	kind, name := owner(h.New.Meta())
 	r := c.named[keyNamed(name)]
-	if kind != argov1.RolloutKind || r == nil || c.relists && c.crashes > 0 {
+	if kind != argov1.RolloutKind || r == nil || c.relists && c.crashes > 0 || c.late(h.Actor) { // its first list may be from before the Services had a manager
 		return
 	}
 	if other := c.other(r); other != "" {
