@@ -47,8 +47,8 @@ func firstLook(s Snapshot, effects []release.Effect) Decision {
 	return advance(e, gates)
 }
 
-// firstEvents tells what rollback hooks said before the start, and everything else after it. What was told when the
-// start was recorded, or when a gate was found closed, is not told again.
+// firstEvents are those of rollback webhooks before the start, and all others after it. Events that were sent when the start was
+// recorded, or when a gate was found closed, are not repeated.
 func (s *Snapshot) firstEvents(gates release.Gates) []release.Event {
 	_, refused := s.asked()
 	starts := !s.serin().Started || refused

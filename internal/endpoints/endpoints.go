@@ -166,7 +166,7 @@ type Published struct {
 	by counts
 }
 
-// OfSet are those of the pods of a ReplicaSet. Whoever publishes endpoints that name no pod may mean any.
+// OfSet are those of the pods of a ReplicaSet. Endpoints that name no pod may belong to any.
 func (p Published) OfSet(name string) release.Endpoints {
 	of := p.Endpoints
 	of.Ready = p.by[podsOfSet(name)] + p.by[""]

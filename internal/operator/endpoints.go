@@ -41,7 +41,7 @@ func (e *endpointSlices) observed(ctx context.Context, live client.Reader, cache
 	return e.unread, err
 }
 
-// endpointsUnread is why EndpointSlices are done without: rights of an earlier version did not have them, and a cache
+// endpointsUnread is why EndpointSlices are done without: permissions of an earlier version did not include them, and a cache
 // that may not read a kind would keep the whole process from starting. Empty: they can be read.
 func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))

@@ -6,8 +6,8 @@ import (
 )
 
 // Endpoints are what Kubernetes has published of the pods behind a Service. Routers send requests there, and learn of a
-// pod a moment after its workload has counted it as ready: on a busy cluster that moment is long enough to send users to
-// nobody.
+// pod a moment after its workload has counted it as ready: on a busy cluster that moment is long enough to send requests
+// to no pod.
 type Endpoints struct {
 	// Unknown is why this cannot be observed, as a sentence; empty: it can.
 	Unknown string

@@ -31,7 +31,7 @@ import (
 //	experiment phase    is what Experiments come to from now on
 //	router serves|lags  says whether it does what it was told; silent: it cannot tell; with "outside": only what is asked for
 //	                    is told, by those outside the cluster
-//	endpoints late      publishes no change of endpoints any more; published: all at once, as usual; unread: nobody may see them;
+//	endpoints late      publishes no change of endpoints any more; published: all at once, as usual; unread: they may not be read;
 //	                    canary/x=2: publishes so many of the revision x behind the Service canary
 //	turn open|closed    limits how many releases move at once, and says whether this one may start beside the others
 //	budget keeps|lets   is what a disruption budget does to pods that are evicted

@@ -105,7 +105,7 @@ func (o natsOptions) credentials() ([]nats.Option, error) {
 	return append(options, nats.Nkey(public, pair.Sign)), nil
 }
 
-// checkSubject returns why a message cannot go to a subject. Whoever may annotate a Rollout names it: what the protocol
+// checkSubject returns why a message cannot go to a subject. Every user who may annotate a Rollout names it: what the protocol
 // would read as another command, and the subjects of the server's own API ($JS, $SYS), are refused here.
 func checkSubject(subject string) error {
 	breaks := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }

@@ -26,8 +26,8 @@ type pubSubMessage struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// The form of names of projects, some of which belong to a domain, and of topics. Whoever may annotate a Rollout names a
-// topic, and must not reach another project or method of the API with it.
+// The form of names of projects, some of which belong to a domain, and of topics. Every user who may annotate a Rollout names
+// a topic, and must not reach another project or method of the API with it.
 var (
 	pubSubProject = regexp.MustCompile(`^([a-z][a-z0-9.-]*:)?[a-z0-9][a-z0-9-]*$`)
 	pubSubTopic   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`)
