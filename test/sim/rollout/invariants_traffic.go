@@ -110,8 +110,19 @@ func (c *noDeadEnd) reached(r *record, at place) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	weights := append(weightsOf(c.world.Server.Peek(virtualService, r.key)), weightsOf(c.world.Server.Peek(httpRoute, r.key))...)
-	return weightOf(weights, at) > 0
+	for _, route := range []thing{{virtualService, r.key}, {httpRoute, r.key}} {
+		if weightOf(weightsOf(c.world.Server.Peek(route.kind, route.key)), at) > 0 && !c.weighedUnseen(route) {
+			return true
+		}
+	}
+	return false
+}
+
+// weighedUnseen reports whether a user changed a route so recently that Serin may not have seen it: what is behind a
+// Service and the route to it are two objects, and nothing can change one on the condition that the other is unchanged.
+func (l *ledger) weighedUnseen(route thing) bool {
+	w := l.objects[route]
+	return w != nil && w.unanswered && w.foreign.After(l.then())
 }
 
 func (c *noDeadEnd) otherAnswers(r *record, hash string) bool {

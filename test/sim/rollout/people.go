@@ -149,19 +149,26 @@ func (p *people) endPauses(object *argov1.Rollout) {
 	}
 }
 
-// replaceStuck: once troubles are over, somebody ships what works where pods never come and a judgement beside them would
-// go on for ever, and then lets it serve at once, because the revision before may have no pods either.
+// replaceStuck ships a working version once faults have ended, where pods never become ready and a background analysis would
+// continue indefinitely. If that is stuck too, because the previous revision may have no pods either, it is promoted at
+// once: after each change of the spec again, because a change of the strategy revokes the promotion.
 func (p *people) replaceStuck(object *argov1.Rollout) {
 	key := keyOf(object)
 	for _, r := range p.releases {
-		hash, stuck := object.Status.CurrentPodHash, p.stuck[key]
-		if r.Key != key || !p.over || len(stuck) > 1 || slices.Contains(stuck, hash) || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+		if r.Key != key || !p.over || !p.judgedBeside(key) || object.Status.Phase != argov1.RolloutPhaseDegraded {
+			continue
+		}
+		stuck, id := p.stuck[key], object.Status.CurrentPodHash
+		if len(stuck) > 0 && id != stuck[0] {
+			id += "@" + object.Status.ObservedGeneration
+		}
+		if slices.Contains(stuck, id) {
 			continue
 		}
 		if p.stuck == nil {
 			p.stuck = map[types.NamespacedName][]string{}
 		}
-		p.stuck[key] = append(stuck, hash)
+		p.stuck[key] = append(stuck, id)
 		if len(stuck) == 0 {
 			p.Later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
 		} else {
