@@ -328,14 +328,18 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now typ
 		}
 		return nil
 	}
-	if was.UID == now || r.stillThere(ctx, was) {
+	stored, err := r.storedUID(ctx, key)
+	if err != nil {
+		return err
+	}
+	if was.UID == now || was.UID == stored {
 		r.memory.settled(key) // it has only left our sight
 		if now == "" {
 			r.forget(key) // another controller serves it
 		}
 		return nil
 	}
-	if now == "" {
+	if stored == "" { // a Rollout that has its name continues with what it had, even if the cache does not have it yet
 		if err := r.giveBack(ctx, was); err != nil {
 			return fmt.Errorf("give back what Rollout %s had: %w", key, err)
 		}
@@ -346,11 +350,14 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now typ
 	return nil
 }
 
-// stillThere is true of a Rollout that is gone from the cache alone: its label says another controller now.
-func (r *Reconciler) stillThere(ctx context.Context, was *argov1.Rollout) bool {
-	live := &argov1.Rollout{}
-	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(was), live)
-	return err == nil && live.UID == was.UID
+// storedUID returns the UID of the Rollout that the API server has under a name, and "" if it has none: a Rollout that is
+// missing in the cache may have left only our selector, or may have been created again a moment ago.
+func (r *Reconciler) storedUID(ctx context.Context, key types.NamespacedName) (types.UID, error) {
+	stored := &argov1.Rollout{}
+	if err := r.Reader.Get(ctx, key, stored); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read Rollout %s from the API server: %w", key, err)
+	}
+	return stored.UID, nil
 }
 
 // giveBack releases the routes and the Services of a Rollout that is gone. The Services come last: by their marks another

@@ -315,6 +315,17 @@ func TestADeletedRolloutGivesItsServicesBack(t *testing.T) {
 		t.Fatalf("it is still there, and its Service was given back: %v, %v", service.Spec.Selector, err)
 	}
 
+	// One that was created again before the cache has it continues with what the former one had.
+	former := was.DeepCopy()
+	former.UID = "former"
+	p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, former, nil)
+	if err := p.reconciler.gone(t.Context(), key, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.client.Get(t.Context(), at, service); err != nil || service.Spec.Selector[argov1.PodTemplateHashLabel] == "" {
+		t.Fatalf("it exists again, and its Service was restored: %v, %v", service.Spec.Selector, err)
+	}
+
 	if err := p.client.Delete(t.Context(), was); err != nil {
 		t.Fatal(err)
 	}
