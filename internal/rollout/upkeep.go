@@ -154,6 +154,13 @@ func referenced(f facts, hash string) bool {
 	var services []string
 	if c := f.Spec.Strategy.Canary; c != nil {
 		services = append(services, c.CanaryService, c.StableService)
+		if c.PingPong != nil {
+			canary, stable := pingPong(*c.PingPong, s.Canary.StablePingPong)
+			services = append(services, stable)
+			if !promoted(s) { // afterwards it selects the previous revision until the next release, without traffic
+				services = append(services, canary)
+			}
+		}
 	}
 	if b := f.Spec.Strategy.BlueGreen; b != nil {
 		services = append(services, b.ActiveService, b.PreviewService)
