@@ -139,7 +139,7 @@ func trafficBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 // weightOnReturn is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision that has
 // no weight gets none.
 func weightOnReturn(f facts, from ReplicaSet) int32 {
-	if from.Available == 0 || f.Status.Canary.Weights == nil {
+	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
 	}
 	return routedPods(f, nil).RemainingWeight()
