@@ -26,6 +26,8 @@ func rest(s Snapshot) Decision {
 	revision := s.Workload.Target.Revision
 	retry := s.commanded("retry") && s.Status.Phase == flaggerv1.CanaryPhaseFailed && revision != s.promotedRevision()
 	switch {
+	case s.resumable() && s.rolledBackToUnpromoted():
+		return recordPrimary(s)
 	case s.resumable():
 		return resume(s, s.Plan.primary()+" is ready")
 	case retry && revision == s.pinnedRevision() && s.hasAnalysed() && !s.Workload.Primary.Exceeded && !s.Pruned:

@@ -29,6 +29,12 @@ func (s *Snapshot) hasAnalysed() bool {
 	return s.primaryHasTemplate()
 }
 
+// rolledBackToUnpromoted reports whether a later run of the revision whose promotion had failed was rolled back: users returned
+// to the primary, which has that revision and was never promoted. That run stays failed; only what the primary runs is recorded.
+func (s *Snapshot) rolledBackToUnpromoted() bool {
+	return s.serin().Unfinished != nil && s.Status.CanaryWeight == 0 && s.readable() && s.live() == 0
+}
+
 // resume goes on with a promotion that failed, where it stopped: nothing is analysed again, and the primary keeps its pods.
 func resume(s Snapshot, why string) Decision {
 	e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhasePromoting).stamp(release.StampSince)

@@ -133,7 +133,8 @@ func (c *reinstated) end() {
 			continue
 		}
 		analysed := slices.Contains(r.run.contents, r.primary.content) && r.primary.content == r.target.content
-		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready {
+		recorded := r.status.Serin != nil && r.status.Serin.Unfinished == nil && r.route.canary == 0 // after a later run that was rolled back
+		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready && !recorded {
 			c.violate("I33", r, "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
 		}
 	}
