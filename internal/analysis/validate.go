@@ -146,7 +146,7 @@ func validateMetric(m argov1.Metric) error {
 	case delay != nil:
 		return fmt.Errorf("invalid startDelay string: %w", delay)
 	}
-	switch n := providers(m.Provider); {
+	switch n := len(m.Provider.Types()); {
 	case n == 0:
 		return errors.New("no provider specified")
 	case n > 1:
@@ -161,19 +161,6 @@ func duration(s argov1.DurationString) (time.Duration, error) {
 		return 0, nil
 	}
 	return time.ParseDuration(string(s))
-}
-
-func providers(p argov1.MetricProvider) int {
-	n := len(p.Plugin)
-	for _, set := range []bool{
-		p.Prometheus != nil, p.Kayenta != nil, p.Web != nil, p.Datadog != nil, p.Wavefront != nil, p.NewRelic != nil, p.Job != nil,
-		p.CloudWatch != nil, p.Graphite != nil, p.Influxdb != nil, p.SkyWalking != nil,
-	} {
-		if set {
-			n++
-		}
-	}
-	return n
 }
 
 // names is true of a rule that is about one of the metrics. Rules are regular expressions over whole or part names.

@@ -8,18 +8,18 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Cluster is the API server, for providers that ask it as they ask any service: by its address, through the guarded
+// Cluster is the API server, for providers that query it as they query any service: by its address, through the guarded
 // client.
 type Cluster struct {
 	// Address of the API server.
 	Address string
-	// Own calls it with the credentials of the process, and nobody else; Anonymous without any.
+	// Own sends requests to the API server only, with the credentials of the process; Anonymous sends none.
 	Own, Anonymous *outbound.Client
 	// OneNamespace: a query may name the namespace of its template only.
 	OneNamespace bool
 }
 
-// Check refuses a query about a namespace that its template may not ask about.
+// Check rejects a query for a namespace to which its template has no access.
 func (c Cluster) Check(template, asked string) error {
 	if c.OneNamespace && template != asked {
 		return fmt.Errorf("can't ask about namespace %s, cross-namespace references are blocked", asked)
@@ -27,14 +27,13 @@ func (c Cluster) Check(template, asked string) error {
 	return nil
 }
 
-// reasons are the words of the API server for what went wrong. The sentence beside them may name what the asker cannot
-// see.
+// reasons are the error codes of the API server. The message beside them may name objects that the user cannot read.
 var reasons = []string{
 	"Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout", "Timeout",
 	"TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable", "InternalError", "Expired", "ServiceUnavailable",
 }
 
-// Reason is the API server's word for what is wrong with a request, for Fetch.
+// Reason is the error code of the API server, for Fetch.
 func Reason(body []byte) string {
 	var status struct {
 		Kind   string `json:"kind"`

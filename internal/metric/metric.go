@@ -1,7 +1,28 @@
-// Package metric asks for single values: the contract of metrics providers, their registry, the text of queries.
+// Package metric is the contract of metrics services, their registry, and the text of queries.
 //
-// It knows queries, providers and what an answer is worth as an answer. It must not know what a value is compared
-// with, what follows from it, releases, or the Kubernetes API: credentials come in as bytes.
+// It knows queries, services, and how a response is read. It must not know releases, gates or conditions, or any client of
+// the Kubernetes API: credentials come in as bytes.
+//
+// A new metrics service needs:
+//
+//   - a package below internal/metric with the function Service, its contract test (metrictest) and a fuzz test of the
+//     parser of its responses;
+//   - an entry in operator.MetricsServices.
+//
+// For MetricTemplates, also:
+//
+//   - its type in the enum of MetricTemplateProvider.Type (api/flagger/v1beta1), then make generate;
+//   - a row of the table in docs/metrictemplate.md, and an example in docs/examples/metrictemplates.yaml;
+//   - if it reads the API server, its permissions in hack/packaging and docs/install.md.
+//
+// For AnalysisTemplates, also:
+//
+//   - a field of argov1.MetricProvider and its row in providerTypes (api/argoproj/v1alpha1), then make generate; validation
+//     and the series of analyses read that table;
+//   - a row of the table in docs/metrics.md, and a case in the tests of internal/analysis/measure.
+//
+// Tests in internal/operator and test/borders fail if the registry, the APIs, the documentation and the examples name
+// different services.
 package metric
 
 import (
@@ -17,60 +38,60 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Query is one question.
+// Query is one query to a metrics service.
 type Query struct {
 	// Text in the language of the provider, variables resolved.
 	Text string
-	// Interval is the span that the question is about. Providers whose language names no span look back over it, or
-	// over a multiple of it.
+	// Interval is the time range of the query. Providers whose language has no time range look back over it, or over a
+	// multiple of it.
 	Interval time.Duration
-	// Now is the end of the span, for such providers.
+	// Now is the end of the time range, for such providers.
 	Now time.Time
-	// Range asks for the values at many moments instead of one, for finders that can. Nil: one.
+	// Range requests the values at many times instead of one, from providers that support it. Nil: one.
 	Range *Range
 }
 
-// Range is a span with the moments in it.
+// Range is a time range and the distance of the samples in it.
 type Range struct {
 	Start, End time.Time
 	Step       time.Duration
 }
 
-// Provider answers queries of one metrics service, with one set of credentials. It may be used by several goroutines.
+// Provider answers the queries of MetricTemplates with single numbers. It has one set of credentials, and may be used by
+// several goroutines.
 type Provider interface {
-	// Measure returns the value, or an error that OutcomeOf sorts: ErrNoData when there is none. A value is never NaN.
-	// No error text shows a credential, a query of a URL, or the body of an answer.
+	// Measure returns the value, or an error that OutcomeOf classifies: ErrNoData if there is none. A value is never NaN.
+	// No error text shows a credential, a query of a URL, or the body of a response.
 	Measure(ctx context.Context, q Query) (float64, error)
-	// Online says whether the service answers at all and takes the credentials.
+	// Online checks that the service responds and accepts the credentials.
 	Online(ctx context.Context) error
 }
 
-// Finder is a provider whose answers may be more than one number: conditions of an analysis judge lists and documents.
-type Finder interface {
-	Provider
-	// Find returns the whole answer. Its errors are those of Measure.
-	Find(ctx context.Context, q Query) (Result, error)
+// RawQuerier answers the queries of analyses, whose conditions evaluate numbers, lists and documents.
+type RawQuerier interface {
+	// QueryRaw returns the whole result. Its errors are those of Provider.Measure.
+	QueryRaw(ctx context.Context, q Query) (Result, error)
 }
 
-// Result is an answer as a whole.
+// Result is the result of a query of an analysis.
 type Result struct {
-	// Value is a float64, a []float64, or what a JSON document holds: text, truth, lists, maps, and nil. Numbers may be
-	// NaN: conditions can ask for that.
+	// Value is a float64, a []float64, or a value of a JSON document: a string, a bool, a list, a map, or nil. Numbers may
+	// be NaN: conditions can check for it.
 	Value any
-	// Metadata is what the service tells about its answer, by names that the API of analyses promises. Nil without any.
+	// Metadata is what the service reports about its result, by names that the API of analyses defines. May be nil.
 	Metadata map[string]string
 }
 
-// Slow is a provider whose answers take longer than a call may: one call begins the work, later ones ask for it. The
-// ticket is all that has to be kept in between, and shows no credential.
-type Slow interface {
-	// Begin gives the work out.
-	Begin(ctx context.Context, q Query) (ticket string, err error)
-	// Resume asks for the outcome; ErrUnfinished while there is none yet.
-	Resume(ctx context.Context, ticket string) (Result, error)
+// AsyncProvider is a service whose results take longer than one request: a first request starts the work, later ones
+// retrieve its result. The execution ID is the only state between them, and contains no credential.
+type AsyncProvider interface {
+	// Start starts the work.
+	Start(ctx context.Context, q Query) (executionID string, err error)
+	// Resume returns the result, or ErrUnfinished while there is none.
+	Resume(ctx context.Context, executionID string) (Result, error)
 }
 
-// Single is the one number of a result, for those who judge no more than that.
+// Single is the only number of a result.
 func Single(r Result) (float64, error) {
 	switch v := r.Value.(type) {
 	case nil:
@@ -92,24 +113,24 @@ var (
 	errNoNumber = errors.New("the result is not a number: ask for one")
 )
 
-// ErrUnfinished says that the service is still at work.
+// ErrUnfinished says that an asynchronous measurement has no result yet.
 var ErrUnfinished = errors.New("not finished yet")
 
-// ErrNoData says that the query was answered and has no value: nothing matches it, or the value is NaN.
+// ErrNoData says that the result has no value: nothing matches the query, or the value is NaN.
 var ErrNoData = errors.New("no values found")
 
-// StatusError is an answer with a status other than 2xx.
+// StatusError is a response with a status other than 2xx.
 type StatusError struct {
 	// Code is the HTTP status, Status its code and name.
 	Code   int
 	Status string
-	// Class is the service's own word for what is wrong, from a list that the provider knows; empty without one.
+	// Class is the error code of the service, from a list that the provider knows; empty without one.
 	Class     string
 	transient bool
 }
 
-// NewStatusError is the error for an answer that a library read: status and class as in StatusError, transient if it
-// speaks of the service's state and not of the question.
+// NewStatusError is the error for a response that a library read. It is transient if the status or the class is about the state
+// of the service, not about the query.
 func NewStatusError(answer outbound.Response, class string, transient bool) *StatusError {
 	return &StatusError{Code: answer.Code, Status: answer.Status(), Class: class, transient: transient || answer.Transient()}
 }
@@ -125,8 +146,8 @@ func (e *StatusError) Error() string {
 	}
 }
 
-// OutcomeOf says what a probe with that error of Measure came to: measured (nil), no data, unreachable (transport,
-// timeout, 429, 5xx), or broken (everything else: the question cannot be asked as it stands).
+// OutcomeOf classifies an error of Measure: measured (nil), no data, unreachable (transport, timeout, 429, 5xx), or broken
+// (everything else: the query must be corrected).
 func OutcomeOf(err error) release.Outcome {
 	var gone *outbound.UnreachableError
 	var status *StatusError
@@ -145,16 +166,16 @@ func OutcomeOf(err error) release.Outcome {
 }
 
 const (
-	// MaxAnswer bounds the answer of a provider, in bytes: 10,000 series of a careless query, not a file. One namespace may have
-	// 192 answers read at once, which must fit into the memory limit beside everything else.
+	// MaxAnswer bounds the response of a provider, in bytes: 10,000 series of a careless query, not a file. One namespace may
+	// receive 192 responses at once, which must fit into the memory limit beside everything else.
 	MaxAnswer = 1 << 20
 	// DefaultTimeout bounds one call to a provider.
 	DefaultTimeout = 5 * time.Second
 )
 
-// Fetch makes one call for a provider and returns the body of the answer. It sets the limit and, without one, the
-// timeout. classify, which may be nil, finds the service's word for what is wrong in the body of an answer that is not
-// 2xx; what it returns is shown to people, so it must come from a list.
+// Fetch sends one request for a provider and returns the body of the response. It sets the limit and, without one, the
+// timeout. classify, which may be nil, returns the error code in the body of a response that is not 2xx; users see it, so it
+// must come from a list.
 func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, classify func(body []byte) string) ([]byte, error) {
 	r.Limit = MaxAnswer
 	if r.Timeout == 0 {
@@ -177,11 +198,11 @@ func Fetch(ctx context.Context, client *outbound.Client, r outbound.Request, cla
 	}
 }
 
-// ErrTooLong is the error for an answer that is not read to its end.
+// ErrTooLong is the error for a response that is longer than MaxAnswer.
 var ErrTooLong = fmt.Errorf("the answer is longer than %d MiB: ask for less", MaxAnswer>>20)
 
-// CallError is what stopped a call that a library made, and nil if the call had an answer. The text of the library's
-// own error may have what was sent.
+// CallError is the error that prevented the response to a library's request, and nil if there was one. The text of the
+// library's own error may contain what was sent.
 func CallError(err error) error {
 	gone, unreachable := errors.AsType[*outbound.UnreachableError](err)
 	refused, closed := errors.AsType[*outbound.RefusedError](err)
@@ -210,13 +231,13 @@ func server(address string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// Unexpected is the error for an answer that is not what the service's API promises. It does not repeat the answer,
-// which may be a page that only the controller can read.
+// Unexpected is the error for a response that does not conform to the service's API. It does not repeat the response, which may
+// be a page that only the controller can read.
 func Unexpected(service string) error {
 	return fmt.Errorf("the answer is not what the API of %s gives: correct the address of the provider", service)
 }
 
-// Number is a value that an API gives as a number, which may not be one.
+// Number returns a value, or ErrNoData for NaN.
 func Number(v float64) (float64, error) {
 	if math.IsNaN(v) {
 		return 0, ErrNoData
@@ -224,7 +245,7 @@ func Number(v float64) (float64, error) {
 	return v, nil
 }
 
-// Missing is the error for credentials that lack keys; none of the keys is shown with its value.
+// Missing is the error for credentials without the required keys; no value is shown.
 func Missing(service string, keys ...string) error {
 	return fmt.Errorf("%s credentials does not contain %s: add it to the secret", service, strings.Join(keys, " and "))
 }

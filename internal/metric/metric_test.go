@@ -38,11 +38,11 @@ func TestOutcomeOf(t *testing.T) {
 }
 
 func TestRegistryKnowsItsTypes(t *testing.T) {
-	registry := metric.NewRegistry(outbound.New(outbound.Policy{}), prometheus.Factory(), graphite.Factory())
-	if diff := cmp.Diff([]string{"graphite", "prometheus"}, registry.Types()); diff != "" {
+	registry := metric.NewRegistry(prometheus.Service(nil), graphite.Service())
+	if diff := cmp.Diff([]string{"graphite", "prometheus"}, registry.TemplateTypes()); diff != "" {
 		t.Error(diff)
 	}
-	_, err := registry.New("shop", flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "x"}, nil)
+	_, err := registry.NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: "cloudwatch", Region: "x"}, nil)
 	if !errors.Is(err, metric.ErrProviderUnknown) || !strings.Contains(err.Error(), "cloudwatch") || !strings.Contains(err.Error(), "graphite, prometheus") {
 		t.Errorf("got %v", err)
 	}
@@ -51,7 +51,7 @@ func TestRegistryKnowsItsTypes(t *testing.T) {
 			t.Error("one type twice is accepted")
 		}
 	}()
-	metric.NewRegistry(nil, prometheus.Factory(), prometheus.Factory())
+	metric.NewRegistry(prometheus.Service(nil), prometheus.Service(nil))
 }
 
 func TestTextsAreThoseOfTheAPI(t *testing.T) {

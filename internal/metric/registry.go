@@ -1,73 +1,56 @@
 package metric
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Config is what one MetricTemplate says about its provider.
-type Config struct {
-	// Namespace of the MetricTemplate, for providers whose queries name namespaces.
-	Namespace string
-	// Address is the URL of the service as given; empty without one.
-	Address string
-	// Header is sent with each query, by providers that read it. It belongs to whoever made the Config.
-	Header http.Header
-	// Region of the service, for providers that have regions.
-	Region string
-	// SkipVerify asks without verifying certificates.
-	SkipVerify bool
-	// Timeout of one call, for providers that read it; zero: their own.
-	Timeout time.Duration
-	// Credentials are the keys of the Secret. Nil: the template names none, which is not the same as an empty one.
-	Credentials map[string]outbound.Secret
-}
-
-// Factory makes the providers of one type.
-type Factory struct {
-	// Type is the word in spec.provider.type.
-	Type string
-	// New checks the configuration; it calls nobody. Its errors say what to correct and show no credential.
-	New func(client *outbound.Client, c Config) (Provider, error)
-}
-
-// Registry makes providers by type. It is a value; who wires Serin decides what is in it.
+// Registry finds services by type. It has two readers: the MetricTemplates of Canaries and the metrics of AnalysisRuns.
+// It is a value that the operator package creates.
 type Registry struct {
-	client    *outbound.Client
-	factories map[string]Factory
+	byTemplateType, byAnalysisType map[string]Service
 }
 
 // ErrProviderUnknown says that there is no provider of that type.
 var ErrProviderUnknown = errors.New("metrics provider is not supported")
 
-// NewRegistry is a registry whose providers call through client. Two factories of one type are a mistake in the
-// wiring, hence the panic.
-func NewRegistry(client *outbound.Client, factories ...Factory) *Registry {
-	r := &Registry{client: client, factories: make(map[string]Factory, len(factories))}
-	for _, f := range factories {
-		if _, twice := r.factories[f.Type]; twice {
-			panic("metrics provider " + f.Type + " is registered twice")
-		}
-		r.factories[f.Type] = f
+// NewRegistry returns a registry of services. Two services of one type are a programming error, hence the panic.
+func NewRegistry(services ...Service) *Registry {
+	r := &Registry{byTemplateType: map[string]Service{}, byAnalysisType: map[string]Service{}}
+	for _, s := range services {
+		register(r.byTemplateType, s.TemplateType, s)
+		register(r.byAnalysisType, s.AnalysisType, s)
 	}
 	return r
 }
 
-// New makes the provider that a MetricTemplate of a namespace asks for. credentials are the data of the Secret that it
-// names; they are not kept where it names none. Making one is cheap and calls nobody.
-func (r *Registry) New(namespace string, spec flaggerv1.MetricTemplateProvider, credentials map[string][]byte) (Provider, error) {
-	factory, ok := r.factories[spec.Type]
+func register(services map[string]Service, serviceType string, s Service) {
+	if serviceType == "" {
+		return
+	}
+	if _, exists := services[serviceType]; exists {
+		panic("metrics service " + serviceType + " is registered twice")
+	}
+	services[serviceType] = s
+}
+
+// NewProvider returns the provider of a MetricTemplate. namespace is the template's; credentials are the data of the Secret
+// that it names, and are ignored if it names none. It is cheap and sends no request.
+func (r *Registry) NewProvider(
+	client *outbound.Client, namespace string, spec flaggerv1.MetricTemplateProvider, credentials map[string][]byte,
+) (Provider, error) {
+	service, ok := r.byTemplateType[spec.Type]
 	if !ok {
 		return nil, fmt.Errorf("provider.type %s: %w by this version of Serin: use one of %s",
-			spec.Type, ErrProviderUnknown, strings.Join(r.Types(), ", "))
+			spec.Type, ErrProviderUnknown, strings.Join(r.TemplateTypes(), ", "))
 	}
 	config := Config{
 		Namespace: namespace, Address: spec.Address, Header: http.Header(spec.Headers).Clone(), Region: spec.Region,
@@ -76,12 +59,28 @@ func (r *Registry) New(namespace string, spec flaggerv1.MetricTemplateProvider, 
 	if spec.SecretRef != nil {
 		config.Credentials = make(map[string]outbound.Secret, len(credentials))
 		for key, value := range credentials {
-			// Secrets made with echo end in a line break, which no header may contain.
+			// Secrets created with echo end in a line break, which headers cannot contain.
 			config.Credentials[key] = outbound.Secret(strings.TrimSpace(string(value)))
 		}
 	}
-	return factory.New(r.client, config)
+	return service.NewProvider(client, config)
 }
 
-// Types are the types that are supported, sorted.
-func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.factories)) }
+// NewMeasurement returns the measurement of one metric of an AnalysisRun.
+func (r *Registry) NewMeasurement(ctx context.Context, request AnalysisRequest) (Measurement, error) {
+	for _, providerType := range request.Metric.Provider.Types() {
+		if service, ok := r.byAnalysisType[providerType]; ok {
+			return service.NewMeasurement(ctx, request)
+		}
+	}
+	if len(request.Metric.Provider.Plugin) > 0 {
+		return Measurement{}, errors.New("this version of Serin runs no plugins of others: use one of the providers that it has")
+	}
+	return Measurement{}, fmt.Errorf("no valid provider in metric '%s'", request.Metric.Name)
+}
+
+// TemplateTypes are the types that MetricTemplates may name, sorted.
+func (r *Registry) TemplateTypes() []string { return slices.Sorted(maps.Keys(r.byTemplateType)) }
+
+// AnalysisTypes are the types that AnalysisTemplates may name, sorted; Jobs and plugins are not metrics services.
+func (r *Registry) AnalysisTypes() []string { return slices.Sorted(maps.Keys(r.byAnalysisType)) }

@@ -2,8 +2,7 @@ package metric
 
 import "fmt"
 
-// The texts that tell why the check of a MetricTemplate could not be asked. They are promised by the API; name and
-// namespace are the template's.
+// The messages for MetricTemplates that cannot be queried. They are part of the API; name and namespace are the template's.
 
 // TemplateMissing says that the template cannot be read.
 func TemplateMissing(name, namespace string, err error) string {
@@ -15,12 +14,12 @@ func SecretMissing(name, namespace, secret string, err error) string {
 	return fmt.Sprintf("Metric template %s.%s secret %s error: %v", name, namespace, secret, err)
 }
 
-// ProviderRefused says that no provider can be made of the template.
+// ProviderRefused says that the provider of the template is invalid.
 func ProviderRefused(name, namespace, providerType string, err error) string {
 	return fmt.Sprintf("Metric template %s.%s provider %s error: %v", name, namespace, providerType, err)
 }
 
-// RenderFailed says that the template's query cannot be resolved.
+// RenderFailed says that the template's query cannot be rendered.
 func RenderFailed(name, namespace string, err error) string {
 	return fmt.Sprintf("Metric template %s.%s query render error: %v", name, namespace, err)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
-	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/shell"
@@ -40,17 +39,11 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	if err != nil {
 		return err
 	}
-	server, err := ownCluster(p.mgr.GetConfig(), p.flags.NoCrossNamespaceRefs)
-	if err != nil {
-		return err
-	}
 	queue := &shell.Queue{}
 	measurer := &measure.Measurer{
-		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk,
-		Named:     outbound.New(p.flags.policy()),
-		Trusted:   outbound.New(trusted()),
-		Cluster:   server,
-		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: p.shown,
+		Client: own.GetClient(), Secrets: own.GetAPIReader(), Clock: clk, Services: p.services,
+		Restricted: outbound.New(p.flags.policy()), Unrestricted: outbound.New(trusted()),
+		Namespace: ownNamespace(os.Getenv), Environment: os.Getenv, Jobs: jobs, Telemetry: p.shown,
 	}
 	asking := prober.NewAbreast(clk, inFlight, abreast, measurer.Ask, queue.AddSoon)
 	if err := p.mgr.Add(everywhere{asking.Run}); err != nil {

@@ -48,7 +48,6 @@ import (
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
-	"github.com/serin-dev/serin/internal/metric/prometheus"
 	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/ownwrites"
@@ -114,6 +113,11 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if p.may, err = permissions(mgr, logger); err != nil {
 		return err
 	}
+	own, err := ownCluster(mgr.GetConfig(), f.NoCrossNamespaceRefs)
+	if err != nil {
+		return err
+	}
+	p.services = MetricsServices(own, clock.RealClock{})
 	if err := serveAll(ctx, mgr, clock.RealClock{}, logger, p.apis()); err != nil {
 		return err
 	}
@@ -146,6 +150,8 @@ type process struct {
 	shown    *telemetry.Metrics
 	logger   logr.Logger
 	sentence func(part, text string)
+	// services are the metrics services of both APIs.
+	services *metric.Registry
 	// outbox has the messages of all releases, but for the notifications of Rollouts.
 	outbox, notifying *telemetry.Outbox
 	// together is filled as APIs begin to be served: each asks who else releases a workload.
@@ -369,13 +375,9 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 		Options: f.Workload(),
 	}
 	hooks := hook.New(named, clk)
-	own, err := ownCluster(mgr.GetConfig(), f.NoCrossNamespaceRefs)
-	if err != nil {
-		return err
-	}
 	asker := &controller.Asker{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk, Hooks: hooks,
-		Metrics: MetricsServices(named, own, clk), Trusted: metric.NewRegistry(trusted, prometheus.Factory()),
+		Services: p.services, Restricted: named, Unrestricted: trusted,
 		MetricsServer: f.MetricsServer, Provider: settings.Provider, NoCrossNamespace: f.NoCrossNamespaceRefs, Telemetry: shown,
 	}
 	queue := &shell.Queue{}
@@ -408,7 +410,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
 			Client: mgr.GetClient(), Workloads: workloads, Routers: f.Routers(),
-			Applier: applier, Settings: settings, Line: p.line, MetricTypes: asker.Metrics.Types(), Indexed: true,
+			Applier: applier, Settings: settings, Line: p.line, MetricTypes: p.services.TemplateTypes(), Indexed: true,
 			EndpointsUnread: endpointsUnread, Peers: peers, Rival: p.together.rolloutOf,
 		},
 		Reader: mgr.GetAPIReader(), Clock: clk, Prober: asking, Reporter: reporter, Metrics: shown, Health: p.sentence,

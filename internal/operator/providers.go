@@ -13,22 +13,28 @@ import (
 	"github.com/serin-dev/serin/internal/metric/externalmetrics"
 	"github.com/serin-dev/serin/internal/metric/graphite"
 	"github.com/serin-dev/serin/internal/metric/influxdb"
+	"github.com/serin-dev/serin/internal/metric/kayenta"
 	"github.com/serin-dev/serin/internal/metric/keptn"
 	"github.com/serin-dev/serin/internal/metric/newrelic"
 	"github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/metric/skywalking"
 	"github.com/serin-dev/serin/internal/metric/splunk"
 	"github.com/serin-dev/serin/internal/metric/stackdriver"
+	"github.com/serin-dev/serin/internal/metric/wavefront"
+	"github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// MetricTypes are the metrics services that templates may name.
-func MetricTypes() []string { return MetricsServices(nil, metric.Cluster{}, nil).Types() }
+// MetricTypes are the metrics services that MetricTemplates may name.
+func MetricTypes() []string { return MetricsServices(metric.Cluster{}, nil).TemplateTypes() }
 
-// MetricsServices are the providers of metrics that this binary has.
-func MetricsServices(c *outbound.Client, own metric.Cluster, clk clock.Clock) *metric.Registry {
-	return metric.NewRegistry(c,
-		prometheus.Factory(), graphite.Factory(), newrelic.Factory(), datadog.Factory(), dynatrace.Factory(), influxdb.Factory(),
-		cloudwatch.Factory(), stackdriver.Factory(), splunk.Factory(), externalmetrics.Factory(own), keptn.Factory(own, clk))
+// MetricsServices are the metrics services of this binary. The comment of package metric lists what belongs to an entry.
+func MetricsServices(own metric.Cluster, clk clock.Clock) *metric.Registry {
+	ambient := &cloudwatch.Ambient{}
+	return metric.NewRegistry(
+		cloudwatch.Service(ambient), datadog.Service(), dynatrace.Service(), externalmetrics.Service(own), graphite.Service(),
+		influxdb.Service(), kayenta.Service(), keptn.Service(own, clk), newrelic.Service(), prometheus.Service(ambient.Signer),
+		skywalking.Service(), splunk.Service(), stackdriver.Service(), wavefront.Service(), web.Service(own))
 }
 
 // ownCluster is the API server as a metrics service: once with the rights of the controller, which go nowhere else, and

@@ -3,6 +3,7 @@ package operator
 import (
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/config/crd"
 	"github.com/serin-dev/serin/internal/metric"
@@ -55,7 +57,21 @@ func TestEveryTypeOfTheDefinitionIsServed(t *testing.T) {
 		want = append(want, strings.Trim(string(value.Raw), `"`))
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, MetricsServices(nil, metric.Cluster{}, clock.RealClock{}).Types()); diff != "" || len(want) == 0 {
+	if diff := cmp.Diff(want, MetricsServices(metric.Cluster{}, clock.RealClock{}).TemplateTypes()); diff != "" || len(want) == 0 {
 		t.Errorf("types (-definition +served):\n%s", diff)
+	}
+}
+
+// TestEveryProviderOfAnalysesIsServed: each field of the API is a service of the registry; Jobs are no service.
+func TestEveryProviderOfAnalysesIsServed(t *testing.T) {
+	var p argov1.MetricProvider
+	for _, field := range reflect.VisibleFields(reflect.TypeOf(p)) {
+		if field.Name != "Job" && field.Name != "Plugin" {
+			reflect.ValueOf(&p).Elem().FieldByIndex(field.Index).Set(reflect.New(field.Type.Elem()))
+		}
+	}
+	want := slices.Sorted(slices.Values(p.Types()))
+	if diff := cmp.Diff(want, MetricsServices(metric.Cluster{}, clock.RealClock{}).AnalysisTypes()); diff != "" {
+		t.Errorf("types (-API +served):\n%s", diff)
 	}
 }

@@ -146,7 +146,7 @@ func newAsker(t *testing.T, s *server) asker {
 	t.Helper()
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: prometheus.Type, Address: s.url}, nil)
+	provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: prometheus.Type, Address: s.url}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

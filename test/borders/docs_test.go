@@ -295,8 +295,8 @@ func canAsk(t *testing.T, name, document, text string) {
 			}
 		}
 	}
-	services := operator.MetricsServices(outbound.New(outbound.Policy{}), metric.Cluster{Address: "https://kubernetes.default.svc"}, clock.RealClock{})
-	if _, err := services.New("shop", template.Spec.Provider, credentials); err != nil {
+	services := operator.MetricsServices(metric.Cluster{Address: "https://kubernetes.default.svc"}, clock.RealClock{})
+	if _, err := services.NewProvider(outbound.New(outbound.Policy{}), "shop", template.Spec.Provider, credentials); err != nil {
 		t.Errorf("%s: MetricTemplate %s: %v", name, template.Name, err)
 	}
 	vars := metric.Vars{Name: "cart", Namespace: "shop", Target: "cart", Variables: map[string]string{"code": "404", "service": "SERVICE-1"}}

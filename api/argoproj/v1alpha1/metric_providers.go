@@ -50,6 +50,38 @@ type MetricProvider struct {
 	Plugin map[string]json.RawMessage `json:"plugin,omitempty"`
 }
 
+// providerTypes are the providers by the names of the API, with which metrics about analyses are labeled.
+var providerTypes = []struct {
+	name string
+	set  func(p MetricProvider) bool
+}{
+	{"Prometheus", func(p MetricProvider) bool { return p.Prometheus != nil }},
+	{"Kayenta", func(p MetricProvider) bool { return p.Kayenta != nil }},
+	{"Web", func(p MetricProvider) bool { return p.Web != nil }},
+	{"Datadog", func(p MetricProvider) bool { return p.Datadog != nil }},
+	{"Wavefront", func(p MetricProvider) bool { return p.Wavefront != nil }},
+	{"NewRelic", func(p MetricProvider) bool { return p.NewRelic != nil }},
+	{"Job", func(p MetricProvider) bool { return p.Job != nil }},
+	{"CloudWatch", func(p MetricProvider) bool { return p.CloudWatch != nil }},
+	{"Graphite", func(p MetricProvider) bool { return p.Graphite != nil }},
+	{"Influxdb", func(p MetricProvider) bool { return p.Influxdb != nil }},
+	{"skywalking", func(p MetricProvider) bool { return p.SkyWalking != nil }},
+}
+
+// Types are the names of all providers that are set, RPCPlugin once for each plugin. A valid metric has exactly one.
+func (p MetricProvider) Types() []string {
+	var types []string
+	for _, t := range providerTypes {
+		if t.set(p) {
+			types = append(types, t.name)
+		}
+	}
+	for range p.Plugin {
+		types = append(types, "RPCPlugin")
+	}
+	return types
+}
+
 // PrometheusMetric is a query to Prometheus.
 type PrometheusMetric struct {
 	// Address of the server. Without it: the environment variable ARGO_ROLLOUTS_PROMETHEUS_ADDRESS of the controller.

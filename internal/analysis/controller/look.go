@@ -57,39 +57,15 @@ func shownRun(run *argov1.AnalysisRun) telemetry.Run {
 func shownMetrics(metrics []argov1.Metric) []telemetry.RunMetric {
 	out := make([]telemetry.RunMetric, len(metrics))
 	for i, m := range metrics {
-		out[i] = telemetry.RunMetric{Name: m.Name, Type: typeOf(m.Provider)}
+		out[i] = telemetry.RunMetric{Name: m.Name, Type: providerType(m.Provider)}
 	}
 	return out
 }
 
-// typeOf is the word of the API for a provider in metrics.
-func typeOf(p argov1.MetricProvider) string {
-	switch {
-	case p.Prometheus != nil:
-		return "Prometheus"
-	case p.Job != nil:
-		return "Job"
-	case p.Kayenta != nil:
-		return "Kayenta"
-	case p.Web != nil:
-		return "Web"
-	case p.Datadog != nil:
-		return "Datadog"
-	case p.Wavefront != nil:
-		return "Wavefront"
-	case p.NewRelic != nil:
-		return "NewRelic"
-	case p.CloudWatch != nil:
-		return "CloudWatch"
-	case p.Graphite != nil:
-		return "Graphite"
-	case p.Influxdb != nil:
-		return "Influxdb"
-	case p.SkyWalking != nil:
-		return "skywalking"
-	case len(p.Plugin) > 0:
-		return "RPCPlugin"
-	default:
-		return "Unknown Provider"
+// providerType labels the series of a metric.
+func providerType(p argov1.MetricProvider) string {
+	if types := p.Types(); len(types) > 0 {
+		return types[0]
 	}
+	return "Unknown Provider"
 }

@@ -29,7 +29,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/controller"
 	"github.com/serin-dev/serin/internal/analysis/measure"
-	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/metric"
+	metricweb "github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/shell"
@@ -72,8 +73,8 @@ func open(t *testing.T, instance string, objects ...client.Object) *office {
 	shown, outbox := telemetry.New(prometheus.NewRegistry()), telemetry.NewOutbox(clk, logr.Discard())
 	jobs := &measure.Jobs{Client: o.client, Live: o.client, Clock: clk}
 	measurer := &measure.Measurer{
-		Client: o.client, Secrets: o.client, Clock: clk, Named: out, Trusted: out, Namespace: "serin-system", Environment: func(string) string { return "" },
-		Jobs: jobs, Amazon: &cloudwatch.Ambient{}, Telemetry: shown,
+		Client: o.client, Secrets: o.client, Clock: clk, Restricted: out, Unrestricted: out, Services: metric.NewRegistry(metricweb.Service(metric.Cluster{})), Namespace: "serin-system", Environment: func(string) string { return "" },
+		Jobs: jobs, Telemetry: shown,
 	}
 	asking := prober.NewAbreast(clk, 10, 4, measurer.Ask, func(types.NamespacedName) { o.answered <- struct{}{} })
 	o.reconciler = controller.New(controller.Parts{

@@ -1,8 +1,8 @@
-// Package measure makes the measurements of AnalysisRuns: it reads secrets, asks the services that metrics name, and runs
+// Package measure takes the measurements of AnalysisRuns: it reads Secrets, queries the services that metrics name, and runs
 // Jobs.
 //
-// It knows what the API says about providers: fields, credentials, how a value is shown, the texts of errors. It must not
-// know when something is measured, or what follows from it.
+// It knows conditions, Secrets and Jobs. It must not know any single metrics service, which are entries of metric.Registry,
+// when something is measured, or what follows from it.
 package measure
 
 import (
@@ -20,7 +20,6 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/condition"
 	"github.com/serin-dev/serin/internal/fairshare"
 	"github.com/serin-dev/serin/internal/metric"
-	"github.com/serin-dev/serin/internal/metric/cloudwatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
@@ -41,18 +40,16 @@ type Measurer struct {
 	// Secrets reads Secrets live.
 	Secrets client.Reader
 	Clock   clock.PassiveClock
-	// Named calls addresses that namespaced objects name, Trusted those that whoever runs Serin names.
-	Named, Trusted *outbound.Client
-	// Cluster is the API server, which may be asked without credentials wherever it is.
-	Cluster metric.Cluster
+	// Services are the metrics services that metrics may name.
+	Services *metric.Registry
+	// Restricted sends requests to addresses that users name, Unrestricted to those that the administrator names.
+	Restricted, Unrestricted *outbound.Client
 	// Namespace of the controller, which holds the Secrets of the services.
 	Namespace string
 	// Environment is that of the process; some services may be configured in it.
 	Environment func(string) string
 	// Jobs runs those of the provider job.
-	Jobs *Jobs
-	// Amazon has the credentials of the process in the cloud.
-	Amazon    *cloudwatch.Ambient
+	Jobs      *Jobs
 	Telemetry *telemetry.Metrics
 
 	once        sync.Once
@@ -114,26 +111,43 @@ func (m *Measurer) measure(ctx context.Context, run *argov1.AnalysisRun, q analy
 	if resolved.Provider.Job != nil {
 		return m.Jobs.measure(ctx, run, resolved, q)
 	}
-	service, err := m.service(ctx, run, resolved, hidden)
+	measurement, err := m.Services.NewMeasurement(ctx, m.request(run, resolved, hidden))
 	if err != nil {
 		return analysis.Answer{}, err
 	}
-	if service.slow != nil {
-		return service.await(ctx, q)
+	if measurement.Async != nil {
+		return poll(ctx, measurement, q, m.Clock.Now)
 	}
-	if q.Under != nil { // one that somebody wrote by hand: all others end with the call that makes them
+	if q.Under != nil { // a user wrote it into the status: all others end with the request that takes them
 		if q.Terminate {
 			return analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}, nil
 		}
 		return analysis.Answer{}, errors.New("a measurement of this provider cannot be resumed")
 	}
-	return service.ask(ctx, func(value any) (judged argov1.AnalysisPhase, err error) {
+	return query(ctx, measurement, func(value any) (judged argov1.AnalysisPhase, err error) {
 		err = m.evaluate(ctx, run.Namespace, func() (err error) {
 			judged, err = condition.Judge(ctx, value, resolved.SuccessCondition, resolved.FailureCondition)
 			return err
 		})
 		return judged, err
 	})
+}
+
+// request is a metric with what a service may use to query it.
+func (m *Measurer) request(run *argov1.AnalysisRun, resolved argov1.Metric, hidden *secrets) metric.AnalysisRequest {
+	now := m.Clock.Now()
+	return metric.AnalysisRequest{
+		Run: run, Metric: resolved, Now: now,
+		Restricted: m.Restricted, Unrestricted: m.Unrestricted,
+		ControllerNamespace: m.Namespace, Credentials: m.credentials, Hide: hidden.hide, Environment: m.Environment,
+		EvaluateTime: func(ctx context.Context, expression string) (result time.Time, err error) {
+			err = m.evaluate(ctx, run.Namespace, func() (err error) {
+				result, err = condition.Moment(ctx, expression, now)
+				return err
+			})
+			return result, err
+		},
+	}
 }
 
 // evaluate evaluates what a user wrote in a namespace, in turn with what those of other namespaces wrote.

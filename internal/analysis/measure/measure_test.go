@@ -29,6 +29,15 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/metric/cloudwatch"
+	"github.com/serin-dev/serin/internal/metric/datadog"
+	"github.com/serin-dev/serin/internal/metric/graphite"
+	"github.com/serin-dev/serin/internal/metric/influxdb"
+	"github.com/serin-dev/serin/internal/metric/kayenta"
+	"github.com/serin-dev/serin/internal/metric/newrelic"
+	metricprometheus "github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/metric/skywalking"
+	"github.com/serin-dev/serin/internal/metric/wavefront"
+	"github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
@@ -66,12 +75,20 @@ func newBench(t *testing.T, answer http.HandlerFunc, objects ...client.Object) *
 	t.Cleanup(named.Close)
 	clk := clocktesting.NewFakePassiveClock(noon)
 	b.measurer = &measure.Measurer{
-		Client: b.client, Secrets: b.client, Clock: clk, Named: named, Trusted: named, Namespace: "serin-system",
+		Client: b.client, Secrets: b.client, Clock: clk, Restricted: named, Unrestricted: named, Services: services(metric.Cluster{}), Namespace: "serin-system",
 		Environment: func(name string) string { return b.environment[name] },
 		Jobs:        &measure.Jobs{Client: b.client, Live: b.client, Clock: clk},
-		Amazon:      &cloudwatch.Ambient{}, Telemetry: telemetry.New(prometheus.NewRegistry()),
+		Telemetry:   telemetry.New(prometheus.NewRegistry()),
 	}
 	return b
+}
+
+// services are all that serve analyses.
+func services(cluster metric.Cluster) *metric.Registry {
+	ambient := &cloudwatch.Ambient{}
+	return metric.NewRegistry(
+		cloudwatch.Service(ambient), datadog.Service(), graphite.Service(), influxdb.Service(), kayenta.Service(), newrelic.Service(),
+		metricprometheus.Service(ambient.Signer), skywalking.Service(), wavefront.Service(), web.Service(cluster))
 }
 
 // ask has one metric of a run measured.
@@ -529,8 +546,8 @@ func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"major":"1"}`))
 	})
-	b.measurer.Named = outbound.New(outbound.Policy{})
-	t.Cleanup(b.measurer.Named.Close)
+	b.measurer.Restricted = outbound.New(outbound.Policy{})
+	t.Cleanup(b.measurer.Restricted.Close)
 	version := argov1.Metric{
 		SuccessCondition: `result == "1"`,
 		Provider:         argov1.MetricProvider{Web: &argov1.WebMetric{URL: b.URL + "/version", JSONPath: "{$.major}"}},
@@ -542,7 +559,7 @@ func TestTheAPIServerMayBeAskedWhereverItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.measurer.Cluster = metric.Cluster{Address: b.URL, Anonymous: anonymous}
+	b.measurer.Services = services(metric.Cluster{Address: b.URL, Anonymous: anonymous})
 	if answer := b.ask(version, analysis.Question{}); answer.Judged != argov1.AnalysisPhaseSuccessful {
 		t.Errorf("got %+v of the API server, want success", answer)
 	}

@@ -59,10 +59,9 @@ func (m *Measurer) credentials(ctx context.Context, namespace, name string) (map
 	return out, nil
 }
 
-// hide keeps values out of all texts. Addresses and names of regions in a Secret are not hidden, since they are no
-// secrets and would make texts unreadable.
-func hide(hidden *secrets, values ...outbound.Secret) {
+// hide masks values of Secrets.
+func (s *secrets) hide(values ...outbound.Secret) {
 	for _, value := range values {
-		hidden.add(value.Reveal())
+		s.add(value.Reveal())
 	}
 }

@@ -11,72 +11,58 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 )
 
-// service is whom a metric asks, and what.
-type service struct {
-	finder metric.Finder
-	query  metric.Query
-	// none is what an answer without data means: the value that conditions judge, or an error with the text of the API.
-	none    any
-	noneErr error
-	// text shows a value.
-	text func(any) string
-	// broken has the words of the API for an answer that is none; nil: as they are.
-	broken func(error) error
-
-	// slow is set instead of finder where a measurement takes longer than a call.
-	slow  metric.Slow
-	judge func(score float64) argov1.AnalysisPhase
-	now   func() time.Time
-}
-
-// ask asks, and has judge judge what was answered.
-func (s service) ask(ctx context.Context, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.Answer, error) {
-	found, err := s.finder.Find(ctx, s.query)
+// query sends the query of a measurement and has judge rate the result.
+func query(ctx context.Context, m metric.Measurement, judge func(value any) (argov1.AnalysisPhase, error)) (analysis.Answer, error) {
+	result, err := m.Provider.QueryRaw(ctx, m.Query)
 	switch {
-	case errors.Is(err, metric.ErrNoData) && s.noneErr != nil:
-		return analysis.Answer{Metadata: found.Metadata}, s.noneErr
+	case errors.Is(err, metric.ErrNoData) && m.NoDataError != nil:
+		return analysis.Answer{Metadata: result.Metadata}, m.NoDataError
 	case errors.Is(err, metric.ErrNoData):
-		found.Value = s.none
-	case err != nil && s.broken != nil:
-		return analysis.Answer{}, s.broken(err)
+		result.Value = m.NoData
+	case err != nil && m.ConvertError != nil:
+		return analysis.Answer{}, m.ConvertError(err)
 	case err != nil:
 		return analysis.Answer{}, err
 	}
-	answer := analysis.Answer{Text: s.text(found.Value), Metadata: found.Metadata}
-	answer.Judged, err = judge(found.Value)
+	format := m.Format
+	if format == nil {
+		format = metric.FormatValue
+	}
+	answer := analysis.Answer{Text: format(result.Value), Metadata: result.Metadata}
+	answer.Judged, err = judge(result.Value)
 	return answer, err
 }
 
-// ticketKey is the name under which the work of a slow service is remembered.
-const ticketKey = "canaryExecutionId"
+// executionKey is the metadata in which the execution of an asynchronous measurement is recorded.
+const executionKey = "canaryExecutionId"
 
-// patience is the pause between two looks at the work of a slow service.
-const patience = 15 * time.Second
+// pollInterval is the time between two requests for the result of an asynchronous measurement.
+const pollInterval = 15 * time.Second
 
-// await begins work, or looks how far it is.
-func (s service) await(ctx context.Context, q analysis.Question) (analysis.Answer, error) {
+// poll starts an asynchronous measurement, or requests its result.
+func poll(ctx context.Context, m metric.Measurement, q analysis.Question, now func() time.Time) (analysis.Answer, error) {
 	switch {
 	case q.Terminate:
 		return analysis.Answer{Judged: argov1.AnalysisPhaseSuccessful}, nil
 	case q.Under == nil:
-		ticket, err := s.slow.Begin(ctx, s.query)
+		executionID, err := m.Async.Start(ctx, m.Query)
 		if err != nil {
 			return analysis.Answer{}, err
 		}
 		return analysis.Answer{
-			Judged: argov1.AnalysisPhaseRunning, Metadata: map[string]string{ticketKey: ticket}, Resume: s.now().Add(patience),
+			Judged: argov1.AnalysisPhaseRunning, Metadata: map[string]string{executionKey: executionID}, Resume: now().Add(pollInterval),
 		}, nil
 	}
-	found, err := s.slow.Resume(ctx, q.Under.Metadata[ticketKey])
+	result, err := m.Async.Resume(ctx, q.Under.Metadata[executionKey])
 	if errors.Is(err, metric.ErrUnfinished) {
-		return analysis.Answer{Judged: argov1.AnalysisPhaseRunning, Resume: s.now().Add(patience)}, nil
+		return analysis.Answer{Judged: argov1.AnalysisPhaseRunning, Resume: now().Add(pollInterval)}, nil
 	}
 	if err != nil {
 		return analysis.Answer{}, err
 	}
-	score, err := metric.Single(found)
+	score, err := metric.Single(result)
 	if err != nil {
 		return analysis.Answer{}, err
 	}
-	return analysis.Answer{Judged: s.judge(score), Text: fmt.Sprint(score)}, nil
+	return analysis.Answer{Judged: m.Judge(score), Text: fmt.Sprint(score)}, nil
 }

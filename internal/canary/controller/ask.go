@@ -84,8 +84,10 @@ type Asker struct {
 	Reader client.Reader
 	Clock  clock.Clock
 	Hooks  *hook.Caller
-	// Metrics makes the providers that namespaced objects name; Trusted those that whoever runs Serin names.
-	Metrics, Trusted *metric.Registry
+	// Services are the metrics services that templates may name.
+	Services *metric.Registry
+	// Restricted sends requests to addresses that users name, Unrestricted to those that the administrator names.
+	Restricted, Unrestricted *outbound.Client
 	// MetricsServer is the address of the default Prometheus.
 	MetricsServer string
 	// Provider is the default provider of the process, which names the dialect of builtin metrics.
@@ -221,9 +223,9 @@ func builtin(provider metric.Provider, dialect, name string, vars metric.Vars) (
 
 func (a *Asker) prometheus(c *flaggerv1.Canary) (metric.Provider, error) {
 	if c.Spec.MetricsServer != "" {
-		return a.Metrics.New(c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
+		return a.Services.NewProvider(a.Restricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: c.Spec.MetricsServer}, nil)
 	}
-	return a.Trusted.New(c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
+	return a.Services.NewProvider(a.Unrestricted, c.Namespace, flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: a.MetricsServer}, nil)
 }
 
 // template resolves a metric template. The Secret is read in the template's own namespace, never in one that the Canary
@@ -247,7 +249,7 @@ func (a *Asker) template(ctx context.Context, c *flaggerv1.Canary, check canary.
 	if text != "" {
 		return outcome(release.Broken, text)
 	}
-	provider, err := a.Metrics.New(key.Namespace, *template.Spec.Provider.DeepCopy(), credentials)
+	provider, err := a.Services.NewProvider(a.Restricted, key.Namespace, *template.Spec.Provider.DeepCopy(), credentials)
 	if err != nil {
 		return outcome(release.Broken, metric.ProviderRefused(key.Name, key.Namespace, template.Spec.Provider.Type, err))
 	}

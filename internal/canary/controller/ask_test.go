@@ -78,9 +78,9 @@ func newAsker(t *testing.T, server string, objects ...client.Object) *Asker {
 	c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).Build()
 	out := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(out.Close)
-	registry := metric.NewRegistry(out, prometheusprovider.Factory())
+	registry := metric.NewRegistry(prometheusprovider.Service(nil))
 	return &Asker{
-		Client: c, Reader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Metrics: registry, Trusted: registry,
+		Client: c, Reader: c, Clock: clock.RealClock{}, Hooks: hook.New(out, clock.RealClock{}), Services: registry, Restricted: out, Unrestricted: out,
 		MetricsServer: server, Provider: "istio", Telemetry: telemetry.New(prometheus.NewRegistry()),
 	}
 }

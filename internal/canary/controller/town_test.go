@@ -79,9 +79,9 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	w.ctx = ctx
 
 	clk, out := clock.RealClock{}, outbound.New(policy)
-	shown, registry, hooks := telemetry.New(w.registry), metric.NewRegistry(out, prometheusprovider.Factory()), hook.New(out, clk)
+	shown, registry, hooks := telemetry.New(w.registry), metric.NewRegistry(prometheusprovider.Service(nil)), hook.New(out, clk)
 	asker := &Asker{
-		Client: w.client, Reader: w.client, Clock: clk, Hooks: hooks, Metrics: registry, Trusted: registry, Provider: canary.ProviderKubernetes, Telemetry: shown,
+		Client: w.client, Reader: w.client, Clock: clk, Hooks: hooks, Services: registry, Restricted: out, Unrestricted: out, Provider: canary.ProviderKubernetes, Telemetry: shown,
 	}
 	outbox := telemetry.NewOutbox(clk, logger)
 	reporter := &Reporter{
@@ -97,7 +97,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	w.reconciler = New(Parts{
 		Observer: Observer{
 			Client: w.client, Workloads: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
-			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.Types(),
+			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.TemplateTypes(),
 			EndpointsUnread: "a town has no endpoints", Line: line,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},
 		},

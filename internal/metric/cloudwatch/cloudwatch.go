@@ -1,6 +1,6 @@
-// Package cloudwatch asks Amazon CloudWatch for metric data.
+// Package cloudwatch queries Amazon CloudWatch for metric data.
 //
-// It knows that API and how a process in the cloud comes by its credentials. It must know nothing of where queries come
+// It knows that API and how a process in the cloud comes by its credentials. It must not know where queries come
 // from, and no other provider.
 package cloudwatch
 
@@ -34,14 +34,20 @@ const (
 	keySession = "aws_session_token"
 )
 
-// Factory makes providers of this type. The region is needed. Without a Secret they have the credentials that the
-// process has in the cloud; with one, its aws_access_key_id, aws_secret_access_key and, optionally, aws_session_token.
-// Only these may go to an address that the template names.
-func Factory() metric.Factory {
-	ambient := &Ambient{}
-	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return newProvider(client, c, ambient)
-	}}
+// Service serves both APIs. MetricTemplates name the region. Without a Secret they use the credentials that the process has
+// in the cloud; with one, its aws_access_key_id, aws_secret_access_key and, optionally, aws_session_token. Only these are
+// sent to an address that the template names. Analyses use the credentials and the region of the process.
+func Service(ambient *Ambient) metric.Service {
+	return metric.Service{
+		TemplateType: Type,
+		NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+			return newAWS(client, c, ambient)
+		},
+		AnalysisType: "CloudWatch",
+		NewMeasurement: func(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			return newMeasurement(r, ambient)
+		},
+	}
 }
 
 type provider struct {
@@ -51,55 +57,8 @@ type provider struct {
 	most     int32
 }
 
-// New asks with the credentials of the process, in its region, for exactly the interval of a query: all values of it count
-// for an analysis.
-func New(client *outbound.Client, ambient *Ambient) (metric.Finder, error) {
-	region, err := ambient.Region()
-	if err != nil {
-		return nil, err
-	}
-	made, err := newAWS(client, metric.Config{Region: region}, ambient)
-	if err != nil {
-		return nil, err
-	}
-	made.lookback, made.most = 1, maxOfAnalysis
-	return made, nil
-}
-
-// DataQuery is one query in the form of the API.
-type DataQuery struct {
-	ID         string      `json:"Id"`
-	Expression *string     `json:"Expression,omitempty"`
-	Label      *string     `json:"Label,omitempty"`
-	MetricStat *MetricStat `json:"MetricStat,omitempty"`
-	Period     *int        `json:"Period,omitempty"`
-	ReturnData *bool       `json:"ReturnData,omitempty"`
-}
-
-// MetricStat is a statistic of a metric.
-type MetricStat struct {
-	Metric struct {
-		Namespace  *string     `json:"Namespace,omitempty"`
-		MetricName string      `json:"MetricName"`
-		Dimensions []Dimension `json:"Dimensions,omitempty"`
-	} `json:"Metric"`
-	Period int    `json:"Period"`
-	Stat   string `json:"Stat"`
-	Unit   string `json:"Unit,omitempty"`
-}
-
-// Dimension tells metrics of one name apart.
-type Dimension struct {
-	Name  string `json:"Name"`
-	Value string `json:"Value"`
-}
-
-// regions are names such as eu-west-1: they become a part of a host name.
+// regions are names such as eu-west-1, which become part of a host name.
 var regions = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}$`)
-
-func newProvider(client *outbound.Client, c metric.Config, ambient *Ambient) (metric.Provider, error) {
-	return newAWS(client, c, ambient)
-}
 
 func newAWS(client *outbound.Client, c metric.Config, ambient *Ambient) (*provider, error) {
 	if !regions.MatchString(c.Region) {
@@ -138,9 +97,6 @@ const lookback = 10
 // maxPoints bounds the answer, of which the newest point counts.
 const maxPoints = 20
 
-// maxOfAnalysis bounds the answer where all points count.
-const maxOfAnalysis = 1000
-
 // Measure is the newest value of the first result.
 func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
 	results, err := p.ask(ctx, q)
@@ -153,8 +109,8 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return metric.Number(results[0].Values[0])
 }
 
-// Find is the list of all results, as documents with the names of the API.
-func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+// QueryRaw returns the list of all results, as documents with the names of the API.
+func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	results, err := p.ask(ctx, q)
 	if err != nil {
 		return metric.Result{}, err
@@ -169,7 +125,7 @@ func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, err
 	return metric.Result{Value: list}, nil
 }
 
-// Online asks for nothing, which the service refuses in a way of its own once it has taken the credentials.
+// Online sends an empty query, which the service rejects in a specific way once it has accepted the credentials.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.get(ctx, []types.MetricDataQuery{}, time.Unix(0, 0), time.Unix(60, 0))
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && slices.Contains(refusals, status.Class) {

@@ -53,7 +53,7 @@ var credentials = map[string][]byte{"aws_access_key_id": []byte("AKIDEXAMPLE"), 
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: cloudwatch.Factory(), Credentials: credentials, Region: "eu-west-1", Query: query,
+		Service: cloudwatch.Service(&cloudwatch.Ambient{}), Credentials: credentials, Region: "eu-west-1", Query: query,
 		Value: answer("Complete", 1.5, 9),
 		NoData: []string{
 			encoded(object{"MetricDataResults": []any{}}), encoded(object{"MetricDataResults": []object{{"Id": "e1", "Values": []any{}}}}),
@@ -82,7 +82,7 @@ func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, cloudwatch.Factory()).New("shop", flaggerv1.MetricTemplateProvider{
+	provider, err := metric.NewRegistry(cloudwatch.Service(&cloudwatch.Ambient{})).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{
 		Type: "cloudwatch", Region: "eu-west-1", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "s"},
 	}, credentials)
 	if err != nil {
@@ -159,9 +159,9 @@ func TestWhatTheServiceSaysIsSorted(t *testing.T) {
 	}
 }
 
-func TestFindIsTheListOfResults(t *testing.T) {
+func TestARawResultIsTheListOfResults(t *testing.T) {
 	provider := against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer("Complete", 1.5, 9))) })
-	found, err := provider.(metric.Finder).Find(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
+	found, err := provider.(metric.RawQuerier).QueryRaw(t.Context(), metric.Query{Text: query, Interval: time.Minute, Now: metrictest.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestQueriesThatAreNone(t *testing.T) {
 
 func TestConfiguration(t *testing.T) {
 	make := func(spec flaggerv1.MetricTemplateProvider) error {
-		_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), cloudwatch.Factory()).New("shop", spec, nil)
+		_, err := metric.NewRegistry(cloudwatch.Service(&cloudwatch.Ambient{})).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, nil)
 		return err
 	}
 	for _, region := range []string{"", "eu", "EU-WEST-1", "x.example.com/a-1", "eu-west-1.example.com"} {

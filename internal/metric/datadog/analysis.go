@@ -1,9 +1,11 @@
 package datadog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,12 +13,13 @@ import (
 	"strings"
 	"time"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Options are what an analysis says about a question.
-type Options struct {
+// options are those of a query of an analysis.
+type options struct {
 	// Address of the service; empty: the public one.
 	Address          string
 	API, Application outbound.Secret
@@ -50,16 +53,16 @@ var (
 	errNotInVersion1 = errors.New("Query is empty. API Version v1 only supports using the query parameter in your Analysis Template.") //nolint:staticcheck // promised
 )
 
-// Querier asks one question of an analysis.
-type Querier struct {
+// querier sends one query of an analysis.
+type querier struct {
 	client  *outbound.Client
 	address *url.URL
 	header  http.Header
-	options Options
+	options options
 }
 
-// New checks the options; it calls nobody.
-func New(client *outbound.Client, o Options) (*Querier, error) {
+// newQuerier checks the options; it sends no request.
+func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	if o.Address == "" {
 		o.Address = publicAddress
 	}
@@ -86,24 +89,15 @@ func New(client *outbound.Client, o Options) (*Querier, error) {
 	case o.Version == v1 && o.Aggregator != "":
 		return nil, errNoAggregator
 	}
-	return &Querier{
+	return &querier{
 		client: client, address: address, options: o,
 		header: http.Header{"Dd-Api-Key": {o.API.Reveal()}, "Dd-Application-Key": {o.Application.Reveal()}},
 	}, nil
 }
 
-// Measure is the only number of the answer.
-func (q *Querier) Measure(ctx context.Context, query metric.Query) (float64, error) {
-	found, err := q.Find(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	return metric.Single(found)
-}
-
-// Find is the newest point of the first series, or, where a query of v2 asks for groups, the list of their numbers.
-// ErrNoData without a number. The query's text counts for nothing: all is in the options.
-func (q *Querier) Find(ctx context.Context, query metric.Query) (metric.Result, error) {
+// QueryRaw returns the newest point of the first series, or, where a query of v2 asks for groups, the list of their numbers.
+// ErrNoData without a number. The query's text is ignored: the options contain all.
+func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
 	if q.options.Version == v2 {
 		return q.scalar(ctx, query)
 	}
@@ -120,10 +114,69 @@ func (q *Querier) Find(ctx context.Context, query metric.Query) (metric.Result, 
 	return parseNewest(body)
 }
 
-// Online has the keys validated.
-func (q *Querier) Online(ctx context.Context) error {
-	_, err := metric.Fetch(ctx, q.client, outbound.Request{URL: q.address.JoinPath("api/v1/validate").String(), Header: q.header}, nil)
-	return err
+const analysisTimeout = 10 * time.Second
+
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := *r.Metric.Provider.Datadog
+	interval, err := metric.DurationOr(p.Interval, metric.DefaultAnalysisInterval)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	timeout, err := metric.DurationOr(p.RequestTimeout, analysisTimeout)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	o, err := findKeys(ctx, r, p.SecretRef)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(o.API, o.Application)
+	o.Version, o.Query, o.Queries, o.Formula, o.Aggregator, o.Timeout = p.APIVersion, p.Query, p.Queries, p.Formula, p.Aggregator, timeout
+	querier, err := newQuerier(r.Restricted, o)
+	return metric.Measurement{
+		Provider: querier, Query: metric.Query{Interval: interval, Now: r.Now}, Format: formatValue, ConvertError: convertError,
+	}, err
+}
+
+// findKeys reads the Secret that the metric names, Secret datadog of the controller, or the environment of the controller.
+func findKeys(ctx context.Context, r metric.AnalysisRequest, ref argov1.SecretRef) (options, error) {
+	if ref.Namespaced && ref.Name == "" {
+		return options{}, errors.New("datadog secretRef.name is required when secretRef.namespaced is true")
+	}
+	namespace := r.ControllerNamespace
+	if ref.Namespaced {
+		namespace = r.Run.Namespace
+	}
+	credentials, err := r.Credentials(ctx, namespace, cmp.Or(ref.Name, "datadog"))
+	if err != nil {
+		return options{}, err
+	}
+	o := options{Address: credentials["address"].Reveal(), API: credentials["api-key"], Application: credentials["app-key"]}
+	if o.API == "" && o.Application == "" && ref.Name == "" {
+		o = options{
+			Address: r.Environment("DD_ADDRESS"), API: outbound.Secret(r.Environment("DD_API_KEY")), Application: outbound.Secret(r.Environment("DD_APP_KEY")),
+		}
+	}
+	return o, nil
+}
+
+func formatValue(value any) string {
+	if value == nil {
+		return "[]"
+	}
+	return metric.FormatValue(value)
+}
+
+func convertError(err error) error {
+	status, ok := errors.AsType[*metric.StatusError](err)
+	switch {
+	case !ok:
+		return err
+	case status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden:
+		return metric.WithText(err, fmt.Sprintf("received authentication error response code: %d %s", status.Code, http.StatusText(status.Code)))
+	default:
+		return metric.WithText(err, fmt.Sprintf("received non 2xx response code: %d %s", status.Code, http.StatusText(status.Code)))
+	}
 }
 
 // parseNewest is the last point of the first series.
@@ -148,7 +201,7 @@ func parseNewest(body []byte) (metric.Result, error) {
 }
 
 // scalar asks version 2 of the API.
-func (q *Querier) scalar(ctx context.Context, query metric.Query) (metric.Result, error) {
+func (q *querier) scalar(ctx context.Context, query metric.Query) (metric.Result, error) {
 	body, err := json.Marshal(q.request(query))
 	if err != nil {
 		return metric.Result{}, err
@@ -165,7 +218,7 @@ func (q *Querier) scalar(ctx context.Context, query metric.Query) (metric.Result
 }
 
 // request is the body of a question to version 2; its moments are milliseconds.
-func (q *Querier) request(query metric.Query) any {
+func (q *querier) request(query metric.Query) any {
 	type named struct {
 		Aggregator string `json:"aggregator"`
 		Source     string `json:"data_source"`

@@ -9,13 +9,6 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// querier makes providers of analyses for the contract.
-func querier(version string) metric.Factory {
-	return metric.Factory{Type: "datadog-" + version, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return New(client, Options{Address: c.Address, API: c.Credentials["api-key"], Application: c.Credentials["app-key"], Version: version, Query: "avg:errors{*}"})
-	}}
-}
-
 func TestContractOfAnalyses(t *testing.T) {
 	for version, c := range map[string]struct {
 		value         string
@@ -34,8 +27,13 @@ func TestContractOfAnalyses(t *testing.T) {
 	} {
 		t.Run(version, func(t *testing.T) {
 			metrictest.Run(t, metrictest.Subject{
-				Factory: querier(version), Credentials: map[string][]byte{"api-key": []byte("hidden-api"), "app-key": []byte("hidden-app")},
-				Value: c.value, NoData: c.noData, Wrong: c.wrong,
+				Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+					return newQuerier(client, options{
+						Address: c.Address, API: c.Credentials["api-key"], Application: c.Credentials["app-key"], Version: version, Query: "avg:errors{*}",
+					})
+				},
+				Credentials: map[string][]byte{"api-key": []byte("hidden-api"), "app-key": []byte("hidden-app")},
+				Value:       c.value, NoData: c.noData, Wrong: c.wrong,
 				Authorised: func(r *http.Request) bool {
 					return r.Header.Get("DD-API-KEY") == "hidden-api" && r.Header.Get("DD-APPLICATION-KEY") == "hidden-app"
 				},
@@ -44,8 +42,8 @@ func TestContractOfAnalyses(t *testing.T) {
 	}
 }
 
-func TestQuestionsOfAnalysesAreChecked(t *testing.T) {
-	for want, o := range map[string]Options{
+func TestOptionsOfAnalysesAreChecked(t *testing.T) {
+	for want, o := range map[string]options{
 		"API or App token not found": {Query: "x", API: "a"},
 		"Must have either a query or queries. Please review the Analysis Template.":         {Version: v2},
 		"Cannot have both a query and queries. Please review the Analysis Template.":        {Version: v2, Query: "x", Queries: map[string]string{"a": "x"}},
@@ -56,7 +54,7 @@ func TestQuestionsOfAnalysesAreChecked(t *testing.T) {
 		if want != errNoKeys.Error() {
 			o.API, o.Application = "a", "b"
 		}
-		if _, err := New(outbound.New(outbound.Policy{}), o); err == nil || err.Error() != want {
+		if _, err := newQuerier(outbound.New(outbound.Policy{}), o); err == nil || err.Error() != want {
 			t.Errorf("%+v: got %v, want %s", o, err, want)
 		}
 	}

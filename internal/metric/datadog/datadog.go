@@ -1,6 +1,6 @@
-// Package datadog asks the metrics query API of Datadog.
+// Package datadog queries the metrics query API of Datadog.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package datadog
 
 import (
@@ -26,8 +26,10 @@ const (
 	keyApplication = "datadog_application_key"
 )
 
-// Factory makes providers of this type. The credentials have datadog_api_key and datadog_application_key.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// Service serves both APIs. The credentials of MetricTemplates have datadog_api_key and datadog_application_key.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Datadog", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client          *outbound.Client
@@ -71,7 +73,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body, q.Now.Add(-q.Interval), q.Now)
 }
 
-// Online has the keys validated.
+// Online validates the keys.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := metric.Fetch(ctx, p.client, outbound.Request{URL: p.validate.String(), Header: p.header}, nil)
 	return err

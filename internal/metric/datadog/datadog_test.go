@@ -28,7 +28,7 @@ func series(points ...[2]any) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     datadog.Factory(),
+		Service:     datadog.Service(),
 		Credentials: map[string][]byte{"datadog_api_key": []byte("ap1-key"), "datadog_application_key": []byte("app-k3y")},
 		Query:       "avg:errors{*}",
 		// Oldest first: too old, good, unknown, and one that is still being filled.
@@ -53,7 +53,7 @@ func TestRequests(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "datadog", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "dd"}}
-	provider, err := metric.NewRegistry(client, datadog.Factory()).New("shop", spec, map[string][]byte{
+	provider, err := metric.NewRegistry(datadog.Service()).NewProvider(client, "shop", spec, map[string][]byte{
 		"datadog_api_key": []byte("a"), "datadog_application_key": []byte("b"),
 	})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package dynatrace asks the metrics API (v2) of Dynatrace.
+// Package dynatrace queries the metrics API (v2) of Dynatrace.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package dynatrace
 
 import (
@@ -20,8 +20,8 @@ const Type = "dynatrace"
 
 const keyToken = "dynatrace_token"
 
-// Factory makes providers of this type. The credentials have dynatrace_token; the address is needed.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// Service serves MetricTemplates. The credentials have dynatrace_token; the address is needed.
+func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
 
 type provider struct {
 	client   *outbound.Client
@@ -64,7 +64,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks for the name of one metric.
+// Online requests the name of one metric.
 func (p *provider) Online(ctx context.Context) error {
 	address := *p.endpoint
 	address.RawQuery = url.Values{"pageSize": {"1"}}.Encode()

@@ -15,7 +15,7 @@ import (
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     dynatrace.Factory(),
+		Service:     dynatrace.Service(),
 		Credentials: map[string][]byte{"dynatrace_token": []byte("tok3n-value")},
 		Query:       "builtin:errors:avg",
 		Value:       `{"result":[{"data":[{"values":[9]},{"values":[1.5,2]}]}]}`,
@@ -37,7 +37,7 @@ func TestRequests(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "dynatrace", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "dt"}}
-	provider, err := metric.NewRegistry(client, dynatrace.Factory()).New("shop", spec, map[string][]byte{"dynatrace_token": []byte("t")})
+	provider, err := metric.NewRegistry(dynatrace.Service()).NewProvider(client, "shop", spec, map[string][]byte{"dynatrace_token": []byte("t")})
 	if err != nil {
 		t.Fatal(err)
 	}

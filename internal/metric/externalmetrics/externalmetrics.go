@@ -1,6 +1,6 @@
-// Package externalmetrics asks the external metrics API of Kubernetes, which adapters of many services serve.
+// Package externalmetrics queries the external metrics API of Kubernetes, which adapters of many services serve.
 //
-// It knows that API and the form of its queries. It must know nothing of where queries come from, and no other
+// It knows that API and the form of its queries. It must not know where queries come from, or any other
 // provider.
 package externalmetrics
 
@@ -28,11 +28,11 @@ const root = "apis/external.metrics.k8s.io/v1beta1"
 // defaultNamespace is that of a query that names none.
 const defaultNamespace = "default"
 
-// Factory makes providers of this type. Without an address they ask the API server of the cluster, with the controller's
+// Service serves MetricTemplates. Without an address they ask the API server of the cluster, with the controller's
 // rights or, where the credentials have a token, with those of the token. With an address they ask there, with the token
 // or nothing: what the controller may do is for its own API server only.
-func Factory(cluster metric.Cluster) metric.Factory {
-	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+func Service(cluster metric.Cluster) metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(cluster, client, c)
 	}}
 }
@@ -84,7 +84,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks for a metric that need not exist.
+// Online requests a metric that need not exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "kube-system", "dummy-metric", "")
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Code == http.StatusNotFound && status.Class == "NotFound" {

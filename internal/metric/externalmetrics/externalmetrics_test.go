@@ -36,13 +36,13 @@ func subject() metrictest.Subject {
 
 func TestContractAtTheAPIServer(t *testing.T) {
 	s := subject()
-	s.Cluster = Factory
+	s.Cluster = Service
 	metrictest.Run(t, s)
 }
 
 func TestContractAtAnAddress(t *testing.T) {
 	s := subject()
-	s.Factory = Factory(metric.Cluster{Address: "https://kubernetes.default.svc"}) // without clients: it must not be called
+	s.Service = Service(metric.Cluster{Address: "https://kubernetes.default.svc"}) // without clients: it must not be called
 	s.Credentials = map[string][]byte{"token": []byte("tok3n-value")}
 	s.Authorised = func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer tok3n-value" }
 	metrictest.Run(t, s)
@@ -91,7 +91,7 @@ func TestWhoseTokenGoesWhere(t *testing.T) {
 		if c.token != "" {
 			spec.SecretRef, secret = &flaggerv1.SecretReference{Name: "s"}, map[string][]byte{"token": []byte(c.token)}
 		}
-		provider, err := metric.NewRegistry(named, Factory(cluster)).New("shop", spec, secret)
+		provider, err := metric.NewRegistry(Service(cluster)).NewProvider(named, "shop", spec, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestOnlineKnowsTheAPIByItsRefusal(t *testing.T) {
 		t.Cleanup(server.Close)
 		client := outbound.New(outbound.Policy{AllowLoopback: true})
 		t.Cleanup(client.Close)
-		provider, err := metric.NewRegistry(client, Factory(metric.Cluster{Address: server.URL, Own: client})).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+		provider, err := metric.NewRegistry(Service(metric.Cluster{Address: server.URL, Own: client})).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestOnlineKnowsTheAPIByItsRefusal(t *testing.T) {
 
 func TestOneNamespace(t *testing.T) {
 	cluster := metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}
-	provider, err := metric.NewRegistry(nil, Factory(cluster)).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+	provider, err := metric.NewRegistry(Service(cluster)).NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

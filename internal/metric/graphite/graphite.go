@@ -1,6 +1,6 @@
-// Package graphite asks servers with the render API of Graphite.
+// Package graphite queries servers with the render API of Graphite.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package graphite
 
 import (
@@ -20,8 +20,13 @@ import (
 // Type is the provider's name in a MetricTemplate.
 const Type = "graphite"
 
-// Factory makes providers of this type. The credentials have username and password; the address is needed.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// analysisTimeout is the default of Argo Rollouts.
+const analysisTimeout = 10 * time.Second
+
+// Service serves both APIs. The address is required. The credentials of MetricTemplates have username and password.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Graphite", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client     *outbound.Client
@@ -32,6 +37,16 @@ type provider struct {
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return newGraphite(client, c)
+}
+
+func newMeasurement(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Graphite
+	querier, err := newGraphite(r.Restricted, metric.Config{Address: p.Address, Timeout: analysisTimeout})
+	return metric.Measurement{Provider: querier, Query: metric.Query{Text: p.Query}, NoDataError: metric.ErrNoData}, err
+}
+
+func newGraphite(client *outbound.Client, c metric.Config) (*provider, error) {
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
 		return nil, err
@@ -58,8 +73,8 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Find is the list of the known datapoints of the first target.
-func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+// QueryRaw returns the list of the known datapoints of the first target.
+func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	body, err := p.render(ctx, q.Text)
 	if err != nil {
 		return metric.Result{}, err
@@ -67,7 +82,7 @@ func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, err
 	return parseAll(body)
 }
 
-// Online asks for a target that need not exist.
+// Online requests a target that need not exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.render(ctx, "target=test")
 	return err

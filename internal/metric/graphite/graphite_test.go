@@ -14,7 +14,7 @@ import (
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     graphite.Factory(),
+		Service:     graphite.Service(),
 		Credentials: map[string][]byte{"username": []byte("us3r"), "password": []byte("passw0rd")},
 		Query:       "target=errors&from=-1m",
 		Value:       `[{"datapoints":[[7,1]]},{"target":"errors","datapoints":[[1,1577232000],[1.5,1577232060],[null,1577232120]]}]`,
@@ -36,7 +36,7 @@ func TestARequestIsAsRecorded(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, graphite.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "graphite", Address: server.URL}, nil)
+	provider, err := metric.NewRegistry(graphite.Service()).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: "graphite", Address: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

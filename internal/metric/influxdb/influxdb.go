@@ -1,6 +1,6 @@
-// Package influxdb asks servers with the query API of InfluxDB 2, in Flux.
+// Package influxdb queries servers with the query API of InfluxDB 2, in Flux.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package influxdb
 
 import (
@@ -26,10 +26,16 @@ import (
 const Type = "influxdb"
 
 // Flux may have to read a lot before it answers.
-const timeout = 15 * time.Second
+const (
+	templateTimeout = 15 * time.Second
+	analysisTimeout = 30 * time.Second
+)
 
-// Factory makes providers of this type. The credentials have token and org; the address is needed.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// Service serves both APIs. The credentials of MetricTemplates have token and org, and the address is required. The Secret of
+// an AnalysisTemplate, influxdb or its profile, has address, authToken and org.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "Influxdb", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client   *outbound.Client
@@ -39,6 +45,26 @@ type provider struct {
 }
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return newInfluxDB(client, c)
+}
+
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Influxdb
+	credentials, err := r.Credentials(ctx, r.ControllerNamespace, cmp.Or(p.Profile, "influxdb"))
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(credentials["authToken"])
+	querier, err := newInfluxDB(r.Restricted, metric.Config{
+		Address: credentials["address"].Reveal(), Timeout: analysisTimeout,
+		Credentials: map[string]outbound.Secret{"token": credentials["authToken"], "org": credentials["org"]},
+	})
+	return metric.Measurement{
+		Provider: querier, Query: metric.Query{Text: p.Query}, NoDataError: errors.New("no results returned from flux query"),
+	}, err
+}
+
+func newInfluxDB(client *outbound.Client, c metric.Config) (*provider, error) {
 	address, err := outbound.ParseURL(c.Address)
 	if err != nil {
 		return nil, err
@@ -53,7 +79,7 @@ func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, err
 		header.Set("Authorization", "Token "+token.Reveal())
 		endpoint.RawQuery = url.Values{"org": {org.Reveal()}}.Encode()
 	}
-	return &provider{client: client, endpoint: endpoint, header: header, timeout: cmp.Or(c.Timeout, timeout)}, nil
+	return &provider{client: client, endpoint: endpoint, header: header, timeout: cmp.Or(c.Timeout, templateTimeout)}, nil
 }
 
 // Measure is the _value of the first record.
@@ -65,8 +91,8 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Find is the list of the values of all records: numbers, texts and truths.
-func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+// QueryRaw returns the list of the values of all records: numbers, texts and truths.
+func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	body, err := p.ask(ctx, q.Text)
 	if err != nil {
 		return metric.Result{}, err
@@ -74,7 +100,7 @@ func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, err
 	return parseAll(body)
 }
 
-// Online asks for the name of a bucket: any token may see those it can read, and none need exist.
+// Online requests the name of a bucket: any token may see those it can read, and none need exist.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "buckets() |> limit(n: 1)")
 	return err

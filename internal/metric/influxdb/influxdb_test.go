@@ -21,7 +21,7 @@ func table(kind, value string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     influxdb.Factory(),
+		Service:     influxdb.Service(),
 		Credentials: map[string][]byte{"token": []byte("tok3n-value"), "org": []byte("0rg-value")},
 		Open:        true,
 		Query:       `from(bucket: "errors") |> range(start: -1m)`,
@@ -51,7 +51,7 @@ func TestARequestAsksForTypes(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, influxdb.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "influxdb", Address: server.URL}, nil)
+	provider, err := metric.NewRegistry(influxdb.Service()).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: "influxdb", Address: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

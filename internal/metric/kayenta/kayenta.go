@@ -7,12 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
 	"regexp"
 	"time"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -20,8 +22,61 @@ import (
 // Looking a configuration up may take as long.
 const timeout = 15 * time.Second
 
-// Options are what an analysis says about the judgement.
-type Options struct {
+// Service serves analyses.
+func Service() metric.Service {
+	return metric.Service{AnalysisType: "Kayenta", NewMeasurement: newMeasurement}
+}
+
+func newMeasurement(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Kayenta
+	o := options{
+		Address: p.Address, Application: p.Application, ConfigName: p.CanaryConfigName,
+		MetricsAccount: p.MetricsAccountName, ConfigurationAccount: p.ConfigurationAccountName, StorageAccount: p.StorageAccountName,
+		Pass: int(p.Threshold.Pass), Marginal: int(p.Threshold.Marginal), Scopes: map[string]scopes{},
+	}
+	for _, s := range p.Scopes {
+		control, err := newScope(r.Run, p.Lookback, s.ControlScope)
+		if err != nil {
+			return metric.Measurement{}, err
+		}
+		experiment, err := newScope(r.Run, p.Lookback, s.ExperimentScope)
+		if err != nil {
+			return metric.Measurement{}, err
+		}
+		o.Scopes[s.Name] = scopes{Control: control, Experiment: experiment}
+	}
+	interval, err := metric.DurationOr(r.Metric.Interval, 0)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	async, err := newProvider(r.Restricted, o)
+	return metric.Measurement{Async: async, Query: metric.Query{Interval: interval, Now: r.Now}, Judge: o.judge}, err
+}
+
+// newScope returns one side. Without a start it begins with the run, if the metric looks back, or one interval ago.
+func newScope(run *argov1.AnalysisRun, lookback bool, d argov1.ScopeDetail) (scope, error) {
+	out := scope{Scope: d.Scope, Region: d.Region, Step: int(d.Step)}
+	if lookback && run.Status.StartedAt != nil {
+		out.Start = run.Status.StartedAt.Time
+	}
+	for _, limit := range []struct {
+		text string
+		into *time.Time
+	}{{d.Start, &out.Start}, {d.End, &out.End}} {
+		if limit.text == "" {
+			continue
+		}
+		parsed, err := time.Parse(time.RFC3339, limit.text)
+		if err != nil {
+			return out, fmt.Errorf("scope %s: %w", d.Scope, err)
+		}
+		*limit.into = parsed
+	}
+	return out, nil
+}
+
+// options are those of the judgement.
+type options struct {
 	Address     string
 	Application string
 	// ConfigName is that of the configuration to judge by.
@@ -31,17 +86,28 @@ type Options struct {
 	// Pass and Marginal are the scores from which on a canary is good, or may be.
 	Pass, Marginal int
 	// Scopes to compare, by name.
-	Scopes map[string]Scopes
+	Scopes map[string]scopes
 }
 
-// Scopes are the two sides of a comparison.
-type Scopes struct {
-	Control    Scope `json:"controlScope"`
-	Experiment Scope `json:"experimentScope"`
+func (o options) judge(score float64) argov1.AnalysisPhase {
+	switch {
+	case score >= float64(o.Pass):
+		return argov1.AnalysisPhaseSuccessful
+	case score >= float64(o.Marginal):
+		return argov1.AnalysisPhaseInconclusive
+	default:
+		return argov1.AnalysisPhaseFailed
+	}
 }
 
-// Scope is one side: what is measured, and when. Without a begin it is one interval long, without an end it ends now.
-type Scope struct {
+// scopes are the two sides of a comparison.
+type scopes struct {
+	Control    scope `json:"controlScope"`
+	Experiment scope `json:"experimentScope"`
+}
+
+// scope is one side: what is measured, and when. Without a begin it is one interval long, without an end it ends now.
+type scope struct {
 	Scope  string    `json:"scope"`
 	Region string    `json:"region"`
 	Step   int       `json:"step"`
@@ -50,7 +116,7 @@ type Scope struct {
 }
 
 // during is the scope with the moments that are missing.
-func (s Scope) during(q metric.Query) Scope {
+func (s scope) during(q metric.Query) scope {
 	if s.Start.IsZero() {
 		s.Start = q.Now.Add(-q.Interval)
 	}
@@ -61,34 +127,34 @@ func (s Scope) during(q metric.Query) Scope {
 	return s
 }
 
-// Provider asks one service about one comparison.
-type Provider struct {
+// provider runs one comparison.
+type provider struct {
 	client  *outbound.Client
 	address *url.URL
-	options Options
+	options options
 }
 
-// New checks the options; it calls nobody.
-func New(client *outbound.Client, o Options) (*Provider, error) {
+// newProvider checks the options; it sends no request.
+func newProvider(client *outbound.Client, o options) (*provider, error) {
 	address, err := outbound.ParseURL(o.Address)
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{client: client, address: address, options: o}, nil
+	return &provider{client: client, address: address, options: o}, nil
 }
 
-// Begin has the judgement begun. The ticket is the name of its execution.
-func (p *Provider) Begin(ctx context.Context, q metric.Query) (string, error) {
+// Start starts the judgement.
+func (p *provider) Start(ctx context.Context, q metric.Query) (string, error) {
 	id, err := p.configuration(ctx)
 	if err != nil {
 		return "", err
 	}
 	o := p.options
-	scopes := make(map[string]Scopes, len(o.Scopes))
+	compared := make(map[string]scopes, len(o.Scopes))
 	for name, s := range o.Scopes {
-		scopes[name] = Scopes{Control: s.Control.during(q), Experiment: s.Experiment.during(q)}
+		compared[name] = scopes{Control: s.Control.during(q), Experiment: s.Experiment.during(q)}
 	}
-	body, err := json.Marshal(map[string]any{"scopes": scopes, "thresholds": map[string]int{"pass": o.Pass, "marginal": o.Marginal}})
+	body, err := json.Marshal(map[string]any{"scopes": compared, "thresholds": map[string]int{"pass": o.Pass, "marginal": o.Marginal}})
 	if err != nil {
 		return "", err
 	}
@@ -103,24 +169,18 @@ func (p *Provider) Begin(ctx context.Context, q metric.Query) (string, error) {
 }
 
 // Resume is the score from 0 to 100, a whole number.
-func (p *Provider) Resume(ctx context.Context, ticket string) (metric.Result, error) {
-	if !names.MatchString(ticket) {
+func (p *provider) Resume(ctx context.Context, executionID string) (metric.Result, error) {
+	if !names.MatchString(executionID) {
 		return metric.Result{}, errors.New("the ticket is not that of an execution")
 	}
-	answer, err := p.call(ctx, http.MethodGet, []string{"canary", ticket}, nil, nil)
+	answer, err := p.call(ctx, http.MethodGet, []string{"canary", executionID}, nil, nil)
 	if err != nil {
 		return metric.Result{}, err
 	}
 	return parseScore(answer)
 }
 
-// Online asks for the configuration.
-func (p *Provider) Online(ctx context.Context) error {
-	_, err := p.configuration(ctx)
-	return err
-}
-
-func (p *Provider) configuration(ctx context.Context) (string, error) {
+func (p *provider) configuration(ctx context.Context) (string, error) {
 	answer, err := p.call(ctx, http.MethodGet, []string{"canaryConfig"}, url.Values{
 		"application": {p.options.Application}, "configurationAccountName": {p.options.ConfigurationAccount},
 	}, nil)
@@ -130,7 +190,7 @@ func (p *Provider) configuration(ctx context.Context) (string, error) {
 	return parseConfigurations(answer, p.options.ConfigName)
 }
 
-func (p *Provider) call(ctx context.Context, method string, path []string, parameters url.Values, body []byte) ([]byte, error) {
+func (p *provider) call(ctx context.Context, method string, path []string, parameters url.Values, body []byte) ([]byte, error) {
 	address := p.address.JoinPath(path...)
 	address.RawQuery = parameters.Encode()
 	header := http.Header{"Accept": {"application/json"}}

@@ -18,12 +18,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func options(address string) Options {
-	return Options{
+func comparison(address string) options {
+	return options{
 		Address: address, Application: "cart", ConfigName: "errors", MetricsAccount: "m", ConfigurationAccount: "c", StorageAccount: "s", Pass: 90, Marginal: 75,
-		Scopes: map[string]Scopes{"default": {
-			Control:    Scope{Scope: "cart-stable", Region: "eu", Step: 60, Start: metrictest.Now.Add(-time.Hour), End: metrictest.Now},
-			Experiment: Scope{Scope: "cart-canary", Region: "eu", Step: 60},
+		Scopes: map[string]scopes{"default": {
+			Control:    scope{Scope: "cart-stable", Region: "eu", Step: 60, Start: metrictest.Now.Add(-time.Hour), End: metrictest.Now},
+			Experiment: scope{Scope: "cart-canary", Region: "eu", Step: 60},
 		}},
 	}
 }
@@ -44,28 +44,20 @@ func begins(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // once is the provider as one that can be measured at once, with a judgement that takes no time.
-type once struct{ *Provider }
+type once struct{ *provider }
 
-func (o once) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	ticket, err := o.Begin(ctx, q)
+func (o once) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
+	executionID, err := o.Start(ctx, q)
 	if err != nil {
-		return 0, err
+		return metric.Result{}, err
 	}
-	found, err := o.Resume(ctx, ticket)
-	if err != nil {
-		return 0, err
-	}
-	value, err := metric.Single(found)
-	return value / 2, err // the contract's value is 1.5, and scores are whole
+	return o.Resume(ctx, executionID)
 }
 
-// Online has the score asked for, because what it asks else is answered aside.
-func (o once) Online(ctx context.Context) error {
-	if err := o.Provider.Online(ctx); err != nil {
-		return err
-	}
-	_, err := o.Resume(ctx, "01EXECUT10N")
-	return err
+// half is the value of a score: the contract's is 1.5, and scores are whole numbers.
+func half(result metric.Result) (float64, error) {
+	value, err := metric.Single(result)
+	return value / 2, err
 }
 
 func score(of string) string {
@@ -74,11 +66,11 @@ func score(of string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: metric.Factory{Type: "kayenta", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-			provider, err := New(client, options(c.Address))
-			return once{provider}, err
-		}},
-		NoSecret: true, Aside: begins,
+		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+			async, err := newProvider(client, comparison(c.Address))
+			return once{async}, err
+		},
+		Number: half, NoSecret: true, Aside: begins,
 		Value: score("3.9"),
 		Wrong: []string{
 			`{"complete":true}`, `{"complete":"yes"}`, `{"result":{}}`, score("null"), score(`"90"`), `{"complete":false}`,
@@ -99,20 +91,20 @@ func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := New(client, options(server.URL))
+	provider, err := newProvider(client, comparison(server.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var slow metric.Slow = provider
-	ticket, err := slow.Begin(t.Context(), metric.Query{Interval: 5 * time.Minute, Now: metrictest.Now})
-	if err != nil || ticket != "01EXECUT10N" {
-		t.Fatalf("ticket %q, %v", ticket, err)
+	var async metric.AsyncProvider = provider
+	executionID, err := async.Start(t.Context(), metric.Query{Interval: 5 * time.Minute, Now: metrictest.Now})
+	if err != nil || executionID != "01EXECUT10N" {
+		t.Fatalf("executionID %q, %v", executionID, err)
 	}
-	if _, err := slow.Resume(t.Context(), ticket); !errors.Is(err, metric.ErrUnfinished) {
+	if _, err := async.Resume(t.Context(), executionID); !errors.Is(err, metric.ErrUnfinished) {
 		t.Errorf("while it works: %v", err)
 	}
 	complete = "true"
-	if found, err := slow.Resume(t.Context(), ticket); err != nil || found.Value != 91.0 {
+	if found, err := async.Resume(t.Context(), executionID); err != nil || found.Value != 91.0 {
 		t.Errorf("%v, %v", found.Value, err)
 	}
 	want := []string{
@@ -125,8 +117,8 @@ func TestAJudgementIsBegunAndAskedForLater(t *testing.T) {
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if _, err := slow.Resume(t.Context(), "../canaryConfig"); metric.OutcomeOf(err) != release.Broken || len(calls) != 4 {
-		t.Errorf("a ticket that is a path: %v", err)
+	if _, err := async.Resume(t.Context(), "../canaryConfig"); metric.OutcomeOf(err) != release.Broken || len(calls) != 4 {
+		t.Errorf("an executionID that is a path: %v", err)
 	}
 }
 

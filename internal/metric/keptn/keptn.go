@@ -1,6 +1,6 @@
 // Package keptn reads KeptnMetrics and has Keptn run Analyses, through the API server.
 //
-// It knows these resources and the form of its queries. It must know nothing of where queries come from, and no other
+// It knows these resources and the form of its queries. It must not know where queries come from, or any other
 // provider.
 package keptn
 
@@ -36,9 +36,9 @@ const (
 	pollTimeout  = 10 * time.Second
 )
 
-// Factory makes providers of this type. They need nothing but the controller's rights for the resources.
-func Factory(cluster metric.Cluster, clk clock.Clock) metric.Factory {
-	return metric.Factory{Type: Type, New: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
+// Service serves MetricTemplates. They need nothing but the controller's rights for the resources.
+func Service(cluster metric.Cluster, clk clock.Clock) metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: func(_ *outbound.Client, c metric.Config) (metric.Provider, error) {
 		server, err := outbound.ParseURL(cluster.Address)
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks whether the API server has the resources. What they need is with each of them.
+// Online checks that the API server serves the resources. What they need is with each of them.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.call(ctx, http.MethodGet, p.api.JoinPath(version), nil)
 	return err

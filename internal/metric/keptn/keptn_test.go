@@ -28,7 +28,7 @@ func keptnMetric(status string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Cluster: func(c metric.Cluster) metric.Factory { return Factory(c, clock.RealClock{}) },
+		Cluster: func(c metric.Cluster) metric.Service { return Service(c, clock.RealClock{}) },
 		Query:   "keptnmetric/shop/errors",
 		Value:   keptnMetric(`{"value":"1.5","lastUpdated":"2026-01-02T03:04:00Z"}`),
 		NoData:  []string{keptnMetric(`{}`), keptnMetric(`{"value":""}`), keptnMetric(`{"value":"NaN"}`), keptnMetric(`null`)},
@@ -90,8 +90,8 @@ func start(t *testing.T, k *keptn, clk clock.Clock) metric.Provider {
 	t.Cleanup(k.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	factory := Factory(metric.Cluster{Address: k.URL, Own: client}, clk)
-	provider, err := metric.NewRegistry(nil, factory).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+	service := Service(metric.Cluster{Address: k.URL, Own: client}, clk)
+	provider, err := metric.NewRegistry(service).NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +210,8 @@ func TestNamesOfAnalysesAreNoLongerThanNamesMayBe(t *testing.T) {
 }
 
 func TestOneNamespace(t *testing.T) {
-	factory := Factory(metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}, clock.RealClock{})
-	provider, err := metric.NewRegistry(nil, factory).New("shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
+	service := Service(metric.Cluster{Address: "http://127.0.0.1:9", OneNamespace: true, Own: outbound.New(outbound.Policy{})}, clock.RealClock{})
+	provider, err := metric.NewRegistry(service).NewProvider(nil, "shop", flaggerv1.MetricTemplateProvider{Type: Type}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,15 @@ import (
 
 // Subject is one provider under test.
 type Subject struct {
-	Factory metric.Factory
-	// Cluster, instead of Factory, makes that of a provider that asks the API server, at the address and through the
+	// Service makes it for MetricTemplates.
+	Service metric.Service
+	// Cluster, instead of Service, makes the service of a provider that queries the API server, at the address and through the
 	// client that it is given. Such a provider needs no address.
-	Cluster func(metric.Cluster) metric.Factory
+	Cluster func(metric.Cluster) metric.Service
+	// Querier, instead of Service, makes it for analyses.
+	Querier func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error)
+	// Number is the value of a result of Querier; nil: metric.Single.
+	Number func(metric.Result) (float64, error)
 	// Credentials are all it can be given; none of their values may be a part of ordinary texts.
 	Credentials map[string][]byte
 	// At adds credentials that name the server. May be nil.
@@ -312,15 +317,47 @@ func (s Subject) measure(t *testing.T, provider metric.Provider) (float64, error
 }
 
 func (s Subject) make(address string, credentials map[string][]byte, client *outbound.Client) (metric.Provider, error) {
-	if s.Cluster != nil {
-		factory := s.Cluster(metric.Cluster{Address: address, Own: client, Anonymous: client})
-		return metric.NewRegistry(client, factory).New(Namespace, flaggerv1.MetricTemplateProvider{Type: factory.Type}, nil)
+	service, spec := s.Service, flaggerv1.MetricTemplateProvider{
+		Address: address, Headers: s.Headers, Region: s.Region, SecretRef: &flaggerv1.SecretReference{Name: "credentials"},
 	}
-	spec := flaggerv1.MetricTemplateProvider{
-		Type: s.Factory.Type, Address: address, Headers: s.Headers, Region: s.Region,
-		SecretRef: &flaggerv1.SecretReference{Name: "credentials"},
+	switch {
+	case s.Cluster != nil:
+		service = s.Cluster(metric.Cluster{Address: address, Own: client, Anonymous: client})
+		spec = flaggerv1.MetricTemplateProvider{}
+	case s.Querier != nil:
+		service = metric.Service{TemplateType: "analysis", NewProvider: s.adaptQuerier}
 	}
-	return metric.NewRegistry(client, s.Factory).New(Namespace, spec, credentials)
+	spec.Type = service.TemplateType
+	return metric.NewRegistry(service).NewProvider(client, Namespace, spec, credentials)
+}
+
+func (s Subject) adaptQuerier(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	raw, err := s.Querier(client, c)
+	return adapter{subject: s, raw: raw}, err
+}
+
+// adapter is a service of analyses as a provider: the number in its result is the value.
+type adapter struct {
+	subject Subject
+	raw     metric.RawQuerier
+}
+
+func (a adapter) Measure(ctx context.Context, q metric.Query) (float64, error) {
+	result, err := a.raw.QueryRaw(ctx, q)
+	switch {
+	case err != nil:
+		return 0, err
+	case a.subject.Number != nil:
+		return a.subject.Number(result)
+	default:
+		return metric.Single(result)
+	}
+}
+
+// Online sends the query: analyses have no other request.
+func (a adapter) Online(ctx context.Context) error {
+	_, err := a.raw.QueryRaw(ctx, a.subject.query())
+	return err
 }
 
 func (s Subject) at(t *testing.T, address string, policy outbound.Policy) metric.Provider {

@@ -1,6 +1,7 @@
 package newrelic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,13 +15,15 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
+const analysisTimeout = 5 * time.Second
+
 // nerdGraphs are the addresses of NerdGraph by region.
 var nerdGraphs = map[string]string{
 	"us": "https://api.newrelic.com/graphql", "eu": "https://api.eu.newrelic.com/graphql", "staging": "https://staging-api.newrelic.com/graphql",
 }
 
-// Options are what an analysis says about an account.
-type Options struct {
+// options are those of a query of an analysis.
+type options struct {
 	// Key is a personal one, Account a number.
 	Key     outbound.Secret
 	Account string
@@ -32,16 +35,36 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Graph asks NerdGraph.
-type Graph struct {
+// nerdGraph queries NerdGraph.
+type nerdGraph struct {
 	client   *outbound.Client
 	endpoint *url.URL
-	options  Options
+	options  options
 	account  int
 }
 
-// New checks the options; it calls nobody.
-func New(client *outbound.Client, o Options) (*Graph, error) {
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.NewRelic
+	credentials, err := r.Credentials(ctx, r.ControllerNamespace, cmp.Or(p.Profile, "newrelic"))
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(credentials["personal-api-key"])
+	timeout := analysisTimeout
+	if p.Timeout != nil {
+		timeout = time.Duration(*p.Timeout) * time.Second
+	}
+	querier, err := newNerdGraph(r.Restricted, options{
+		Key: credentials["personal-api-key"], Account: credentials["account-id"].Reveal(), Region: credentials["region"].Reveal(),
+		Address: credentials["base-url-nerdgraph"].Reveal(), Timeout: timeout,
+	})
+	return metric.Measurement{
+		Provider: querier, Query: metric.Query{Text: p.Query}, NoDataError: errors.New("no results returned from NRQL query"),
+	}, err
+}
+
+// newNerdGraph checks the options; it sends no request.
+func newNerdGraph(client *outbound.Client, o options) (*nerdGraph, error) {
 	if o.Key == "" || o.Account == "" {
 		return nil, errors.New("account ID or personal API key not found") // promised by the API of analyses
 	}
@@ -63,50 +86,26 @@ func New(client *outbound.Client, o Options) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Graph{client: client, endpoint: endpoint, options: o, account: account}, nil
+	return &nerdGraph{client: client, endpoint: endpoint, options: o, account: account}, nil
 }
 
-// Measure is the only number of the only row.
-func (g *Graph) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	found, err := g.Find(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	row, ok := found.Value.(map[string]any)
-	if !ok || len(row) != 1 {
-		return 0, errors.New("query returned multiple values: ask for one")
-	}
-	for _, value := range row {
-		return metric.Single(metric.Result{Value: value})
-	}
-	return 0, metric.ErrNoData
-}
-
-// Find is the only row of the answer, or the list of all rows.
-func (g *Graph) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
-	body, err := g.ask(ctx, strings.TrimSpace(q.Text))
+// QueryRaw returns the only row of the response, or the list of all rows.
+func (g *nerdGraph) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
+	const question = `query($account: Int!, $nrql: Nrql!) { actor { account(id: $account) { nrql(query: $nrql) { results } } } }`
+	body, err := json.Marshal(map[string]any{
+		"query": question, "variables": map[string]any{"account": g.account, "nrql": strings.TrimSpace(q.Text)},
+	})
 	if err != nil {
 		return metric.Result{}, err
 	}
-	return parseRows(body)
-}
-
-// Online asks for a constant.
-func (g *Graph) Online(ctx context.Context) error {
-	_, err := g.ask(ctx, "SELECT 1 FROM Metric LIMIT 1")
-	return err
-}
-
-func (g *Graph) ask(ctx context.Context, query string) ([]byte, error) {
-	const question = `query($account: Int!, $nrql: Nrql!) { actor { account(id: $account) { nrql(query: $nrql) { results } } } }`
-	body, err := json.Marshal(map[string]any{"query": question, "variables": map[string]any{"account": g.account, "nrql": query}})
-	if err != nil {
-		return nil, err
-	}
-	return metric.Fetch(ctx, g.client, outbound.Request{
+	answer, err := metric.Fetch(ctx, g.client, outbound.Request{
 		Method: http.MethodPost, URL: g.endpoint.String(), Body: body, Timeout: g.options.Timeout,
 		Header: http.Header{"Api-Key": {g.options.Key.Reveal()}, "Content-Type": {"application/json"}, "Accept": {"application/json"}},
 	}, nil)
+	if err != nil {
+		return metric.Result{}, err
+	}
+	return parseRows(answer)
 }
 
 func parseRows(body []byte) (metric.Result, error) {

@@ -1,6 +1,7 @@
 package newrelic
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 
@@ -10,12 +11,12 @@ import (
 )
 
 func TestContractOfNerdGraph(t *testing.T) {
-	factory := metric.Factory{Type: "nerdgraph", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return New(client, Options{Address: c.Address, Key: c.Credentials["key"], Account: "42"})
-	}}
 	rows := func(list string) string { return `{"data":{"actor":{"account":{"nrql":{"results":` + list + `}}}}}` }
 	metrictest.Run(t, metrictest.Subject{
-		Factory: factory, Credentials: map[string][]byte{"key": []byte("hidden-key")}, Query: "SELECT 1",
+		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+			return newNerdGraph(client, options{Address: c.Address, Key: c.Credentials["key"], Account: "42"})
+		},
+		Number: onlyColumn, Credentials: map[string][]byte{"key": []byte("hidden-key")}, Query: "SELECT 1",
 		Value: rows(`[{"errors":1.5}]`), NoData: []string{rows("[]"), rows("null"), rows(`[{"errors":null}]`)},
 		Wrong: []string{
 			rows(`[{"a":1},{"a":2}]`), rows(`[{"a":1,"b":2}]`), rows(`[{"a":"x"}]`), rows("7"), `{"data":{"actor":{"account":{"nrql":null}}}}`,
@@ -25,9 +26,21 @@ func TestContractOfNerdGraph(t *testing.T) {
 	})
 }
 
+// onlyColumn is the number in a row with one column.
+func onlyColumn(result metric.Result) (float64, error) {
+	row, _ := result.Value.(map[string]any)
+	if len(row) != 1 {
+		return 0, errors.New("not a row with one column")
+	}
+	for _, value := range row {
+		result.Value = value
+	}
+	return metric.Single(result)
+}
+
 func TestAccountsAreChecked(t *testing.T) {
-	for _, o := range []Options{{Key: "k"}, {Account: "42"}, {Key: "k", Account: "x"}, {Key: "k", Account: "42", Region: "mars"}} {
-		if _, err := New(outbound.New(outbound.Policy{}), o); err == nil {
+	for _, o := range []options{{Key: "k"}, {Account: "42"}, {Key: "k", Account: "x"}, {Key: "k", Account: "42", Region: "mars"}} {
+		if _, err := newNerdGraph(outbound.New(outbound.Policy{}), o); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package newrelic asks the Insights query API of New Relic.
+// Package newrelic queries New Relic: its Insights query API for MetricTemplates, NerdGraph for analyses.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows these APIs and nothing of where queries come from, and no other provider.
 package newrelic
 
 import (
@@ -25,8 +25,11 @@ const (
 	keyQuery      = "newrelic_query_key"
 )
 
-// Factory makes providers of this type. The credentials have newrelic_account_id and newrelic_query_key.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// Service serves both APIs: MetricTemplates by the Insights API, analyses by NerdGraph. The credentials of MetricTemplates have
+// newrelic_account_id and newrelic_query_key.
+func Service() metric.Service {
+	return metric.Service{TemplateType: Type, NewProvider: newProvider, AnalysisType: "NewRelic", NewMeasurement: newMeasurement}
+}
 
 type provider struct {
 	client   *outbound.Client
@@ -62,7 +65,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks for anything at all.
+// Online requests anything at all.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "SELECT * FROM Metric", time.Minute)
 	return err

@@ -15,7 +15,7 @@ import (
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     newrelic.Factory(),
+		Service:     newrelic.Service(),
 		Credentials: map[string][]byte{"newrelic_account_id": []byte("acc0unt"), "newrelic_query_key": []byte("k3y-value")},
 		Query:       "SELECT count(*) FROM Errors",
 		Value:       `{"results":[{"result":1.5}]}`,
@@ -37,7 +37,7 @@ func TestARequestIsAsRecorded(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "newrelic", Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "nr"}}
-	provider, err := metric.NewRegistry(client, newrelic.Factory()).New("shop", spec, map[string][]byte{
+	provider, err := metric.NewRegistry(newrelic.Service()).NewProvider(client, "shop", spec, map[string][]byte{
 		"newrelic_account_id": []byte("42\n"), "newrelic_query_key": []byte("key1\n"),
 	})
 	if err != nil {

@@ -38,7 +38,7 @@ func authorises(w http.ResponseWriter, r *http.Request) bool {
 
 func TestContractWithAClientOfAnAuthorisationServer(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: prometheus.Factory(), Credentials: client(), Query: "sum(errors_total)",
+		Service: prometheus.Service(nil), Credentials: client(), Query: "sum(errors_total)",
 		At: func(address string) map[string][]byte {
 			return map[string][]byte{"oauth2_token_url": []byte(address + "/token")}
 		},
@@ -58,7 +58,7 @@ func providerOf(t *testing.T, address, tokenURL string, policy outbound.Policy) 
 	t.Cleanup(client.Close)
 	secret["oauth2_token_url"] = []byte(tokenURL)
 	spec := flaggerv1.MetricTemplateProvider{Type: prometheus.Type, Address: address, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
-	provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", spec, secret)
+	provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", spec, secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +141,14 @@ func TestAClientNeedsAllItsParts(t *testing.T) {
 		"no address": {"oauth2_token_url": []byte("hunter2"), "oauth2_client_id": []byte("a"), "oauth2_client_secret": []byte("hunter2")},
 	} {
 		spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://prom", SecretRef: &flaggerv1.SecretReference{Name: "s"}}
-		_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), prometheus.Factory()).New("shop", spec, secret)
+		_, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, secret)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestRawResults(t *testing.T) {
 	var seen, body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen = r.URL.Path + "?" + r.URL.Query().Encode()
@@ -157,11 +157,11 @@ func TestFind(t *testing.T) {
 	t.Cleanup(server.Close)
 	c := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(c.Close)
-	provider, err := metric.NewRegistry(c, prometheus.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL + "?tenant=a"}, nil)
+	provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(c, "shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL + "?tenant=a"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	finder := provider.(metric.Finder)
+	querier := provider.(metric.RawQuerier)
 	span := &metric.Range{Start: time.UnixMilli(1_000_500), End: time.Unix(1_060, 0), Step: 30 * time.Second}
 	matrix := `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"1"},"values":[[1,"1"],[2,"2"]]},{"metric":{"a":"2"},"values":[[1,"+Inf"]]}]}}`
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestFind(t *testing.T) {
 		{`{"status":"success","data":{"resultType":"matrix","result":[]}}`, span, nil, "/api/v1/query_range?end=1060.000&query=up&start=1000.500&step=30&tenant=a"},
 	} {
 		body = c.body
-		found, err := finder.Find(t.Context(), metric.Query{Text: " up\n", Range: c.span})
+		found, err := querier.QueryRaw(t.Context(), metric.Query{Text: " up\n", Range: c.span})
 		if diff := cmp.Diff(c.value, found.Value); diff != "" || seen != c.seen || (c.value == nil) != (metric.OutcomeOf(err) == release.NoData) {
 			t.Errorf("%s asked %s, %v (-want +got):\n%s", c.body, seen, err, diff)
 		}
@@ -187,7 +187,7 @@ func TestFind(t *testing.T) {
 			continue // a list, when all values are asked for
 		}
 		body = bad
-		if found, err := finder.Find(t.Context(), metric.Query{Text: "up"}); metric.OutcomeOf(err) != release.Broken {
+		if found, err := querier.QueryRaw(t.Context(), metric.Query{Text: "up"}); metric.OutcomeOf(err) != release.Broken {
 			t.Errorf("%s is %v, %v", bad, found.Value, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestFind(t *testing.T) {
 		"backwards":       {Start: span.End, End: span.Start, Step: time.Second},
 		"too many points": {Start: time.Unix(0, 0), End: time.Unix(11_000, 0), Step: time.Second},
 	} {
-		if _, err := finder.Find(t.Context(), metric.Query{Text: "up", Range: &bad}); err == nil || seen != "" {
+		if _, err := querier.QueryRaw(t.Context(), metric.Query{Text: "up", Range: &bad}); err == nil || seen != "" {
 			t.Errorf("%s: %v, asked %q", name, err, seen)
 		}
 	}

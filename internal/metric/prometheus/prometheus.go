@@ -1,6 +1,6 @@
-// Package prometheus asks servers with the HTTP API of Prometheus.
+// Package prometheus queries servers with the HTTP API of Prometheus.
 //
-// It knows that API and nothing of where queries come from: not the builtin metrics, not templates, no other provider.
+// It knows that API. It must not know where queries come from (builtin metrics, templates, analyses), or any other provider.
 package prometheus
 
 import (
@@ -29,9 +29,18 @@ const (
 	keyScopes       = "oauth2_scopes"
 )
 
-// Factory makes providers of this type. The credentials have a token, or username and password, or oauth2_token_url,
-// oauth2_client_id, oauth2_client_secret and, optionally, oauth2_scopes; the address is needed.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+// Service serves both APIs. The address is required, except in AnalysisTemplates if the environment of the controller names
+// one. The credentials of MetricTemplates are a token, or username and password, or oauth2_token_url, oauth2_client_id,
+// oauth2_client_secret and, optionally, oauth2_scopes. newSign signs the requests of analyses to Amazon's managed Prometheus.
+func Service(newSign NewSign) metric.Service {
+	return metric.Service{
+		TemplateType: Type, NewProvider: newProvider,
+		AnalysisType: "Prometheus",
+		NewMeasurement: func(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			return newMeasurement(ctx, r, newSign)
+		},
+	}
+}
 
 type provider struct {
 	client     *outbound.Client
@@ -39,23 +48,16 @@ type provider struct {
 	header     http.Header
 	skipVerify bool
 	timeout    time.Duration
-	// grant is nil unless a token has to be fetched first, sign unless requests are signed.
+	// grant is nil unless a token is requested first, sign unless requests are signed.
 	grant *metric.Grant
 	sign  Sign
 }
 
-// Sign puts a signature into the header of a request without a body.
-type Sign func(ctx context.Context, r *http.Request, now time.Time) error
+// Sign adds a signature to the header of a request without a body.
+type Sign = func(ctx context.Context, r *http.Request, now time.Time) error
 
-// Signed is the provider for a server that wants signed requests.
-func Signed(client *outbound.Client, c metric.Config, sign Sign) (metric.Finder, error) {
-	made, err := newPrometheus(client, c)
-	if err != nil {
-		return nil, err
-	}
-	made.sign = sign
-	return made, nil
-}
+// NewSign signs as a role in a region; empty: those of the process.
+type NewSign func(region, profile, roleARN string) Sign
 
 func newProvider(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 	return newPrometheus(client, c)
@@ -106,7 +108,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return p.instant(ctx, strings.TrimSpace(q.Text), q.Now)
 }
 
-// Online asks for a constant.
+// Online requests a constant.
 func (p *provider) Online(ctx context.Context) error {
 	one, err := p.instant(ctx, "vector(1)", time.Time{})
 	if err == nil && one != 1 {
@@ -118,8 +120,8 @@ func (p *provider) Online(ctx context.Context) error {
 // maxPoints is how many moments of a range the servers give.
 const maxPoints = 11_000
 
-// Find is a number if the query gives one, and otherwise the list of all values; those of a range follow each other.
-func (p *provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
+// QueryRaw returns a number if the query gives one, and otherwise the list of all values; those of a range follow each other.
+func (p *provider) QueryRaw(ctx context.Context, q metric.Query) (metric.Result, error) {
 	parameters, path := url.Values{"query": {strings.TrimSpace(q.Text)}}, "query"
 	if r := q.Range; r != nil {
 		if r.Step <= 0 || r.End.Before(r.Start) || r.End.Sub(r.Start)/r.Step >= maxPoints {

@@ -53,7 +53,7 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			metrictest.Run(t, metrictest.Subject{
-				Factory:     prometheus.Factory(),
+				Service:     prometheus.Service(nil),
 				Credentials: c.credentials,
 				Headers:     map[string][]string{"X-Scope-OrgID": {"shop"}, "Authorization": {"Bearer other"}},
 				Query:       "sum(errors_total)",
@@ -76,7 +76,7 @@ func TestARequestIsWhatPrometheusExpects(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL + "/prom/?tenant=a"}
-	provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", spec, nil)
+	provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestOnlineNeedsTheRightConstant(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}, nil)
+	provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestAStatusIsToldWithItsClassAlone(t *testing.T) {
 		t.Cleanup(server.Close)
 		client := outbound.New(outbound.Policy{AllowLoopback: true})
 		t.Cleanup(client.Close)
-		provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}, nil)
+		provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestCertificatesAreVerifiedUnlessTheTemplateSaysOtherwise(t *testing.T) {
 	t.Cleanup(client.Close)
 	for _, skip := range []bool{true, false} {
 		spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: server.URL, InsecureSkipVerify: skip}
-		provider, err := metric.NewRegistry(client, prometheus.Factory()).New("shop", spec, nil)
+		provider, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(client, "shop", spec, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestCertificatesAreVerifiedUnlessTheTemplateSaysOtherwise(t *testing.T) {
 
 func TestBasicAuthNeedsBoth(t *testing.T) {
 	spec := flaggerv1.MetricTemplateProvider{Type: "prometheus", Address: "http://prom", SecretRef: &flaggerv1.SecretReference{Name: "s"}}
-	_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), prometheus.Factory()).New("shop", spec, map[string][]byte{"username": []byte("u")})
+	_, err := metric.NewRegistry(prometheus.Service(nil)).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, map[string][]byte{"username": []byte("u")})
 	if err == nil || !strings.Contains(err.Error(), "credentials does not contain") {
 		t.Errorf("got %v", err)
 	}

@@ -1,6 +1,6 @@
-// Package skywalking asks the query protocol of Apache SkyWalking, in GraphQL.
+// Package skywalking queries the query protocol of Apache SkyWalking, in GraphQL.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package skywalking
 
 import (
@@ -18,46 +18,46 @@ import (
 // GraphQL may have to read a lot before it answers.
 const timeout = 30 * time.Second
 
-// Provider asks one service.
-type Provider struct {
+// Service serves analyses.
+func Service() metric.Service {
+	return metric.Service{AnalysisType: "skywalking", NewMeasurement: newMeasurement}
+}
+
+func newMeasurement(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.SkyWalking
+	interval, err := metric.DurationOr(p.Interval, metric.DefaultAnalysisInterval)
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	querier, err := newQuerier(r.Restricted, p.Address)
+	return metric.Measurement{Provider: querier, Query: metric.Query{Text: p.Query, Interval: interval, Now: r.Now}}, err
+}
+
+// querier sends queries to one server.
+type querier struct {
 	client   *outbound.Client
 	endpoint *url.URL
 }
 
-// New checks the address; it calls nobody.
-func New(client *outbound.Client, address string) (*Provider, error) {
+// newQuerier checks the address; it sends no request.
+func newQuerier(client *outbound.Client, address string) (*querier, error) {
 	server, err := outbound.ParseURL(address)
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{client: client, endpoint: server.JoinPath("graphql")}, nil
+	return &querier{client: client, endpoint: server.JoinPath("graphql")}, nil
 }
 
-// Measure is the only number of the answer.
-func (p *Provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	found, err := p.Find(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	return onlyNumber(found.Value)
-}
-
-// Find is the data of the answer, a document in the form of the query, which may use the variable duration.
-func (p *Provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
-	body, err := p.ask(ctx, q.Text, q.Now, q.Interval)
+// QueryRaw returns the data of the response, a document in the shape of the query, which may use the variable duration.
+func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
+	body, err := q.fetch(ctx, query)
 	if err != nil {
 		return metric.Result{}, err
 	}
 	return parse(body)
 }
 
-// Online asks for what every GraphQL server knows.
-func (p *Provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "query { __typename }", time.Unix(60, 0), time.Minute)
-	return err
-}
-
-func (p *Provider) ask(ctx context.Context, query string, now time.Time, interval time.Duration) ([]byte, error) {
+func (q *querier) fetch(ctx context.Context, query metric.Query) ([]byte, error) {
 	type duration struct {
 		Start string `json:"start"`
 		End   string `json:"end"`
@@ -67,12 +67,14 @@ func (p *Provider) ask(ctx context.Context, query string, now time.Time, interva
 	body, err := json.Marshal(struct {
 		Query     string              `json:"query"`
 		Variables map[string]duration `json:"variables"`
-	}{query, map[string]duration{"duration": {now.Add(-interval).UTC().Format(minute), now.UTC().Format(minute), "MINUTE"}}})
+	}{query.Text, map[string]duration{"duration": {
+		query.Now.Add(-query.Interval).UTC().Format(minute), query.Now.UTC().Format(minute), "MINUTE",
+	}}})
 	if err != nil {
 		return nil, err
 	}
-	return metric.Fetch(ctx, p.client, outbound.Request{
-		Method: http.MethodPost, URL: p.endpoint.String(), Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}},
+	return metric.Fetch(ctx, q.client, outbound.Request{
+		Method: http.MethodPost, URL: q.endpoint.String(), Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}},
 		Body: body, Timeout: timeout,
 	}, nil)
 }
@@ -92,29 +94,4 @@ func parse(body []byte) (metric.Result, error) {
 	default:
 		return metric.Result{Value: answer.Data}, nil
 	}
-}
-
-// onlyNumber finds the number in a document that has one.
-func onlyNumber(document any) (float64, error) {
-	var numbers []float64
-	var walk func(any)
-	walk = func(node any) {
-		switch node := node.(type) {
-		case float64:
-			numbers = append(numbers, node)
-		case []any:
-			for _, child := range node {
-				walk(child)
-			}
-		case map[string]any:
-			for _, child := range node {
-				walk(child)
-			}
-		}
-	}
-	walk(document)
-	if len(numbers) == 0 {
-		return 0, metric.ErrNoData
-	}
-	return metric.Single(metric.Result{Value: numbers})
 }

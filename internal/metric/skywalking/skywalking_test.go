@@ -16,15 +16,12 @@ import (
 
 const query = `query q($duration: Duration!) { service_apdex: readMetricsValues(duration: $duration) { values { values { value } } } }`
 
-func factory() metric.Factory {
-	return metric.Factory{Type: "skywalking", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return New(client, c.Address)
-	}}
-}
-
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: factory(), NoSecret: true, Query: query,
+		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+			return newQuerier(client, c.Address)
+		},
+		Number: onlyNumber, NoSecret: true, Query: query,
 		Value:  `{"data":{"service_apdex":{"label":null,"values":{"values":[{"value":1.5}]}}}}`,
 		NoData: []string{`{"data":null}`, `{"data":{}}`, `{"data":{"service_apdex":{"values":{"values":[]}}}}`, `{"data":{"service_apdex":{"values":{"values":[{"value":null}]}}}}`, "{}"},
 		Wrong: []string{
@@ -34,7 +31,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestFindIsTheWholeDocument(t *testing.T) {
+func TestTheResultIsTheWholeDocument(t *testing.T) {
 	found, err := parse([]byte(`{"data":{"a":{"values":[{"value":1},{"value":2}],"label":"x"}}}`))
 	want := map[string]any{"a": map[string]any{"label": "x", "values": []any{map[string]any{"value": 1.0}, map[string]any{"value": 2.0}}}}
 	if diff := cmp.Diff(want, found.Value); diff != "" || err != nil {
@@ -52,12 +49,12 @@ func TestARequestIsWhatSkyWalkingExpects(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := New(client, server.URL+"/sw/")
+	querier, err := newQuerier(client, server.URL+"/sw/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 1, 2, 0, 4, 5, 0, time.FixedZone("east", 3600))
-	if _, err := provider.Measure(t.Context(), metric.Query{Text: "q", Interval: 5 * time.Minute, Now: now}); err != nil {
+	if _, err := querier.QueryRaw(t.Context(), metric.Query{Text: "q", Interval: 5 * time.Minute, Now: now}); err != nil {
 		t.Fatal(err)
 	}
 	if want := `POST /sw/graphql {"query":"q","variables":{"duration":{"start":"2026-01-01 2259","end":"2026-01-01 2304","step":"MINUTE"}}}`; seen != want {
@@ -72,7 +69,32 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return 0, err
 		}
-		return onlyNumber(found.Value)
+		return onlyNumber(found)
 	}
 	metrictest.Fuzz(f, read, `{"data":{"a":{"values":[{"value":1.5}]}}}`, `{"data":null,"errors":[{}]}`)
+}
+
+// onlyNumber is the number in a document that contains one.
+func onlyNumber(result metric.Result) (float64, error) {
+	var numbers []float64
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case float64:
+			numbers = append(numbers, node)
+		case []any:
+			for _, child := range node {
+				walk(child)
+			}
+		case map[string]any:
+			for _, child := range node {
+				walk(child)
+			}
+		}
+	}
+	walk(result.Value)
+	if len(numbers) == 0 {
+		return 0, metric.ErrNoData
+	}
+	return metric.Single(metric.Result{Value: numbers})
 }

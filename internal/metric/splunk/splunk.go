@@ -1,6 +1,6 @@
 // Package splunk runs SignalFlow programs in Splunk Observability Cloud.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package splunk
 
 import (
@@ -27,9 +27,9 @@ const keyToken = "sf_token_key"
 // A program may have to read a lot before it answers.
 const timeout = 15 * time.Second
 
-// Factory makes providers of this type. The credentials have sf_token_key; the address is needed, that of the API or
+// Service serves MetricTemplates. The credentials have sf_token_key; the address is needed, that of the API or
 // of its stream.
-func Factory() metric.Factory { return metric.Factory{Type: Type, New: newProvider} }
+func Service() metric.Service { return metric.Service{TemplateType: Type, NewProvider: newProvider} }
 
 type provider struct {
 	client         *outbound.Client
@@ -102,7 +102,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks for the name of one metric.
+// Online requests the name of one metric.
 func (p *provider) Online(ctx context.Context) error {
 	address := *p.alive
 	address.RawQuery = url.Values{"limit": {"1"}}.Encode()

@@ -32,7 +32,7 @@ func point(series, value string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory:     Factory(),
+		Service:     Service(),
 		Credentials: map[string][]byte{"sf_token_key": []byte("t0ken-value")},
 		Query:       "data('errors').mean().publish()",
 		Open:        true, // of an event that ends the stream
@@ -63,7 +63,7 @@ func TestRequests(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: Type, Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
-	provider, err := metric.NewRegistry(client, Factory()).New("shop", spec, map[string][]byte{keyToken: []byte("t")})
+	provider, err := metric.NewRegistry(Service()).NewProvider(client, "shop", spec, map[string][]byte{keyToken: []byte("t")})
 	if err != nil {
 		t.Fatal(err)
 	}

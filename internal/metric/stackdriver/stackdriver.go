@@ -1,6 +1,6 @@
-// Package stackdriver asks Google Cloud Monitoring, in its query language MQL.
+// Package stackdriver queries Google Cloud Monitoring, in its query language MQL.
 //
-// It knows that API and which credentials are for it. It must know nothing of where queries come from, and no other
+// It knows that API and which credentials are for it. It must not know where queries come from, or any other
 // provider.
 package stackdriver
 
@@ -31,12 +31,12 @@ const (
 	keyAccount    = "serviceAccountKey"
 )
 
-// Factory makes providers of this type. The credentials have the project and, optionally, the JSON key of a service
+// Service serves MetricTemplates. The credentials have the project and, optionally, the JSON key of a service
 // account as serviceAccountKey; without that, or without a Secret, what the process has in the cloud counts. Only a key
 // of the Secret may be used at an address that the template names.
-func Factory() metric.Factory {
+func Service() metric.Service {
 	ambient := googlecloud.NewAmbient(scope)
-	return metric.Factory{Type: Type, New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
+	return metric.Service{TemplateType: Type, NewProvider: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
 		return newProvider(client, c, ambient)
 	}}
 }
@@ -96,7 +96,7 @@ func (p *provider) Measure(ctx context.Context, q metric.Query) (float64, error)
 	return parse(body)
 }
 
-// Online asks for nothing, which the service refuses in a way of its own once it has taken the credentials.
+// Online sends an empty query, which the service rejects in a specific way once it has accepted the credentials.
 func (p *provider) Online(ctx context.Context) error {
 	_, err := p.ask(ctx, "")
 	if status, ok := errors.AsType[*metric.StatusError](err); ok && status.Class == "INVALID_ARGUMENT" {

@@ -74,7 +74,7 @@ func point(value string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: Factory(), Credentials: credentials(), Query: "fetch k8s_container::errors | within 1m",
+		Service: Service(), Credentials: credentials(), Query: "fetch k8s_container::errors | within 1m",
 		Value: series(point(`{"doubleValue":1.5}`) + "," + point(`{"doubleValue":9}`)),
 		NoData: []string{
 			"{}", `{"timeSeriesDescriptor":{}}`, `{"timeSeriesData":[]}`, `{"timeSeriesData":[{}]}`, series(""), series(point("")),
@@ -105,7 +105,7 @@ func against(t *testing.T, handler http.HandlerFunc) metric.Provider {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	spec := flaggerv1.MetricTemplateProvider{Type: Type, Address: server.URL, SecretRef: &flaggerv1.SecretReference{Name: "s"}}
-	provider, err := metric.NewRegistry(client, Factory()).New("shop", spec, credentials())
+	provider, err := metric.NewRegistry(Service()).NewProvider(client, "shop", spec, credentials())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestConfiguration(t *testing.T) {
 		if c.secret != nil {
 			spec.SecretRef = &flaggerv1.SecretReference{Name: "s"}
 		}
-		_, err := metric.NewRegistry(outbound.New(outbound.Policy{}), Factory()).New("shop", spec, c.secret)
+		_, err := metric.NewRegistry(Service()).NewProvider(outbound.New(outbound.Policy{}), "shop", spec, c.secret)
 		if (err == nil) != c.good || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,6 +1,6 @@
-// Package wavefront asks the chart API of Wavefront, now Operations for Applications.
+// Package wavefront queries the chart API of Wavefront, now Operations for Applications.
 //
-// It knows that API and nothing of where queries come from, and no other provider.
+// It knows that API. It must not know where queries come from, or any other provider.
 package wavefront
 
 import (
@@ -18,63 +18,70 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// Options are what an analysis says about the service.
-type Options struct {
-	// Address is a host, or its URL.
-	Address string
-	Token   outbound.Secret
+// Service serves analyses. Secret wavefront-api-tokens of the controller has the token of each address.
+func Service() metric.Service {
+	return metric.Service{AnalysisType: "Wavefront", NewMeasurement: newMeasurement}
 }
 
-// Provider asks one service.
-type Provider struct {
+func newMeasurement(ctx context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+	p := r.Metric.Provider.Wavefront
+	tokens, err := r.Credentials(ctx, r.ControllerNamespace, "wavefront-api-tokens")
+	if err != nil {
+		return metric.Measurement{}, err
+	}
+	r.Hide(tokens[p.Address])
+	querier, err := newQuerier(r.Restricted, p.Address, tokens[p.Address])
+	return metric.Measurement{
+		Provider: querier, Query: metric.Query{Text: p.Query, Now: r.Now}, Format: formatValue,
+		NoDataError: errors.New("No TimeSeries found in response from Wavefront"), //nolint:staticcheck // the text is part of the API
+	}, err
+}
+
+// querier sends queries to one service.
+type querier struct {
 	client   *outbound.Client
 	endpoint *url.URL
 	header   http.Header
 }
 
-// New checks the options; it calls nobody.
-func New(client *outbound.Client, o Options) (*Provider, error) {
-	if !strings.Contains(o.Address, "://") {
-		o.Address = "https://" + o.Address
+// newQuerier checks the address, a host or its URL, and the token; it sends no request.
+func newQuerier(client *outbound.Client, server string, token outbound.Secret) (*querier, error) {
+	if !strings.Contains(server, "://") {
+		server = "https://" + server
 	}
-	address, err := outbound.ParseURL(o.Address)
+	address, err := outbound.ParseURL(server)
 	if err != nil {
 		return nil, err
 	}
-	if o.Token == "" {
+	if token == "" {
 		return nil, errors.New("API token not found") // promised by the API of analyses
 	}
-	return &Provider{client: client, endpoint: address.JoinPath("api/v2/chart/api"), header: http.Header{"Authorization": {"Bearer " + o.Token.Reveal()}}}, nil
+	return &querier{client: client, endpoint: address.JoinPath("api/v2/chart/api"), header: http.Header{"Authorization": {"Bearer " + token.Reveal()}}}, nil
 }
 
-// Measure is the value of the only time series, now.
-func (p *Provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	found, err := p.Find(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	return metric.Single(found)
-}
-
-// Find is the value of the only time series, or the list of those of all, now.
-func (p *Provider) Find(ctx context.Context, q metric.Query) (metric.Result, error) {
-	body, err := p.ask(ctx, strings.TrimSpace(q.Text), q.Now)
+// QueryRaw returns the value of the only time series, or the list of those of all, now.
+func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
+	address := *q.endpoint
+	address.RawQuery = url.Values{
+		"q": {strings.TrimSpace(query.Text)}, "s": {strconv.FormatInt(query.Now.UnixMilli(), 10)}, "g": {"s"}, "p": {"1"},
+	}.Encode()
+	body, err := metric.Fetch(ctx, q.client, outbound.Request{URL: address.String(), Header: q.header}, nil)
 	if err != nil {
 		return metric.Result{}, err
 	}
-	return parse(body, q.Now)
+	return parse(body, query.Now)
 }
 
-// Online asks for a constant.
-func (p *Provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx, "1", time.Unix(0, 0))
-	return err
-}
-
-func (p *Provider) ask(ctx context.Context, query string, now time.Time) ([]byte, error) {
-	address := *p.endpoint
-	address.RawQuery = url.Values{"q": {query}, "s": {strconv.FormatInt(now.UnixMilli(), 10)}, "g": {"s"}, "p": {"1"}}.Encode()
-	return metric.Fetch(ctx, p.client, outbound.Request{URL: address.String(), Header: p.header}, nil)
+// formatValue renders numbers as Argo Rollouts renders those of Wavefront.
+func formatValue(value any) string {
+	switch v := value.(type) {
+	case float64:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case []float64:
+		return metric.FormatList(v, 2)
+	default:
+		return metric.FormatValue(value)
+	}
 }
 
 func parse(body []byte, now time.Time) (metric.Result, error) {

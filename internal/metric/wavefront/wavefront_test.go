@@ -17,12 +17,6 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func factory() metric.Factory {
-	return metric.Factory{Type: "wavefront", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return New(client, Options{Address: c.Address, Token: c.Credentials["token"]})
-	}}
-}
-
 // series is a time series whose points are so many seconds before Now.
 func series(points ...[2]string) string {
 	list := ""
@@ -43,7 +37,10 @@ func answer(all string) string {
 
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: factory(), BareHost: true, Credentials: map[string][]byte{"token": []byte("t0ken-value")}, Query: "ts(errors)",
+		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+			return newQuerier(client, c.Address, c.Credentials["token"])
+		},
+		BareHost: true, Credentials: map[string][]byte{"token": []byte("t0ken-value")}, Query: "ts(errors)",
 		Value:  answer(series([2]string{"30", "9"}, [2]string{"2", "1.5"}, [2]string{"-20", "7"})),
 		NoData: []string{answer(""), `{"query":"ts(errors)"}`, answer(series([2]string{"2", "null"}))},
 		Wrong: []string{
@@ -54,7 +51,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-func TestFind(t *testing.T) {
+func TestResults(t *testing.T) {
 	nan := cmpopts.EquateNaNs()
 	for body, want := range map[string]metric.Result{
 		answer(series([2]string{"2", "1.5"})): {Value: 1.5, Metadata: map[string]string{"timestamps": "1767323043", "drift": "2"}},
@@ -78,18 +75,18 @@ func TestRequestsAndAddresses(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := New(client, Options{Address: server.URL, Token: "t"})
+	querier, err := newQuerier(client, server.URL, "t")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = provider.Find(t.Context(), metric.Query{Text: "ts(errors)\n", Now: time.Unix(1_000, 0)})
+	_, err = querier.QueryRaw(t.Context(), metric.Query{Text: "ts(errors)\n", Now: time.Unix(1_000, 0)})
 	if want := "GET /api/v2/chart/api?g=s&p=1&q=ts%28errors%29&s=1000000"; seen != want || metric.OutcomeOf(err) != release.NoData {
 		t.Errorf("asked %s, %v, want %s", seen, err, want)
 	}
-	if provider, err = New(client, Options{Address: "example.wavefront.com", Token: "t"}); err != nil || provider.endpoint.String() != "https://example.wavefront.com/api/v2/chart/api" {
-		t.Errorf("the name of a host: %v, %v", provider, err)
+	if querier, err = newQuerier(client, "example.wavefront.com", "t"); err != nil || querier.endpoint.String() != "https://example.wavefront.com/api/v2/chart/api" {
+		t.Errorf("the name of a host: %v, %v", querier, err)
 	}
-	if _, err := New(client, Options{Address: "example.wavefront.com"}); err == nil || err.Error() != "API token not found" {
+	if _, err := newQuerier(client, "example.wavefront.com", ""); err == nil || err.Error() != "API token not found" {
 		t.Errorf("without token: %v", err)
 	}
 }

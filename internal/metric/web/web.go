@@ -1,6 +1,6 @@
-// Package web asks any address and reads what is at a JSONPath of the answer.
+// Package web sends a request to any address and reads the value at a JSONPath of the response.
 //
-// It knows HTTP and JSON, and nothing of where addresses come from or what the answer means, and no other provider.
+// It knows HTTP and JSON. It must not know what the value means, or any other provider.
 package web
 
 import (
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"k8s.io/client-go/util/jsonpath"
@@ -23,8 +24,55 @@ const (
 	defaultPath    = "{$}"
 )
 
-// Options are what an analysis says about the call.
-type Options struct {
+// Service serves analyses. cluster is the API server, which they may query without credentials wherever it is.
+func Service(cluster metric.Cluster) metric.Service {
+	return metric.Service{
+		AnalysisType: "Web",
+		NewMeasurement: func(_ context.Context, r metric.AnalysisRequest) (metric.Measurement, error) {
+			return newMeasurement(r, cluster)
+		},
+	}
+}
+
+func newMeasurement(r metric.AnalysisRequest, cluster metric.Cluster) (metric.Measurement, error) {
+	p := r.Metric.Provider.Web
+	o := options{
+		URL: p.URL, Method: string(p.Method), Header: metric.HeaderOf(p.Headers), Body: p.Body, JSONBody: p.JSONBody,
+		Timeout: time.Duration(p.TimeoutSeconds) * time.Second, JSONPath: p.JSONPath, SkipVerify: p.Insecure,
+	}
+	if auth := p.Authentication.OAuth2; auth.TokenURL != "" {
+		o.Grant = &metric.Grant{
+			TokenURL: auth.TokenURL, ID: outbound.Secret(auth.ClientID), Secret: outbound.Secret(auth.ClientSecret), Scopes: auth.Scopes,
+		}
+		r.Hide(o.Grant.Secret)
+	}
+	client := r.Restricted
+	if cluster.Anonymous != nil && sameServer(p.URL, cluster.Address) {
+		client = cluster.Anonymous
+	}
+	querier, err := newQuerier(client, o)
+	return metric.Measurement{Provider: querier, ConvertError: convertError}, err
+}
+
+// sameServer reports whether two addresses have the same scheme and host.
+func sameServer(a, b string) bool {
+	first, err := url.Parse(a)
+	if err != nil {
+		return false
+	}
+	second, err := url.Parse(b)
+	return err == nil && first.Scheme == second.Scheme && first.Host == second.Host
+}
+
+func convertError(err error) error {
+	if status, ok := errors.AsType[*metric.StatusError](err); ok {
+		return metric.WithText(err, fmt.Sprintf("received non 2xx response code: %d", status.Code))
+	}
+	return err
+}
+
+// options are those of a request of an analysis.
+type options struct {
 	URL string
 	// Method is GET, POST or PUT; GET without it.
 	Method string
@@ -38,12 +86,12 @@ type Options struct {
 	// JSONPath is the whole answer without it.
 	JSONPath   string
 	SkipVerify bool
-	// Grant, if there is one, fetches a token for the call.
+	// Grant, if set, requests a token for the request.
 	Grant *metric.Grant
 }
 
-// Provider asks one address.
-type Provider struct {
+// querier sends requests to one address.
+type querier struct {
 	client  *outbound.Client
 	request outbound.Request
 	path    *jsonpath.JSONPath
@@ -57,8 +105,8 @@ var (
 	errNothing   = errors.New("result of web metric produced no value")
 )
 
-// New checks the options; it calls nobody.
-func New(client *outbound.Client, o Options) (*Provider, error) {
+// newQuerier checks the options; it sends no request.
+func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	if _, err := outbound.ParseURL(o.URL); err != nil {
 		return nil, err
 	}
@@ -96,54 +144,46 @@ func New(client *outbound.Client, o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{client: client, request: r, path: path, grant: o.Grant}, nil
+	return &querier{client: client, request: r, path: path, grant: o.Grant}, nil
 }
 
-// Measure is what was found, if it is a number.
-func (p *Provider) Measure(ctx context.Context, q metric.Query) (float64, error) {
-	found, err := p.Find(ctx, q)
-	if err != nil {
-		return 0, err
-	}
-	return metric.Single(found)
-}
-
-// Find is what the path leads to first, of any type, or a body that is no JSON as text. The query counts for nothing:
-// all is in the options.
-func (p *Provider) Find(ctx context.Context, _ metric.Query) (metric.Result, error) {
-	body, err := p.ask(ctx)
+// QueryRaw returns the first match of the path, of any type, or a body that is not JSON as text. The query is ignored: the
+// options contain all.
+func (q *querier) QueryRaw(ctx context.Context, _ metric.Query) (metric.Result, error) {
+	body, err := q.fetch(ctx)
 	if err != nil {
 		return metric.Result{}, err
 	}
-	return find(p.path, body)
+	return find(q.path, body)
 }
 
-// Online makes the call, which is the only one that is known.
-func (p *Provider) Online(ctx context.Context) error {
-	_, err := p.ask(ctx)
-	return err
-}
-
-func (p *Provider) ask(ctx context.Context) ([]byte, error) {
-	request := p.request
-	if p.grant != nil {
-		token, err := p.grant.Token(ctx, p.client)
+func (q *querier) fetch(ctx context.Context) ([]byte, error) {
+	request := q.request
+	if q.grant != nil {
+		token, err := q.grant.Token(ctx, q.client)
 		if err != nil {
 			return nil, err
 		}
 		request.Header = request.Header.Clone()
 		request.Header.Set("Authorization", "Bearer "+token.Reveal())
 	}
-	return metric.Fetch(ctx, p.client, request, nil)
+	return metric.Fetch(ctx, q.client, request, nil)
 }
 
-// decoders bounds how many documents are decoded at once: decoded, a hostile one needs twenty times its length. Nothing is waited
-// for while one is decoded, so that no namespace can hold the others back.
-var decoders = make(chan struct{}, 4)
+// maxDecoders bounds how many documents are decoded at once: a hostile one needs twenty times its length in memory. Decoding
+// waits for nothing, so that no namespace can block the others.
+const maxDecoders = 4
+
+// decoders are the free slots.
+var decoders = make(chan struct{}, maxDecoders)
 
 func find(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 	decoders <- struct{}{}
 	defer func() { <-decoders }()
+	return decode(path, body)
+}
+
+func decode(path *jsonpath.JSONPath, body []byte) (metric.Result, error) {
 	var document any
 	if json.Unmarshal(body, &document) != nil {
 		if len(bytes.TrimSpace(body)) == 0 {

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,15 +20,14 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-func factory(path string) metric.Factory {
-	return metric.Factory{Type: "web", New: func(client *outbound.Client, c metric.Config) (metric.Provider, error) {
-		return New(client, Options{URL: c.Address, JSONPath: path, Header: http.Header{"X-Key": {c.Credentials["key"].Reveal()}}})
-	}}
-}
-
 func TestContract(t *testing.T) {
 	metrictest.Run(t, metrictest.Subject{
-		Factory: factory("{$.data.value}"), NoSecret: true, Credentials: map[string][]byte{"key": []byte("k3y-value")},
+		Querier: func(client *outbound.Client, c metric.Config) (metric.RawQuerier, error) {
+			return newQuerier(client, options{
+				URL: c.Address, JSONPath: "{$.data.value}", Header: http.Header{"X-Key": {c.Credentials["key"].Reveal()}},
+			})
+		},
+		NoSecret: true, Credentials: map[string][]byte{"key": []byte("k3y-value")},
 		Value:      `{"data":{"value":1.5}}`,
 		NoData:     []string{`{"data":{"value":null}}`},
 		Wrong:      []string{`{"data":{}}`, `{"data":{"value":"1.5"}}`, `{"data":{"value":[1]}}`, `{"data":{"value":{}}}`, `{"data":[]}`, "1.5"},
@@ -107,28 +108,28 @@ func TestCalls(t *testing.T) {
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
 	for _, c := range []struct {
-		options Options
+		options options
 		seen    string
 	}{
-		{Options{}, "GET|/x?y=1||||"},
-		{Options{Header: http.Header{"X-A": {"b"}}}, "GET|/x?y=1||b||"},
-		{Options{Method: "POST", Body: "text"}, "POST|/x?y=1||||text"},
-		{Options{Method: "PUT", JSONBody: json.RawMessage(`{"a":1}`)}, `PUT|/x?y=1|application/json|||{"a":1}`},
-		{Options{Grant: &metric.Grant{TokenURL: server.URL + "/token", ID: "id", Secret: "secret"}}, "GET|/x?y=1|||Bearer f3tched|"},
+		{options{}, "GET|/x?y=1||||"},
+		{options{Header: http.Header{"X-A": {"b"}}}, "GET|/x?y=1||b||"},
+		{options{Method: "POST", Body: "text"}, "POST|/x?y=1||||text"},
+		{options{Method: "PUT", JSONBody: json.RawMessage(`{"a":1}`)}, `PUT|/x?y=1|application/json|||{"a":1}`},
+		{options{Grant: &metric.Grant{TokenURL: server.URL + "/token", ID: "id", Secret: "secret"}}, "GET|/x?y=1|||Bearer f3tched|"},
 	} {
 		c.options.URL = server.URL + "/x?y=1"
-		provider, err := New(client, c.options)
+		querier, err := newQuerier(client, c.options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if value, err := provider.Measure(t.Context(), metric.Query{}); err != nil || value != 1 || seen != c.seen {
-			t.Errorf("%v, %v after %s, want %s", value, err, seen, c.seen)
+		if result, err := querier.QueryRaw(t.Context(), metric.Query{}); err != nil || result.Value != 1.0 || seen != c.seen {
+			t.Errorf("%v, %v after %s, want %s", result.Value, err, seen, c.seen)
 		}
 	}
 }
 
 func TestOptionsThatCannotBe(t *testing.T) {
-	for name, o := range map[string]Options{
+	for name, o := range map[string]options{
 		errTwoBodies.Error(): {Method: "POST", Body: "a", JSONBody: json.RawMessage("1")},
 		errBodyOfGet.Error(): {Body: "a"},
 		"none of GET":        {Method: "DELETE"},
@@ -137,7 +138,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"JSONPath cannot":    {JSONPath: "{.a"},
 	} {
 		o.URL = "https://metrics.example"
-		if _, err := New(nil, o); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := newQuerier(nil, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -148,13 +149,49 @@ func TestTheTimeoutIsThatOfTheOptions(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := outbound.New(outbound.Policy{AllowLoopback: true})
 	t.Cleanup(client.Close)
-	provider, err := New(client, Options{URL: server.URL, Timeout: 10 * time.Millisecond})
+	querier, err := newQuerier(client, options{URL: server.URL, Timeout: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.Measure(t.Context(), metric.Query{}); metric.OutcomeOf(err) != release.Unreachable {
+	if _, err := querier.QueryRaw(t.Context(), metric.Query{}); metric.OutcomeOf(err) != release.Unreachable {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestDecodersAreLimited: a decoded document needs many times its length in memory, so that of many large responses only a few are
+// decoded at once, and the others after them.
+func TestDecodersAreLimited(t *testing.T) {
+	path, err := parsePath(defaultPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		slots := make(chan struct{}, maxDecoders) // a channel of the bubble: waiting on it counts as idle
+		original := decoders
+		decoders = slots
+		defer func() { decoders = original }()
+		for range maxDecoders {
+			slots <- struct{}{} // a document that is being decoded
+		}
+		var decoded atomic.Int32
+		for range 2 * maxDecoders {
+			go func() {
+				if _, err := find(path, []byte("1")); err != nil {
+					t.Error(err)
+				}
+				decoded.Add(1)
+			}()
+		}
+		synctest.Wait()
+		if n := decoded.Load(); n != 0 {
+			t.Errorf("%d documents are decoded beside %d others", n, maxDecoders)
+		}
+		<-slots
+		synctest.Wait()
+		if n := decoded.Load(); n != 2*maxDecoders {
+			t.Errorf("%d documents of %d are decoded after one has ended", n, 2*maxDecoders)
+		}
+	})
 }
 
 // FuzzAnswer reads whatever a server says, along whatever path a user writes.

@@ -16,6 +16,9 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	"github.com/serin-dev/serin/internal/endpoints"
 	experimentcontroller "github.com/serin-dev/serin/internal/experiment/controller"
+	"github.com/serin-dev/serin/internal/metric"
+	metricprometheus "github.com/serin-dev/serin/internal/metric/prometheus"
+	"github.com/serin-dev/serin/internal/metric/web"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/rollout/controller"
@@ -59,7 +62,10 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, voice: kinds.NewVoice(k.world, i)}
 	p.metrics, p.told = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
-	p.measurer = &measure.Measurer{Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics, Named: k.outside.named()}
+	p.measurer = &measure.Measurer{
+		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics,
+		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.outside.named(),
+	}
 	k.lives[i] = p
 	return p
 }

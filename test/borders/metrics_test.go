@@ -1,0 +1,65 @@
+package borders
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/operator"
+)
+
+var firstCell = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|")
+
+// namesInTable are the names in the first column of the table that begins with a header.
+func namesInTable(t *testing.T, page, header string) []string {
+	t.Helper()
+	_, table, ok := strings.Cut(read(t, page), header)
+	if !ok {
+		t.Fatalf("%s has no table %s", page, header)
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	var names []string
+	for _, row := range firstCell.FindAllStringSubmatch(table, -1) {
+		names = append(names, strings.ToLower(row[1]))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestMetricsServicesAreDocumented: a service is in the registry, in the table of each API that it serves, and, for
+// MetricTemplates, in an example.
+func TestMetricsServicesAreDocumented(t *testing.T) {
+	services := operator.MetricsServices(metric.Cluster{}, clock.RealClock{})
+	if diff := cmp.Diff(services.TemplateTypes(), namesInTable(t, "docs/metrictemplate.md", "| `type` | `address` |")); diff != "" {
+		t.Errorf("docs/metrictemplate.md (-registry +table):\n%s", diff)
+	}
+	analysisTypes := []string{"job"} // measured, but no service
+	for _, name := range services.AnalysisTypes() {
+		analysisTypes = append(analysisTypes, strings.ToLower(name))
+	}
+	slices.Sort(analysisTypes)
+	if diff := cmp.Diff(analysisTypes, namesInTable(t, "docs/metrics.md", "| `provider` | Required settings |")); diff != "" {
+		t.Errorf("docs/metrics.md (-registry +table):\n%s", diff)
+	}
+	shown := map[string]bool{}
+	for text := range examples(t) {
+		for document := range strings.SplitSeq(text, "\n---\n") {
+			template := &flaggerv1.MetricTemplate{}
+			if yaml.Unmarshal([]byte(document), template) == nil && template.Kind == flaggerv1.MetricTemplateKind {
+				shown[template.Spec.Provider.Type] = true
+			}
+		}
+	}
+	for _, name := range services.TemplateTypes() {
+		if !shown[name] {
+			t.Errorf("no example in docs/examples has a MetricTemplate of type %s", name)
+		}
+	}
+}
