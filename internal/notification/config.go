@@ -43,7 +43,7 @@ type Config struct {
 	secrets         map[string]string
 	hidden          hidden
 	problems        map[string]string
-	// prefix of the keys of its messages in a book.
+	// prefix of the keys of its messages in the log of sent messages.
 	prefix string
 }
 

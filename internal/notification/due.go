@@ -13,7 +13,7 @@ type Message struct {
 	To        Destination
 	Trigger   string
 	Templates []string
-	// Key names it in the book; empty: the book does not have such messages.
+	// Key names it in the log of sent messages; empty: the log of sent messages does not have such messages.
 	Key string
 }
 
@@ -68,8 +68,8 @@ func fired(name string, event release.Event) bool {
 type Outcome struct {
 	// Due are the messages to send.
 	Due []Message
-	// Book without what no longer holds.
-	Book Book
+	// SentLog without what no longer holds.
+	SentLog SentLog
 	// Problems are triggers that cannot be read.
 	Problems []Problem
 	// Unasked are conditions that could not be asked about this Rollout, such as those about an AnalysisRun where there
@@ -78,8 +78,8 @@ type Outcome struct {
 }
 
 // Due returns which messages are due. It evaluates what users wrote: call it where nothing waits for it.
-func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, book Book) Outcome {
-	out := Outcome{Book: maps.Clone(book)}
+func (c *Config) Due(ctx context.Context, event release.Event, to map[string][]Destination, vars map[string]any, sentLog SentLog) Outcome {
+	out := Outcome{SentLog: maps.Clone(sentLog)}
 	for _, name := range sortedKeys(to) {
 		if !fired(name, event) {
 			continue
@@ -108,10 +108,10 @@ func (c *Config) ask(ctx context.Context, asked condition, m Message, event rele
 			m.Key = key(c.prefix, asked.key, is.once, m)
 		}
 		switch {
-		case is.holds && !out.Book.Has(m.Key):
+		case is.holds && !out.SentLog.Has(m.Key):
 			out.Due = append(out.Due, m)
 		case !is.holds && asked.once == "":
-			delete(out.Book, m.Key)
+			delete(out.SentLog, m.Key)
 		}
 	}
 }

@@ -117,24 +117,24 @@ func TestAnEventFiresTheTriggerOfItsName(t *testing.T) {
 			t.Errorf("event %q: due %v", tt.event, out.Due)
 		}
 	}
-	out := c.Due(t.Context(), release.Event{Reason: "RolloutCompleted"}, to, vars, Book{})
+	out := c.Due(t.Context(), release.Event{Reason: "RolloutCompleted"}, to, vars, SentLog{})
 	want := []Message{{To: Destination{"slack", "ops"}, Trigger: "on-rollout-completed", Templates: []string{"done"}}}
 	if diff := cmp.Diff(want, out.Due); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
 	}
 }
 
-// TestAStateIsToldOnceUntilItEnds: what the book has is not due, and what ends leaves the book.
+// TestAStateIsToldOnceUntilItEnds: what the log of sent messages has is not due, and what ends leaves the log of sent messages.
 func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-degraded": "- when: rollout.status.phase == 'Degraded'\n  send: [bad]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-degraded.slack", "ops"))
-	ask := func(phase string, book Book) Outcome {
-		return c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), book)
+	ask := func(phase string, sentLog SentLog) Outcome {
+		return c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(phase), Now: now}), sentLog)
 	}
-	if out := ask("Healthy", Book{}); len(out.Due) > 0 {
+	if out := ask("Healthy", SentLog{}); len(out.Due) > 0 {
 		t.Errorf("healthy: due %v", out.Due)
 	}
-	first := ask("Degraded", Book{})
+	first := ask("Degraded", SentLog{})
 	if len(first.Due) != 1 || first.Due[0].Key == "" {
 		t.Fatalf("degraded: due %v", first.Due)
 	}
@@ -142,18 +142,18 @@ func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 	if want := "on-degraded:[0]." + hash("rollout.status.phase == 'Degraded'") + ":slack:ops"; first.Due[0].Key != want {
 		t.Errorf("key %s, want %s", first.Due[0].Key, want)
 	}
-	book := ReadBook(first.Book.With(first.Due[0].Key, now).String())
-	if out := ask("Degraded", book); len(out.Due) > 0 || !out.Book.Has(first.Due[0].Key) {
-		t.Errorf("told: due %v, book %v", out.Due, out.Book)
+	sentLog := ParseSentLog(first.SentLog.With(first.Due[0].Key, now).String())
+	if out := ask("Degraded", sentLog); len(out.Due) > 0 || !out.SentLog.Has(first.Due[0].Key) {
+		t.Errorf("told: due %v, sentLog %v", out.Due, out.SentLog)
 	}
-	ended := ask("Healthy", book)
-	if len(ended.Due) > 0 || len(ended.Book) > 0 {
-		t.Errorf("ended: due %v, book %v", ended.Due, ended.Book)
+	ended := ask("Healthy", sentLog)
+	if len(ended.Due) > 0 || len(ended.SentLog) > 0 {
+		t.Errorf("ended: due %v, sentLog %v", ended.Due, ended.SentLog)
 	}
-	if out := ask("Degraded", ended.Book); len(out.Due) != 1 {
+	if out := ask("Degraded", ended.SentLog); len(out.Due) != 1 {
 		t.Errorf("degraded anew: due %v", out.Due)
 	}
-	if self := c.Own("shop").Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), book); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
+	if self := c.Own("shop").Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn("Degraded")}), sentLog); len(self.Due) != 1 || !strings.HasPrefix(self.Due[0].Key, "shop:") {
 		t.Errorf("of a namespace that serves itself: %v", self.Due)
 	}
 }
@@ -161,32 +161,32 @@ func TestAStateIsToldOnceUntilItEnds(t *testing.T) {
 func TestOncePerValueIsToldOnceForEach(t *testing.T) {
 	c := NewConfig(map[string]string{"trigger.on-x": "- when: 'true'\n  oncePer: rollout.status.phase\n  send: [x]"}, nil)
 	to := c.Destinations(subject("notifications.argoproj.io/subscribe.on-x.slack", "ops"))
-	book := Book{}
+	sentLog := SentLog{}
 	for _, tt := range []struct {
 		phase string
 		due   int
 	}{{"A", 1}, {"A", 0}, {"B", 1}, {"A", 0}} {
-		out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), book)
+		out := c.Due(t.Context(), release.Event{}, to, c.Vars(Situation{Rollout: rolloutIn(tt.phase)}), sentLog)
 		if len(out.Due) != tt.due {
 			t.Errorf("%s: due %v, want %d", tt.phase, out.Due, tt.due)
 		}
 		for _, m := range out.Due {
-			book = book.With(m.Key, now)
+			sentLog = sentLog.With(m.Key, now)
 		}
 	}
 }
 
-func TestTheBookForgetsTheOldest(t *testing.T) {
-	book := Book{}
-	for i := range maxBook + 5 {
-		book = book.With(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
+func TestTheSentLogForgetsTheOldest(t *testing.T) {
+	sentLog := SentLog{}
+	for i := range maxSentLog + 5 {
+		sentLog = sentLog.With(fmt.Sprint(i), now.Add(time.Duration(i)*time.Second))
 	}
-	if len(book) != maxBook || book.Has("4") || !book.Has("5") || book.Has("") {
-		t.Errorf("%d messages", len(book))
+	if len(sentLog) != maxSentLog || sentLog.Has("4") || !sentLog.Has("5") || sentLog.Has("") {
+		t.Errorf("%d messages", len(sentLog))
 	}
 	for _, text := range []string{"", "null", "[]", "{", `{"a":"b"}`} {
-		if book := ReadBook(text); book == nil || len(book) > 0 {
-			t.Errorf("%q is %v", text, book)
+		if sentLog := ParseSentLog(text); sentLog == nil || len(sentLog) > 0 {
+			t.Errorf("%q is %v", text, sentLog)
 		}
 	}
 }
@@ -443,7 +443,7 @@ func FuzzConfig(f *testing.F) {
 		to := c.Destinations(s)
 		vars := c.Vars(Situation{Rollout: rolloutIn("Degraded"), Now: now})
 		for _, event := range []release.Event{{}, {Reason: "RolloutCompleted"}} {
-			out := c.Due(t.Context(), event, to, vars, ReadBook(annotation))
+			out := c.Due(t.Context(), event, to, vars, ParseSentLog(annotation))
 			for _, m := range out.Due {
 				content, err := c.Render(t.Context(), m.Templates, vars)
 				if err != nil && strings.Contains(c.Hide(err), word) {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/serin-dev/serin/internal/notification"
-	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -21,7 +21,7 @@ import (
 
 // notifications makes what sends notifications about Rollouts; nil: their configuration may not be read. Rights of an
 // earlier version did not have it, and a watch that is refused would be tried for ever.
-func (p process) notifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*courier.Courier, error) {
+func (p process) notifications(ctx context.Context, own cluster.Cluster, writes client.Client, recorder *telemetry.Recorder) (*dispatch.Dispatcher, error) {
 	f := p.flags
 	switch unread, err := f.notificationsUnread(ctx, own.GetAPIReader()); {
 	case err != nil:
@@ -31,7 +31,7 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 		return nil, nil
 	}
 	policy := f.policy()
-	return courier.New(courier.Parts{
+	return dispatch.New(dispatch.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
 		Tell: controller.LateTeller(recorder, p.shown), Health: p.sentence,

@@ -44,11 +44,11 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/peer"
@@ -382,7 +382,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	}
 	queue := &shell.Queue{}
 	asking := prober.NewPooled(clk, inFlight, controller.Pool, asker.Ask, func(key types.NamespacedName) { queue.Add(key) })
-	notifier, err := f.notifier(trusted)
+	sender, err := f.alertSender(trusted)
 	if err != nil {
 		return err
 	}
@@ -394,9 +394,9 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	reporter := &controller.Reporter{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clk,
 		Recorder: telemetry.NewRecorder(events, p.outbox, clk, ""), Outbox: p.outbox, Standing: &telemetry.Standing{},
-		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), Notifier: notifier, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
-		Notifiers: func(providerType string, options notify.Options) (notify.Notifier, error) {
-			return notify.New(named, providerType, options)
+		Hooks: hooks, EventHook: f.EventWebhook, EventHooks: hook.New(trusted, clk), AlertSender: sender, Cluster: f.ClusterName, NoCrossNamespace: f.NoCrossNamespaceRefs,
+		NewAlertSender: func(providerType string, options alerting.Options) (alerting.Sender, error) {
+			return alerting.New(named, providerType, options)
 		},
 	}
 	routes, err := f.routes(mgr, shown)
@@ -434,13 +434,13 @@ func (f *Flags) provider(logger logr.Logger) string {
 	return name
 }
 
-// notifier is the one of the process: Microsoft Teams if it is configured, else Slack, else nobody.
-func (f *Flags) notifier(c *outbound.Client) (notify.Notifier, error) {
+// alertSender is the one of the process: Microsoft Teams if it is configured, else Slack, else nil.
+func (f *Flags) alertSender(c *outbound.Client) (alerting.Sender, error) {
 	switch {
 	case f.MSTeamsURL != "":
-		return notify.New(c, "msteams", notify.Options{URL: f.MSTeamsURL, Proxy: f.MSTeamsProxyURL})
+		return alerting.New(c, "msteams", alerting.Options{URL: f.MSTeamsURL, Proxy: f.MSTeamsProxyURL})
 	case f.SlackURL != "" && f.SlackChannel != "":
-		return notify.New(c, "slack", notify.Options{
+		return alerting.New(c, "slack", alerting.Options{
 			URL: f.SlackURL, Token: f.SlackToken, Proxy: f.SlackProxyURL, Username: f.SlackUser, Channel: f.SlackChannel,
 		})
 	case f.SlackURL != "":

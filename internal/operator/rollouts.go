@@ -131,7 +131,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line, EndpointsUnread: unread,
 		},
-		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Courier: notifications,
+		Clock: clk, Recorder: recorder, Standing: &telemetry.Standing{}, Metrics: p.shown, Notifications: notifications,
 		Resync: time.Duration(f.Argo.RolloutResync) * time.Second, Health: p.sentence,
 		Marked: marked,
 	})

@@ -17,14 +17,14 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// chat notes the alerts that it is sent, and does not take the first of each.
-type chat struct {
+// chatServer records the alerts that it is sent, and rejects the first of each.
+type chatServer struct {
 	mu    sync.Mutex
 	tries map[string]int
 	told  []string
 }
 
-func (c *chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *chatServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var message struct {
 		Attachments []struct {
 			Author string `json:"author_name"`
@@ -52,14 +52,14 @@ func (c *chat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.told = append(c.told, text)
 }
 
-func (c *chat) all() []string {
+func (c *chatServer) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.told...)
 }
 
 // tried are all messages that came, and how often.
-func (c *chat) tried() string {
+func (c *chatServer) tried() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprint(c.tries)
@@ -68,7 +68,7 @@ func (c *chat) tried() string {
 // TestAnAlertSaysTheCauseAndComesAgain: the check that failed is in the alert, with value and limit; and a chat that was
 // too busy is told all the same, once, in the order in which things happened, while the release goes its way.
 func TestAnAlertSaysTheCauseAndComesAgain(t *testing.T) {
-	c := &chat{tries: map[string]int{}}
+	c := &chatServer{tries: map[string]int{}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,9 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/hook"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -36,10 +37,10 @@ type Reporter struct {
 	// nobody.
 	EventHook  string
 	EventHooks *hook.Caller
-	// Notifier gets the alerts of Canaries without alerts of their own; nil: nobody.
-	Notifier notify.Notifier
-	// Notifiers makes the notifier of an AlertProvider.
-	Notifiers func(providerType string, options notify.Options) (notify.Notifier, error)
+	// AlertSender sends the alerts of Canaries without alerts of their own; nil: they are not sent.
+	AlertSender alerting.Sender
+	// NewAlertSender returns the sender of an AlertProvider.
+	NewAlertSender func(providerType string, options alerting.Options) (alerting.Sender, error)
 	// Cluster is a field of every alert; empty: none.
 	Cluster string
 	// NoCrossNamespace forbids alert providers of other namespaces.
@@ -138,16 +139,16 @@ func analysisOf(c *flaggerv1.Canary) flaggerv1.CanaryAnalysis {
 
 // alert queues one message to everybody who wants it.
 func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) {
-	message := notify.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.fields(c, plan, alert)}
+	message := alerting.Message{Canary: c.Name + "." + c.Namespace, Text: alert.Message, Severity: alert.Severity, Fields: r.fields(c, plan, alert)}
 	entries := analysisOf(c).Alerts
 	if len(entries) == 0 {
-		if r.Notifier != nil {
-			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.again(r.Notifier.Post(ctx, message)) })
+		if r.AlertSender != nil {
+			r.Outbox.Post(key, "alert", func(ctx context.Context) error { return r.again(r.AlertSender.Send(ctx, message)) })
 		}
 		return
 	}
 	for _, entry := range entries {
-		if !notify.Wants(string(entry.Severity), alert.Severity) {
+		if !alerting.Wants(string(entry.Severity), alert.Severity) {
 			continue
 		}
 		provider := templateKey(c.Namespace, entry.ProviderRef)
@@ -156,11 +157,11 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 			continue
 		}
 		r.Outbox.Post(key, "alert of "+entry.Name, func(ctx context.Context) error {
-			notifier, err := r.notifier(ctx, provider)
+			sender, err := r.alertSender(ctx, provider)
 			if err != nil {
 				return err
 			}
-			if err := notifier.Post(ctx, message); err != nil {
+			if err := sender.Send(ctx, message); err != nil {
 				return r.again(fmt.Errorf("alert provider %s.%s send error: %w", provider.Name, provider.Namespace, err))
 			}
 			return nil
@@ -170,19 +171,19 @@ func (r *Reporter) alert(ctx context.Context, key types.NamespacedName, c *flagg
 
 // again marks an error that may be gone when the message is sent once more.
 func (r *Reporter) again(err error) error {
-	if wait, ok := notify.RetryAfter(err, r.Clock.Now()); ok {
+	if wait, ok := chat.RetryAfter(err, r.Clock.Now()); ok {
 		return telemetry.TransientFor(err, wait)
 	}
 	return err
 }
 
-// notifier reads an alert provider and its Secret, which lives in the provider's own namespace.
-func (r *Reporter) notifier(ctx context.Context, key types.NamespacedName) (notify.Notifier, error) {
+// alertSender reads an alert provider and its Secret, which lives in the provider's own namespace.
+func (r *Reporter) alertSender(ctx context.Context, key types.NamespacedName) (alerting.Sender, error) {
 	provider := &flaggerv1.AlertProvider{}
 	if err := r.Client.Get(ctx, key, provider); err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}
-	options := notify.Options{URL: provider.Spec.Address, Username: provider.Spec.Username, Channel: provider.Spec.Channel, Proxy: provider.Spec.Proxy}
+	options := alerting.Options{URL: provider.Spec.Address, Username: provider.Spec.Username, Channel: provider.Spec.Channel, Proxy: provider.Spec.Proxy}
 	if ref := provider.Spec.SecretRef; ref != nil {
 		secret := &corev1.Secret{}
 		if err := r.Reader.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: ref.Name}, secret); err != nil {
@@ -194,33 +195,33 @@ func (r *Reporter) notifier(ctx context.Context, key types.NamespacedName) (noti
 		}
 		options.URL, options.Token = string(address), string(secret.Data["token"])
 	}
-	notifier, err := r.Notifiers(string(provider.Spec.Type), options)
+	sender, err := r.NewAlertSender(string(provider.Spec.Type), options)
 	if err != nil {
 		return nil, fmt.Errorf("alert provider %s.%s error: %w", key.Name, key.Namespace, err)
 	}
-	return notifier, nil
+	return sender, nil
 }
 
 // fields are what stands below an alert. The severity stands there too: a colour is nothing to some readers, and some
 // chats have none.
-func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []notify.Field {
-	var fields []notify.Field
+func (r *Reporter) fields(c *flaggerv1.Canary, plan canary.Plan, alert release.Alert) []alerting.Field {
+	var fields []alerting.Field
 	if r.Cluster != "" {
-		fields = append(fields, notify.Field{Name: "Cluster", Value: r.Cluster})
+		fields = append(fields, alerting.Field{Name: "Cluster", Value: r.Cluster})
 	}
 	if alert.Metadata {
 		fields = append(fields, planFields(c, plan)...)
 	}
 	if alert.Cause != "" {
-		fields = append(fields, notify.Field{Name: "Cause", Value: alert.Cause})
+		fields = append(fields, alerting.Field{Name: "Cause", Value: alert.Cause})
 	}
-	return append(fields, notify.Field{Name: "Severity", Value: string(alert.Severity)})
+	return append(fields, alerting.Field{Name: "Severity", Value: string(alert.Severity)})
 }
 
 // planFields describe the plan.
-func planFields(c *flaggerv1.Canary, plan canary.Plan) []notify.Field {
+func planFields(c *flaggerv1.Canary, plan canary.Plan) []alerting.Field {
 	analysis := analysisOf(c)
-	fields := []notify.Field{
+	fields := []alerting.Field{
 		{Name: "Target", Value: fmt.Sprintf("%s/%s.%s", plan.Kind, plan.Target, plan.Namespace)},
 		{Name: "Failed checks threshold", Value: strconv.Itoa(plan.Threshold)},
 		{Name: "Progress deadline", Value: fmt.Sprintf("%ds", int(plan.Deadline.Seconds()))},
@@ -237,7 +238,7 @@ func planFields(c *flaggerv1.Canary, plan canary.Plan) []notify.Field {
 		routing = fmt.Sprintf("Weight steps: %s max: %d", strings.Trim(strings.ReplaceAll(fmt.Sprint(analysis.StepWeights), " ", ","), "[]"), analysis.MaxWeight)
 	}
 	if routing != "" {
-		fields = append(fields, notify.Field{Name: "Traffic routing", Value: routing})
+		fields = append(fields, alerting.Field{Name: "Traffic routing", Value: routing})
 	}
 	return fields
 }

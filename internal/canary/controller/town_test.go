@@ -26,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/alerting"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/hook"
 	"github.com/serin-dev/serin/internal/metric"
 	prometheusprovider "github.com/serin-dev/serin/internal/metric/prometheus"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/queue"
@@ -87,7 +87,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	reporter := &Reporter{
 		Client: w.client, Reader: w.client, Clock: clk, Recorder: telemetry.NewRecorder(w.client, outbox, clk, ""), Outbox: outbox, Standing: &telemetry.Standing{},
 		Hooks: hooks, EventHooks: hooks,
-		Notifiers: func(of string, o notify.Options) (notify.Notifier, error) { return notify.New(out, of, o) },
+		NewAlertSender: func(of string, o alerting.Options) (alerting.Sender, error) { return alerting.New(out, of, o) },
 	}
 	line := queue.New(limits, "")
 	joined := Queued(w.client, false)

@@ -95,7 +95,7 @@ func newQuerier(client *outbound.Client, o options) (*querier, error) {
 	}, nil
 }
 
-// QueryRaw returns the newest point of the first series, or, where a query of v2 asks for groups, the list of their numbers.
+// QueryRaw returns the newest point of the first series, or the list of all groups if a query of v2 has groups.
 // ErrNoData without a number. The query's text is ignored: the options contain all.
 func (q *querier) QueryRaw(ctx context.Context, query metric.Query) (metric.Result, error) {
 	if q.options.Version == v2 {
@@ -200,7 +200,7 @@ func parseNewest(body []byte) (metric.Result, error) {
 	return metric.Result{}, metric.ErrNoData
 }
 
-// scalar asks version 2 of the API.
+// scalar queries version 2 of the API.
 func (q *querier) scalar(ctx context.Context, query metric.Query) (metric.Result, error) {
 	body, err := json.Marshal(q.request(query))
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package kayenta has Kayenta judge a canary by a configuration that it keeps.
 //
-// It knows that API and nothing of what a score leads to, and no other provider.
+// It knows that API. It must not know what a score leads to, or any other provider.
 package kayenta
 
 import (

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/serin-dev/serin/internal/chat"
 )
 
 // yamlList reads what templates write as the text of a YAML list; empty text is none.
@@ -34,7 +36,7 @@ func newGrafana(c caller, o grafanaOptions) (send, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, m Message) error {
-		_, err := c.post(ctx, call{url: under(o.APIURL, "annotations"), header: bearer(o.APIKey), insecure: o.InsecureSkipVerify}, map[string]any{
+		_, err := c.post(ctx, chat.Request{URL: under(o.APIURL, "annotations"), Header: chat.Bearer(o.APIKey), SkipVerify: o.InsecureSkipVerify}, map[string]any{
 			"time": m.Now.UnixMilli(), "isRegion": false, "tags": strings.Split(m.Recipient, "|"), "text": m.Content.Message,
 		})
 		return err
@@ -66,7 +68,7 @@ func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
 	case o.BasicAuth != nil:
 		header.Set("Authorization", o.BasicAuth.header())
 	case o.BearerToken != "":
-		header = bearer(o.BearerToken)
+		header = chat.Bearer(o.BearerToken)
 	}
 	return func(ctx context.Context, m Message) error {
 		var part alert
@@ -83,7 +85,7 @@ func newAlertmanager(c caller, o alertmanagerOptions) (send, error) {
 		taken := false
 		for _, target := range o.Targets {
 			address := cmp.Or(o.Scheme, "http") + "://" + target + cmp.Or(o.APIPath, "/api/v2/alerts")
-			if _, err := c.post(ctx, call{url: address, header: header.Clone(), insecure: o.InsecureSkipVerify}, []alert{part}); err != nil {
+			if _, err := c.post(ctx, chat.Request{URL: address, Header: header.Clone(), SkipVerify: o.InsecureSkipVerify}, []alert{part}); err != nil {
 				last = err
 				continue
 			}
@@ -141,7 +143,7 @@ func newOpsgenie(c caller, o opsgenieOptions) (send, error) {
 		}
 		body.Message, body.Source = m.Content.Message, "Serin"
 		body.Responders = []opsgenieResponder{{Type: "team", ID: m.Recipient}}
-		_, err = c.post(ctx, call{url: under(address, "v2/alerts"), header: http.Header{"Authorization": {"GenieKey " + key}}}, body)
+		_, err = c.post(ctx, chat.Request{URL: under(address, "v2/alerts"), Header: http.Header{"Authorization": {"GenieKey " + key}}}, body)
 		return err
 	}, nil
 }
@@ -177,7 +179,7 @@ func newPagerDuty(c caller, o pagerDutyOptions) (send, error) {
 		}
 		header := http.Header{"Authorization": {"Token token=" + o.Token}, "Accept": {"application/vnd.pagerduty+json;version=2"}, "From": {o.From}}
 		address := under(cmp.Or(o.APIURL, "https://api.pagerduty.com"), "incidents")
-		_, err := c.post(ctx, call{url: address, header: header}, map[string]any{"incident": incident})
+		_, err := c.post(ctx, chat.Request{URL: address, Header: header}, map[string]any{"incident": incident})
 		return err
 	}, nil
 }
@@ -217,7 +219,7 @@ func newPagerDutyEvents(c caller, o pagerDutyEventsOptions) (send, error) {
 		if part.URL != "" {
 			event["client_url"] = part.URL
 		}
-		_, err = c.post(ctx, call{url: under(cmp.Or(o.APIURL, "https://events.pagerduty.com"), "v2/enqueue")}, event)
+		_, err = c.post(ctx, chat.Request{URL: under(cmp.Or(o.APIURL, "https://events.pagerduty.com"), "v2/enqueue")}, event)
 		return err
 	}, nil
 }
@@ -243,7 +245,7 @@ func newNewRelic(c caller, o newRelicOptions) (send, error) {
 		}
 		part.Description = cmp.Or(part.Description, m.Content.Message)
 		address := under(cmp.Or(o.APIURL, "https://api.newrelic.com"), "v2/applications/"+url.PathEscape(m.Recipient)+"/deployments.json")
-		_, err := c.post(ctx, call{url: address, header: http.Header{"X-Api-Key": {o.APIKey}}}, map[string]any{"deployment": part})
+		_, err := c.post(ctx, chat.Request{URL: address, Header: http.Header{"X-Api-Key": {o.APIKey}}}, map[string]any{"deployment": part})
 		return err
 	}, nil
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/serin-dev/serin/internal/chat"
 )
 
 type mattermostOptions struct {
@@ -31,7 +33,7 @@ func newMattermost(c caller, o mattermostOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		_, err = c.post(ctx, call{url: under(o.APIURL, "api/v4/posts"), header: bearer(o.Token), insecure: o.InsecureSkipVerify}, map[string]any{
+		_, err = c.post(ctx, chat.Request{URL: under(o.APIURL, "api/v4/posts"), Header: chat.Bearer(o.Token), SkipVerify: o.InsecureSkipVerify}, map[string]any{
 			"channel_id": m.Recipient, "message": m.Content.Message, "props": map[string]any{"attachments": orNone(attachments)},
 		})
 		return err
@@ -73,7 +75,7 @@ func newRocketChat(c caller, o rocketOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		body, err := c.post(ctx, call{url: under(o.ServerURL, "api/v1/chat.postMessage"), header: header}, message)
+		body, err := c.post(ctx, chat.Request{URL: under(o.ServerURL, "api/v1/chat.postMessage"), Header: header}, message)
 		if err != nil {
 			return err
 		}
@@ -107,7 +109,7 @@ func rocketChatMessage(o rocketOptions, m Message) (rocketMessage, error) {
 }
 
 func rocketLogin(ctx context.Context, c caller, o rocketOptions) (http.Header, error) {
-	body, err := c.post(ctx, call{url: under(o.ServerURL, "api/v1/login")}, map[string]string{"user": o.Email, "password": o.Password})
+	body, err := c.post(ctx, chat.Request{URL: under(o.ServerURL, "api/v1/login")}, map[string]string{"user": o.Email, "password": o.Password})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +144,7 @@ func newGoogleChat(c caller, o googleChatOptions) (send, error) {
 				return err
 			}
 		}
-		_, err = c.post(ctx, call{url: address}, message)
+		_, err = c.post(ctx, chat.Request{URL: address}, message)
 		return err
 	}, nil
 }
@@ -201,7 +203,7 @@ func newWebex(c caller, o webexOptions) (send, error) {
 			to = "toPersonEmail"
 		}
 		address := under(cmp.Or(o.APIURL, "https://webexapis.com"), "v1/messages")
-		_, err := c.post(ctx, call{url: address, header: bearer(o.Token)}, map[string]string{to: m.Recipient, "markdown": m.Content.Message})
+		_, err := c.post(ctx, chat.Request{URL: address, Header: chat.Bearer(o.Token)}, map[string]string{to: m.Recipient, "markdown": m.Content.Message})
 		return err
 	}, nil
 }
@@ -228,7 +230,7 @@ func newTelegram(c caller, o telegramOptions) (send, error) {
 			}
 		}
 		address := under(cmp.Or(o.APIURL, "https://api.telegram.org"), "bot"+o.Token+"/sendMessage")
-		_, err := c.post(ctx, call{url: address}, message)
+		_, err := c.post(ctx, chat.Request{URL: address}, message)
 		return err
 	}, nil
 }
@@ -241,9 +243,9 @@ func newPushover(c caller, o pushoverOptions) (send, error) {
 	}
 	return func(ctx context.Context, m Message) error {
 		form := url.Values{"token": {o.Token}, "user": {m.Recipient}, "message": {m.Content.Message}}
-		_, err := c.do(ctx, call{
-			method: http.MethodPost, url: under(cmp.Or(o.APIURL, "https://api.pushover.net"), "1/messages.json"),
-			header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, body: []byte(form.Encode()),
+		_, err := c.do(ctx, chat.Request{
+			URL:    under(cmp.Or(o.APIURL, "https://api.pushover.net"), "1/messages.json"),
+			Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, Body: []byte(form.Encode()),
 		})
 		return err
 	}, nil

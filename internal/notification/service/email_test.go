@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/notification/service"
-	"github.com/serin-dev/serin/internal/notify"
 )
 
 // mailServer takes one mail in the words of SMTP, and answers what it is told to where it differs from yes.
@@ -101,7 +101,7 @@ func TestAMailThatIsNotTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@example.org"})
-			if _, again := notify.RetryAfter(err, now); err == nil || again != tt.again || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+			if _, again := chat.RetryAfter(err, now); err == nil || again != tt.again || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%v, again %v", err, again)
 			}
 		})
@@ -118,7 +118,7 @@ func TestAMailThatIsNotTaken(t *testing.T) {
 	}
 	for recipient, wantAgain := range map[string]bool{"a@example.org": true, "nobody": false} {
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: recipient})
-		if _, again := notify.RetryAfter(err, now); err == nil || again != wantAgain || strings.Contains(err.Error(), "Pa55word") {
+		if _, again := chat.RetryAfter(err, now); err == nil || again != wantAgain || strings.Contains(err.Error(), "Pa55word") {
 			t.Errorf("%s: %v, again %v", recipient, err, again)
 		}
 	}

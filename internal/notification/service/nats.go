@@ -149,8 +149,11 @@ func (d *natsDialer) dial(network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	context.AfterFunc(d.ctx, func() { _ = connection.Close() })
-	return &limitedConn{Conn: connection, left: maxAnswer}, nil
+	return &limitedConn{Conn: connection, left: maxReply}, nil
 }
+
+// maxReply bounds what a server may send during one attempt.
+const maxReply = 64 << 10
 
 // explain returns an error without the words of the server, and sorts errors by whether another attempt can help.
 func (d *natsDialer) explain(err error, subject string) error {

@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/notification/service"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/waittest"
 )
 
@@ -165,14 +165,14 @@ authorization { users = [{user: serin, password: Pa55word, permissions: {publish
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := sendNATS(t, t.Context(), "{url: '"+address+"', username: "+tt.user+", password: "+tt.password+"}", tt.subject)
-			if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "word}") || strings.Contains(err.Error(), "55word") {
+			if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "word}") || strings.Contains(err.Error(), "55word") {
 				t.Errorf("%v, again %v, want %q", err, again, tt.want)
 			}
 		})
 	}
 	permitted := natsServer(t, `authorization { users = [{user: serin, password: Pa55word, permissions: {publish: "releases.>"}}] }`)
 	err := sendNATS(t, t.Context(), "{url: '"+permitted+"', username: serin, password: Pa55word}", "orders")
-	if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), `refused messages to "orders"`) {
+	if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), `refused messages to "orders"`) {
 		t.Errorf("%v, again %v", err, again)
 	}
 }
@@ -248,7 +248,7 @@ func TestANATSServerThatMisbehaves(t *testing.T) {
 			defer endAttempt()
 			odd := newOddNATS(t, func(connection net.Conn) { talk(connection, endAttempt) })
 			err := sendNATS(t, ctx, "{url: '"+odd.address+"', username: serin, password: Pa55word}", "releases")
-			if _, again := notify.RetryAfter(err, now); err == nil || !again || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "Pa55word") || strings.Contains(err.Error(), "no answer within") {
+			if _, again := chat.RetryAfter(err, now); err == nil || !again || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "Pa55word") || strings.Contains(err.Error(), "no answer within") {
 				t.Errorf("%v, again %v", err, again)
 			}
 			waittest.Until(t, "the connection ends", func() error {
@@ -290,7 +290,7 @@ func TestNothingOfANATSMessageRemains(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := sendNATS(t, t.Context(), "{url: '"+unreachable+"'}", "releases")
-		if _, again := notify.RetryAfter(err, now); err == nil || !again {
+		if _, again := chat.RetryAfter(err, now); err == nil || !again {
 			t.Fatalf("%v, again %v", err, again)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/googlecloud"
 	"github.com/serin-dev/serin/internal/outbound"
 )
@@ -57,7 +58,7 @@ func newPubSub(c caller, o pubSubOptions) (send, error) {
 		}
 		address := under(cmp.Or(o.APIURL, pubSubAddress), "v1/projects/"+url.PathEscape(o.Project)+"/topics/"+url.PathEscape(topic)+":publish")
 		message := pubSubMessage{Data: []byte(m.Content.Message), Attributes: part.Attributes}
-		_, err = c.post(ctx, call{url: address, header: bearer(bearerToken.Reveal())}, map[string]any{"messages": []pubSubMessage{message}})
+		_, err = c.post(ctx, chat.Request{URL: address, Header: chat.Bearer(bearerToken.Reveal())}, map[string]any{"messages": []pubSubMessage{message}})
 		return err
 	}, nil
 }

@@ -15,9 +15,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/notification/service"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
@@ -104,7 +104,7 @@ func TestPubSubWithoutCredentialsIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = sender.Send(t.Context(), service.Message{Content: content(t, "message: hi")})
-	if _, again := notify.RetryAfter(err, now); err == nil || !again || strings.Contains(err.Error(), "Pa55word") {
+	if _, again := chat.RetryAfter(err, now); err == nil || !again || strings.Contains(err.Error(), "Pa55word") {
 		t.Errorf("%v, again %v", err, again)
 	}
 }

@@ -11,20 +11,17 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/notification"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-const (
-	timeout   = 8 * time.Second
-	maxAnswer = 64 << 10
-)
+// timeout bounds one attempt.
+const timeout = 8 * time.Second
 
 // Message is one to be sent.
 type Message struct {
@@ -36,7 +33,7 @@ type Message struct {
 
 // Sender sends messages to one service. It may be used by several goroutines.
 type Sender interface {
-	// Send makes one attempt. notify.RetryAfter says of its error whether another may help. The error may quote what the
+	// Send makes one attempt. chat.RetryAfter says of its error whether another may help. The error may quote what the
 	// configuration says, and so its secrets, but nothing of an answer.
 	Send(ctx context.Context, m Message) error
 }
@@ -89,44 +86,17 @@ type caller struct {
 	own bool
 }
 
-// call is one of them.
-type call struct {
-	method, url string
-	header      http.Header
-	body        []byte
-	insecure    bool
+// do sends one request; its errors name no service.
+func (c caller) do(ctx context.Context, r chat.Request) ([]byte, error) {
+	r.Service, r.Timeout = "the service", timeout
+	return chat.Send(ctx, c.client, r)
 }
 
-// do makes a call, and is the body of an answer that is a success.
-func (c caller) do(ctx context.Context, to call) ([]byte, error) {
-	answer, err := c.client.Do(ctx, outbound.Request{
-		Method: to.method, URL: to.url, Header: to.header, Body: to.body, Limit: maxAnswer, Timeout: timeout, SkipVerify: to.insecure,
-	})
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("send message: %w", err)
-	case !answer.OK():
-		return nil, notify.Refused("the service", answer)
-	default:
-		return answer.Body, nil
-	}
+// post sends a payload as JSON.
+func (c caller) post(ctx context.Context, r chat.Request, payload any) ([]byte, error) {
+	r.Service, r.Timeout = "the service", timeout
+	return chat.SendJSON(ctx, c.client, r, payload)
 }
-
-// post posts JSON.
-func (c caller) post(ctx context.Context, to call, payload any) ([]byte, error) {
-	var err error
-	if to.body, err = json.Marshal(payload); err != nil {
-		return nil, fmt.Errorf("write message: %w", err)
-	}
-	if to.header == nil {
-		to.header = http.Header{}
-	}
-	to.method = http.MethodPost
-	to.header.Set("Content-Type", "application/json")
-	return c.do(ctx, to)
-}
-
-func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
 // basicAuth is user and password as options have them.
 type basicAuth struct{ Username, Password string }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/notification"
 	"github.com/serin-dev/serin/internal/notification/service"
-	"github.com/serin-dev/serin/internal/notify"
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
@@ -332,7 +332,7 @@ func TestEachFailureIsWhatItIs(t *testing.T) {
 				if strings.Contains(err.Error(), "secret") {
 					t.Errorf("shows the answer: %v", err)
 				}
-				if wait, again := notify.RetryAfter(err, now); again != how.again || wait != how.wait {
+				if wait, again := chat.RetryAfter(err, now); again != how.again || wait != how.wait {
 					t.Errorf("%v: again %v in %s, want %v in %s", err, again, wait, how.again, how.wait)
 				}
 			})
@@ -353,7 +353,7 @@ func TestASlowServiceEndsWithTheAttempt(t *testing.T) {
 				<-r.Context().Done()
 			})
 			err := f.send(t, ctx, at)
-			if _, again := notify.RetryAfter(err, now); err == nil || !again {
+			if _, again := chat.RetryAfter(err, now); err == nil || !again {
 				t.Errorf("%v", err)
 			}
 		})
@@ -412,7 +412,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 			f.template, f.recipient = tt.template, tt.recipient
 			at := newFake(t, f.answer)
 			err := f.send(t, t.Context(), at)
-			if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.asked) > 0 {
+			if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), tt.want) || len(at.asked) > 0 {
 				t.Errorf("%v, want %q; asked %v", err, tt.want, at.asked)
 			}
 		})
@@ -455,7 +455,7 @@ func TestThePolicyHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
-		if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.asked) > 0 {
+		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "loopback") || len(at.asked) > 0 {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
@@ -477,7 +477,7 @@ func TestThePolicyHoldsForNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = sender.Send(t.Context(), service.Message{Content: content(t, "message: x"), Recipient: "a@b.c"})
-		if _, again := notify.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "denied range") || len(at.asked) > 0 {
+		if _, again := chat.RetryAfter(err, now); err == nil || again || !strings.Contains(err.Error(), "denied range") || len(at.asked) > 0 {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

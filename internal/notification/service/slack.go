@@ -5,11 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/serin-dev/serin/internal/chat"
 )
 
 type slackOptions struct {
@@ -126,9 +127,9 @@ func (s *slack) form(m Message, part slackPart) (url.Values, error) {
 
 // call calls one method of the API, which refuses with a status of 200.
 func (s *slack) call(ctx context.Context, method string, form url.Values) (posted, error) {
-	header := bearer(s.Token)
+	header := chat.Bearer(s.Token)
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
-	body, err := s.do(ctx, call{method: http.MethodPost, url: under(s.base, method), header: header, body: []byte(form.Encode()), insecure: s.InsecureSkipVerify})
+	body, err := s.do(ctx, chat.Request{URL: under(s.base, method), Header: header, Body: []byte(form.Encode()), SkipVerify: s.InsecureSkipVerify})
 	if err != nil {
 		return posted{}, err
 	}

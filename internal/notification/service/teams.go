@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+
+	"github.com/serin-dev/serin/internal/chat"
 )
 
 type teamsOptions struct{ RecipientURLs map[string]string }
@@ -39,7 +41,7 @@ func newTeams(c caller, o teamsOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		answer, err := c.post(ctx, call{url: address}, payload)
+		answer, err := c.post(ctx, chat.Request{URL: address}, payload)
 		if err == nil && string(answer) != "1" {
 			return refusal("")
 		}
@@ -101,7 +103,7 @@ func newTeamsWorkflows(c caller, o teamsOptions) (send, error) {
 		if err != nil {
 			return err
 		}
-		_, err = c.post(ctx, call{url: address}, payload)
+		_, err = c.post(ctx, chat.Request{URL: address}, payload)
 		return err
 	}, nil
 }
@@ -118,44 +120,41 @@ func workflowMessage(m Message) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{
-		"type":        "message",
-		"attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}},
-	}, nil
+	return chat.NewAdaptiveMessage(card), nil
 }
 
 func workflowCard(m Message, part workflowPart) (any, error) {
 	if part.AdaptiveCard != "" {
 		return rawJSON(part.AdaptiveCard)
 	}
-	body := []any{}
+	body := []chat.AdaptiveElement{}
 	if part.Title != "" {
-		body = append(body, map[string]any{"type": "TextBlock", "text": part.Title, "weight": "bolder", "size": "large", "wrap": true})
+		body = append(body, chat.AdaptiveElement{Type: "TextBlock", Text: part.Title, Weight: "bolder", Size: "large", Wrap: true})
 	}
 	text := m.Content.Message
 	if part.Text != "" {
 		text = part.Text
 	}
 	if text != "" {
-		body = append(body, map[string]any{"type": "TextBlock", "text": text, "wrap": true})
+		body = append(body, chat.AdaptiveElement{Type: "TextBlock", Text: text, Wrap: true})
 	}
 	facts, err := facts(part.Facts)
 	if err != nil {
 		return nil, err
 	}
 	if len(facts) > 0 {
-		body = append(body, map[string]any{"type": "FactSet", "facts": facts})
+		body = append(body, chat.AdaptiveElement{Type: "FactSet", Facts: facts})
 	}
-	return map[string]any{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}, nil
+	return chat.NewAdaptiveCard(body), nil
 }
 
 // facts are those of a message card, as an adaptive card has them.
-func facts(text string) ([]any, error) {
+func facts(text string) ([]chat.AdaptiveFact, error) {
 	items, err := list("teams-workflows.facts", text)
 	if err != nil {
 		return nil, err
 	}
-	var out []any
+	var out []chat.AdaptiveFact
 	for _, item := range items {
 		var fact struct{ Name, Title, Value string }
 		if err := json.Unmarshal(item, &fact); err != nil {
@@ -164,7 +163,7 @@ func facts(text string) ([]any, error) {
 		if fact.Title == "" {
 			fact.Title = fact.Name
 		}
-		out = append(out, map[string]string{"title": fact.Title, "value": fact.Value})
+		out = append(out, chat.AdaptiveFact{Title: fact.Title, Value: fact.Value})
 	}
 	return out, nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+
+	"github.com/serin-dev/serin/internal/chat"
 )
 
 type webhookOptions struct {
@@ -25,20 +27,20 @@ func newWebhook(c caller, o webhookOptions) (send, error) {
 		if err := m.Content.Part("webhook", &all); err != nil {
 			return err
 		}
-		to := call{method: http.MethodGet, url: o.URL, body: []byte(m.Content.Message), header: http.Header{}, insecure: o.InsecureSkipVerify}
+		request := chat.Request{Method: http.MethodGet, URL: o.URL, Body: []byte(m.Content.Message), Header: http.Header{}, SkipVerify: o.InsecureSkipVerify}
 		if own, ok := all[m.Service]; ok {
-			to.method, to.body = cmp.Or(own.Method, to.method), []byte(own.Body)
+			request.Method, request.Body = cmp.Or(own.Method, request.Method), []byte(own.Body)
 			if own.Path != "" {
-				to.url = under(o.URL, own.Path)
+				request.URL = under(o.URL, own.Path)
 			}
 		}
 		for _, h := range o.Headers {
-			to.header.Set(h.Name, h.Value)
+			request.Header.Set(h.Name, h.Value)
 		}
 		if o.BasicAuth != nil {
-			to.header.Set("Authorization", o.BasicAuth.header())
+			request.Header.Set("Authorization", o.BasicAuth.header())
 		}
-		_, err := c.do(ctx, to)
+		_, err := c.do(ctx, request)
 		return err
 	}, nil
 }

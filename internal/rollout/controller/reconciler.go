@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -39,8 +39,8 @@ type Parts struct {
 	Recorder *telemetry.Recorder
 	Standing *telemetry.Standing
 	Metrics  *telemetry.Metrics
-	// Courier has notifications sent; nil: nobody gets any.
-	Courier *courier.Courier
+	// Notifications dispatches notifications; nil: there are none.
+	Notifications *dispatch.Dispatcher
 	// Resync is how often a workload is looked at of whose changes no watch tells.
 	Resync time.Duration
 	// Watch makes sure that changes of objects of these kinds bring their releases back. Add sets it; whoever runs passes
@@ -429,8 +429,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.lenders.Forget(key)
 	r.dependents.Forget(key)
 	r.Recorder.Forget(key)
-	if r.Courier != nil {
-		r.Courier.Forget(key)
+	if r.Notifications != nil {
+		r.Notifications.Forget(key)
 	}
 	r.Standing.Forget(key)
 	r.Metrics.ForgetRollout(key.Namespace, key.Name)
@@ -445,8 +445,8 @@ func (r *Reconciler) Footprint() shell.Footprint {
 	if r.Outside != nil {
 		parts["prober"] = r.Outside.Keys()
 	}
-	if r.Courier != nil {
-		parts["courier"] = r.Courier.Keys()
+	if r.Notifications != nil {
+		parts["notifications"] = r.Notifications.Keys()
 	}
 	return shell.FootprintOf(parts)
 }

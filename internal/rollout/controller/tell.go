@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -39,29 +39,29 @@ func teller(record func(context.Context, corev1.ObjectReference, release.Event),
 
 // tell tells people what happened to a Rollout of which no more is known than the object.
 func (r *Reconciler) tell(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
-	r.tellAbout(ctx, courier.About{Object: object, Runs: r.runsOf(object)}, events...)
+	r.tellAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
 
 // tellAbout tells people what happened to a Rollout, those who asked for notifications too.
-func (r *Reconciler) tellAbout(ctx context.Context, about courier.About, events ...release.Event) {
+func (r *Reconciler) tellAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
 	tell := Teller(r.Recorder, r.Metrics)
 	for _, event := range events {
 		tell(ctx, about.Object, event)
-		if r.Courier != nil {
-			r.Courier.Happened(ctx, about, event)
+		if r.Notifications != nil {
+			r.Notifications.Happened(ctx, about, event)
 		}
 	}
 }
 
 // notify has those told who asked for what a Rollout is now.
-func (r *Reconciler) notify(ctx context.Context, about courier.About) {
-	if r.Courier != nil {
-		r.Courier.Changed(ctx, about)
+func (r *Reconciler) notify(ctx context.Context, about dispatch.About) {
+	if r.Notifications != nil {
+		r.Notifications.Changed(ctx, about)
 	}
 }
 
-func (r *Reconciler) about(s *seen) courier.About {
-	return courier.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
+func (r *Reconciler) about(s *seen) dispatch.About {
+	return dispatch.About{Object: s.object, Spec: &s.spec, Runs: r.runsOf(s.object)}
 }
 
 // runsOf lists the AnalysisRuns of a Rollout.

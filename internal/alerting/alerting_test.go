@@ -1,4 +1,4 @@
-package notify_test
+package alerting_test
 
 import (
 	"bytes"
@@ -14,13 +14,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/alerting"
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// chat is a server that notes what it is sent.
-type chat struct {
+// server records what it is sent.
+type server struct {
 	url    string
 	code   int
 	answer string
@@ -28,17 +29,17 @@ type chat struct {
 	body   []byte
 }
 
-func newChat(t *testing.T) *chat {
+func newServer(t *testing.T) *server {
 	t.Helper()
-	c := &chat{code: 200, answer: "ok"}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c := &server{code: 200, answer: "ok"}
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.seen = r
 		c.body, _ = io.ReadAll(r.Body)
 		w.WriteHeader(c.code)
 		_, _ = io.WriteString(w, c.answer)
 	}))
-	t.Cleanup(server.Close)
-	c.url = server.URL
+	t.Cleanup(listener.Close)
+	c.url = listener.URL
 	return c
 }
 
@@ -49,16 +50,16 @@ func client(t *testing.T) *outbound.Client {
 	return out
 }
 
-func notifier(t *testing.T, chat string, o notify.Options) notify.Notifier {
+func newSender(t *testing.T, chatType string, o alerting.Options) alerting.Sender {
 	t.Helper()
-	n, err := notify.New(client(t), chat, o)
+	n, err := alerting.New(client(t), chatType, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-var fields = []notify.Field{
+var fields = []alerting.Field{
 	{Name: "Target", Value: "Deployment/cart.shop"},
 	{Name: "Failed checks threshold", Value: "2"},
 	{Name: "Progress deadline", Value: "600s"},
@@ -93,7 +94,7 @@ func TestPayloads(t *testing.T) {
 		chat     string
 		severity release.Severity
 		text     string
-		fields   []notify.Field
+		fields   []alerting.Field
 		want     string
 	}{
 		{"slack", release.Info, initialized, fields, slack("good", initialized, four)},
@@ -113,9 +114,9 @@ func TestPayloads(t *testing.T) {
 		{"gchat", release.Warn, "Done.", nil, google(`\u003cfont color=#848484\u003e\u003cstrong\u003eDone.\u003c/strong\u003e\u003c/font\u003e`)},
 	} {
 		t.Run(c.chat+"/"+string(c.severity), func(t *testing.T) {
-			server := newChat(t)
-			err := notifier(t, c.chat, notify.Options{URL: server.url, Channel: "releases"}).
-				Post(t.Context(), notify.Message{Canary: "cart.shop", Text: c.text, Severity: c.severity, Fields: c.fields})
+			server := newServer(t)
+			err := newSender(t, c.chat, alerting.Options{URL: server.url, Channel: "releases"}).
+				Send(t.Context(), alerting.Message{Canary: "cart.shop", Text: c.text, Severity: c.severity, Fields: c.fields})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,8 +131,8 @@ func TestPayloads(t *testing.T) {
 }
 
 func TestDefaultsOfUserAndChannel(t *testing.T) {
-	server := newChat(t)
-	if err := notifier(t, "slack", notify.Options{URL: server.url}).Post(t.Context(), notify.Message{}); err != nil {
+	server := newServer(t)
+	if err := newSender(t, "slack", alerting.Options{URL: server.url}).Send(t.Context(), alerting.Message{}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(server.body, []byte(`{"channel":"general","username":"flagger",`)) {
@@ -140,15 +141,15 @@ func TestDefaultsOfUserAndChannel(t *testing.T) {
 }
 
 func TestTeamsWorkflowsGetAnAdaptiveCard(t *testing.T) {
-	server := newChat(t) // as a proxy: the address decides about the form
+	server := newServer(t) // as a proxy: the address decides about the form
 	for host, adaptive := range map[string]bool{
 		"prod-1.westeurope.logic.azure.com":            true,
 		"DEFAULT.12.Environment.API.PowerPlatform.com": true,
 		"shop.webhook.office.com":                      false,
 		"logic.azure.com.example":                      false,
 	} {
-		n := notifier(t, "msteams", notify.Options{URL: "http://" + host + "/hook", Proxy: server.url})
-		if err := n.Post(t.Context(), notify.Message{Canary: "cart.shop", Text: "Done.", Severity: release.Warn, Fields: fields[:1]}); err != nil {
+		n := newSender(t, "msteams", alerting.Options{URL: "http://" + host + "/hook", Proxy: server.url})
+		if err := n.Send(t.Context(), alerting.Message{Canary: "cart.shop", Text: "Done.", Severity: release.Warn, Fields: fields[:1]}); err != nil {
 			t.Fatal(err)
 		}
 		want := `{"type":"message","attachments":[{"contentType":"application/vnd.microsoft.card.adaptive","content":{` +
@@ -175,9 +176,9 @@ func TestDiscordIsAskedInSlacksForm(t *testing.T) {
 		"/api/webhooks/1/t/slack?thread_id=7": "/api/webhooks/1/t/slack?thread_id=7",
 		"/api/webhooks/1/a%2Fb":               "/api/webhooks/1/a%2Fb/slack",
 	} {
-		server := newChat(t)
+		server := newServer(t)
 		server.code = http.StatusNoContent
-		if err := notifier(t, "discord", notify.Options{URL: server.url + in, Token: "ignored"}).Post(t.Context(), notify.Message{}); err != nil {
+		if err := newSender(t, "discord", alerting.Options{URL: server.url + in, Token: "ignored"}).Send(t.Context(), alerting.Message{}); err != nil {
 			t.Fatal(err)
 		}
 		if server.seen.RequestURI != want || server.seen.Header.Get("Authorization") != "" {
@@ -187,8 +188,8 @@ func TestDiscordIsAskedInSlacksForm(t *testing.T) {
 }
 
 func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
-	server := newChat(t)
-	n := notifier(t, "slack", notify.Options{URL: server.url, Token: "xoxb-1"})
+	server := newServer(t)
+	n := newSender(t, "slack", alerting.Options{URL: server.url, Token: "xoxb-1"})
 	for answer, want := range map[string]string{
 		`ok`:            "",
 		``:              "",
@@ -200,9 +201,9 @@ func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
 	} {
 		server.answer = answer
 		got := ""
-		if err := n.Post(t.Context(), notify.Message{}); err != nil {
+		if err := n.Send(t.Context(), alerting.Message{}); err != nil {
 			got = err.Error()
-			if _, again := notify.RetryAfter(err, time.Now()); again {
+			if _, again := chat.RetryAfter(err, time.Now()); again {
 				t.Errorf("%s would be tried again", answer)
 			}
 		}
@@ -216,7 +217,7 @@ func TestSlackGetsItsTokenAndIsBelieved(t *testing.T) {
 }
 
 func TestFailuresTellNoSecret(t *testing.T) {
-	server := newChat(t)
+	server := newServer(t)
 	server.answer = "page of hunter2"
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -231,20 +232,20 @@ func TestFailuresTellNoSecret(t *testing.T) {
 		{429, server.url, "the chat answered 429 Too Many Requests", true},
 		{500, server.url, "the chat answered 500 Internal Server Error", true},
 		{501, server.url, "the chat answered 501 Not Implemented", false},
-		{200, gone.URL, "post message: ", true},
-		{200, "http://169.254.169.254", "post message: ", false},
+		{200, gone.URL, "send message: ", true},
+		{200, "http://169.254.169.254", "send message: ", false},
 	} {
 		server.code = c.code
-		for _, chat := range notify.Types() {
-			err := notifier(t, chat, notify.Options{URL: c.url + "/x?key=hunter2"}).Post(t.Context(), notify.Message{})
-			_, again := notify.RetryAfter(err, time.Now())
+		for _, chatType := range alerting.Types() {
+			err := newSender(t, chatType, alerting.Options{URL: c.url + "/x?key=hunter2"}).Send(t.Context(), alerting.Message{})
+			_, again := chat.RetryAfter(err, time.Now())
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || again != c.transient {
-				t.Errorf("%s, %d of %s: got %v, again %t", chat, c.code, c.url, err, again)
+				t.Errorf("%s, %d of %s: got %v, again %t", chatType, c.code, c.url, err, again)
 			}
 		}
 	}
 	for _, err := range []error{nil, errors.New("x")} {
-		if _, again := notify.RetryAfter(err, time.Now()); again {
+		if _, again := chat.RetryAfter(err, time.Now()); again {
 			t.Errorf("%v would be tried again", err)
 		}
 	}
@@ -268,16 +269,16 @@ func TestAChatIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 		{429, "", 0},
 		{500, "7", 0},
 	} {
-		for _, chat := range notify.Types() {
+		for _, chatType := range alerting.Types() {
 			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				if c.asked != "" {
 					w.Header().Set("Retry-After", c.asked)
 				}
 				w.WriteHeader(c.code)
 			})
-			err := notifier(t, chat, notify.Options{URL: address}).Post(t.Context(), notify.Message{})
-			if wait, again := notify.RetryAfter(err, now); wait != c.want || !again {
-				t.Errorf("%s, %d with Retry-After %q: got %s, again %t", chat, c.code, c.asked, wait, again)
+			err := newSender(t, chatType, alerting.Options{URL: address}).Send(t.Context(), alerting.Message{})
+			if wait, again := chat.RetryAfter(err, now); wait != c.want || !again {
+				t.Errorf("%s, %d with Retry-After %q: got %s, again %t", chatType, c.code, c.asked, wait, again)
 			}
 		}
 	}
@@ -294,11 +295,11 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the other host was called") })
 	for _, code := range []int{301, 302, 303, 307, 308} {
-		for _, chat := range notify.Types() {
+		for _, chatType := range alerting.Types() {
 			address := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, code) })
-			err := notifier(t, chat, notify.Options{URL: address, Token: "hunter2"}).Post(t.Context(), notify.Message{Text: "Done."})
-			if _, again := notify.RetryAfter(err, time.Now()); err == nil || again {
-				t.Errorf("%s, %d: got %v, again %t", chat, code, err, again)
+			err := newSender(t, chatType, alerting.Options{URL: address, Token: "hunter2"}).Send(t.Context(), alerting.Message{Text: "Done."})
+			if _, again := chat.RetryAfter(err, time.Now()); err == nil || again {
+				t.Errorf("%s, %d: got %v, again %t", chatType, code, err, again)
 			}
 		}
 	}
@@ -307,7 +308,7 @@ func TestARedirectGetsNeitherMessageNorToken(t *testing.T) {
 // TestAHugeAnswerIsNotRead: the server goes on until the caller hangs up.
 func TestAHugeAnswerIsNotRead(t *testing.T) {
 	for _, code := range []int{200, 500} {
-		for _, chat := range notify.Types() {
+		for _, chatType := range alerting.Types() {
 			hungUp := make(chan struct{})
 			address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				defer close(hungUp)
@@ -318,8 +319,8 @@ func TestAHugeAnswerIsNotRead(t *testing.T) {
 					}
 				}
 			})
-			if err := notifier(t, chat, notify.Options{URL: address}).Post(t.Context(), notify.Message{}); (err == nil) != (code == 200) {
-				t.Errorf("%s, %d: got %v", chat, code, err)
+			if err := newSender(t, chatType, alerting.Options{URL: address}).Send(t.Context(), alerting.Message{}); (err == nil) != (code == 200) {
+				t.Errorf("%s, %d: got %v", chatType, code, err)
 			}
 			<-hungUp
 		}
@@ -331,12 +332,12 @@ func TestASlowChatEndsWithItsContext(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after the body
 		<-r.Context().Done()
 	})
-	for _, chat := range notify.Types() {
+	for _, chatType := range alerting.Types() {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("too slow"))
-		err := notifier(t, chat, notify.Options{URL: address}).Post(ctx, notify.Message{})
+		err := newSender(t, chatType, alerting.Options{URL: address}).Send(ctx, alerting.Message{})
 		cancel()
-		if _, again := notify.RetryAfter(err, time.Now()); err == nil || err.Error() != "post message: too slow" || !again {
-			t.Errorf("%s: got %v, again %t", chat, err, again)
+		if _, again := chat.RetryAfter(err, time.Now()); err == nil || err.Error() != "send message: too slow" || !again {
+			t.Errorf("%s: got %v, again %t", chatType, err, again)
 		}
 	}
 }
@@ -350,7 +351,7 @@ func TestBadOptionsAreRefused(t *testing.T) {
 		{"discord", "http://", "invalid Discord webhook URL: "},
 		{"irc", "http://chat", `alert provider type "irc" is not supported`},
 	} {
-		_, err := notify.New(client(t), c.chat, notify.Options{URL: c.url})
+		_, err := alerting.New(client(t), c.chat, alerting.Options{URL: c.url})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s %s: got %v", c.chat, c.url, err)
 		}
@@ -358,9 +359,9 @@ func TestBadOptionsAreRefused(t *testing.T) {
 }
 
 func TestAProxyIsUsed(t *testing.T) {
-	server := newChat(t)
-	n := notifier(t, "rocket", notify.Options{URL: "http://chat.example/hook", Proxy: server.url})
-	if err := n.Post(t.Context(), notify.Message{}); err != nil || server.seen.RequestURI != "http://chat.example/hook" {
+	server := newServer(t)
+	n := newSender(t, "rocket", alerting.Options{URL: "http://chat.example/hook", Proxy: server.url})
+	if err := n.Send(t.Context(), alerting.Message{}); err != nil || server.seen.RequestURI != "http://chat.example/hook" {
 		t.Errorf("got %v after %s", err, server.seen.RequestURI)
 	}
 }
@@ -376,7 +377,7 @@ func TestWants(t *testing.T) {
 		{"error", false, false, true},
 	} {
 		for s, want := range map[release.Severity]bool{release.Info: c.info, release.Warn: c.warn, release.Error: c.error} {
-			if got := notify.Wants(c.entry, s); got != want {
+			if got := alerting.Wants(c.entry, s); got != want {
 				t.Errorf("an entry %q wants %s: %t, want %t", c.entry, s, got, want)
 			}
 		}
@@ -395,10 +396,10 @@ func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	n := notifier(t, "gchat", notify.Options{URL: server.URL})
-	message := notify.Message{Canary: "cart.shop", Text: "Done."}
+	n := newSender(t, "gchat", alerting.Options{URL: server.URL})
+	message := alerting.Message{Canary: "cart.shop", Text: "Done."}
 	refusing = `{"cards":`
-	if err := n.Post(t.Context(), message); err != nil || len(bodies) != 2 {
+	if err := n.Send(t.Context(), message); err != nil || len(bodies) != 2 {
 		t.Fatalf("%v after %q", err, bodies)
 	}
 	card := strings.TrimSuffix(strings.TrimPrefix(bodies[0], `{"cards":[`), "]}")
@@ -406,7 +407,7 @@ func TestGoogleChatIsAskedInTheNewerForm(t *testing.T) {
 		t.Errorf("second %s, want %s", bodies[1], want)
 	}
 	refusing = "{"
-	if err := n.Post(t.Context(), message); err == nil || len(bodies) != 4 {
+	if err := n.Send(t.Context(), message); err == nil || len(bodies) != 4 {
 		t.Errorf("refused altogether: %v after %d calls", err, len(bodies))
 	}
 }

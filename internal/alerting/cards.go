@@ -1,6 +1,10 @@
-package notify
+package alerting
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/serin-dev/serin/internal/chat"
+)
 
 // card is Teams' older form, for the addresses of its connectors.
 type card struct {
@@ -41,57 +45,19 @@ func wantsAdaptiveCard(host string) bool {
 	return strings.HasSuffix(host, ".logic.azure.com") || strings.HasSuffix(host, ".powerplatform.com")
 }
 
-type adaptiveMessage struct {
-	Type        string               `json:"type"`
-	Attachments []adaptiveAttachment `json:"attachments"`
-}
-
-type adaptiveAttachment struct {
-	ContentType string  `json:"contentType"`
-	Content     content `json:"content"`
-}
-
-type content struct {
-	Schema  string    `json:"$schema"`
-	Type    string    `json:"type"`
-	Version string    `json:"version"`
-	Body    []element `json:"body"`
-}
-
-type element struct {
-	Type   string `json:"type"`
-	Text   string `json:"text,omitempty"`
-	Weight string `json:"weight,omitempty"`
-	Color  string `json:"color,omitempty"`
-	Subtle bool   `json:"isSubtle,omitempty"`
-	Wrap   bool   `json:"wrap,omitempty"`
-	Facts  []fact `json:"facts,omitempty"`
-}
-
-type fact struct {
-	Title string `json:"title"`
-	Value string `json:"value"`
-}
-
 func adaptiveCard(m Message) any {
-	body := []element{
+	body := []chat.AdaptiveElement{
 		{Type: "TextBlock", Text: m.Text, Weight: "Bolder", Wrap: true, Color: colours{info: "Accent", warn: "Warning", failed: "Attention"}.of(m.Severity)},
 		{Type: "TextBlock", Text: m.Canary, Subtle: true, Wrap: true},
 	}
 	if len(m.Fields) > 0 {
-		facts := make([]fact, len(m.Fields))
+		facts := make([]chat.AdaptiveFact, len(m.Fields))
 		for i, f := range m.Fields {
-			facts[i] = fact{Title: f.Name, Value: f.Value}
+			facts[i] = chat.AdaptiveFact{Title: f.Name, Value: f.Value}
 		}
-		body = append(body, element{Type: "FactSet", Facts: facts})
+		body = append(body, chat.AdaptiveElement{Type: "FactSet", Facts: facts})
 	}
-	return adaptiveMessage{
-		Type: "message",
-		Attachments: []adaptiveAttachment{{
-			ContentType: "application/vnd.microsoft.card.adaptive",
-			Content:     content{Schema: "http://adaptivecards.io/schemas/adaptive-card.json", Type: "AdaptiveCard", Version: "1.4", Body: body},
-		}},
-	}
+	return chat.NewAdaptiveMessage(chat.NewAdaptiveCard(body))
 }
 
 // chatMessage is Google Chat's form.

@@ -1,4 +1,4 @@
-package courier_test
+package dispatch_test
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification"
-	"github.com/serin-dev/serin/internal/notification/courier"
+	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -35,16 +35,16 @@ import (
 
 var key = types.NamespacedName{Namespace: "shop", Name: "cart"}
 
-// office is a courier with a cluster in memory and a real receiver. Its messages leave when the test says so.
+// office is a Dispatcher with a cluster in memory and a real receiver. Its messages leave when the test says so.
 type office struct {
 	*testing.T
-	client   client.Client
-	courier  *courier.Courier
-	outbox   *telemetry.Outbox
-	registry *prometheus.Registry
-	clock    *clocktesting.FakeClock
-	url      string
-	health   string
+	client     client.Client
+	dispatcher *dispatch.Dispatcher
+	outbox     *telemetry.Outbox
+	registry   *prometheus.Registry
+	clock      *clocktesting.FakeClock
+	url        string
+	health     string
 
 	mu sync.Mutex
 	// got are the bodies that the receiver took; told the events.
@@ -82,7 +82,7 @@ func (o *office) begin(self bool) {
 	o.outbox = telemetry.NewOutbox(o.clock, logr.Discard())
 	o.registry = prometheus.NewRegistry()
 	policy := outbound.Policy{AllowLoopback: true}
-	o.courier = courier.New(courier.Parts{
+	o.dispatcher = dispatch.New(dispatch.Parts{
 		Client: o.client, Clock: o.clock, Outbox: o.outbox, Metrics: telemetry.New(o.registry), Services: outbound.New(policy), Policy: policy,
 		Namespace: "serin", SelfService: self,
 		Tell: func(_ context.Context, _ *argov1.Rollout, event release.Event) {
@@ -127,7 +127,7 @@ func (o *office) configure(namespace string, data map[string]string) {
 }
 
 // about is the Rollout as it is stored, in a phase.
-func (o *office) about(phase argov1.RolloutPhase) courier.About {
+func (o *office) about(phase argov1.RolloutPhase) dispatch.About {
 	o.Helper()
 	rollout := &argov1.Rollout{}
 	if err := o.client.Get(o.Context(), key, rollout); err != nil {
@@ -142,7 +142,7 @@ func (o *office) about(phase argov1.RolloutPhase) courier.About {
 	}
 	spec := rollout.Spec.DeepCopy()
 	spec.Template.Spec.Containers = []corev1.Container{{Name: "cart", Image: "cart:2"}}
-	return courier.About{Object: rollout, Spec: spec, Runs: func(context.Context) ([]argov1.AnalysisRun, error) {
+	return dispatch.About{Object: rollout, Spec: spec, Runs: func(context.Context) ([]argov1.AnalysisRun, error) {
 		return []argov1.AnalysisRun{run("older", "abc", "2", time.Hour), run("other", "xyz", "1", 0), run("newer", "abc", "2", time.Minute)}, nil
 	}}
 }
@@ -172,9 +172,9 @@ var usual = map[string]string{
 
 func TestAnEventIsToldOnce(t *testing.T) {
 	o := open(t, false, usual)
-	o.courier.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutCompleted", Message: "well"})
-	o.courier.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: "no"})
-	o.courier.Changed(t.Context(), o.about("Healthy"))
+	o.dispatcher.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutCompleted", Message: "well"})
+	o.dispatcher.Happened(t.Context(), o.about("Healthy"), release.Event{Type: release.Normal, Reason: "RolloutPaused", Message: "no"})
+	o.dispatcher.Changed(t.Context(), o.about("Healthy"))
 	o.send()
 	o.want("cart well cart:2 newer older")
 	if got := sent(t, o.registry, "notification_send_success"); got != 1 {
@@ -187,7 +187,7 @@ func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
 	o := open(t, false, usual)
 	stale := o.about("Degraded")
 	for range 3 { // a cache that lags shows the annotation later
-		o.courier.Changed(t.Context(), stale)
+		o.dispatcher.Changed(t.Context(), stale)
 		o.send()
 	}
 	o.want("bad")
@@ -195,15 +195,15 @@ func TestAStateIsToldOnceByAllProcesses(t *testing.T) {
 		t.Error("the annotation does not say so")
 	}
 	o.begin(false)
-	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	o.send()
 	o.want()
-	o.courier.Changed(t.Context(), o.about("Healthy"))
+	o.dispatcher.Changed(t.Context(), o.about("Healthy"))
 	o.send()
 	if left, ok := o.about("").Object.Annotations[notification.NotifiedAnnotation]; ok {
 		t.Errorf("the annotation still has %s", left)
 	}
-	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	o.send()
 	o.want("bad")
 }
@@ -216,7 +216,7 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 	defer cancel()
 	done := make(chan error)
 	go func() { done <- o.outbox.Run(ctx) }()
-	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	waited := false
 	for range 5 {
 		o.until(func() bool { return o.clock.HasWaiters() })
@@ -224,7 +224,7 @@ func TestAReceiverThatIsDeadIsTriedAgain(t *testing.T) {
 		waited = true
 	}
 	o.until(func() bool { return len(o.told) > 0 })
-	o.courier.Changed(t.Context(), o.about("Degraded")) // given up: not again
+	o.dispatcher.Changed(t.Context(), o.about("Degraded")) // given up: not again
 	o.mu.Lock()
 	attempts, told := len(o.got), slices.Clone(o.told)
 	o.mu.Unlock()
@@ -279,7 +279,7 @@ func TestAMistakeIsSaidOnceAndDisturbsNothing(t *testing.T) {
 	broken := map[string]string{"trigger.on-degraded": "- when: rollout.(\n  send: [bad]", "template.done": "message: '{{.x'", "trigger.on-rollout-completed": "- send: [done]"}
 	o := open(t, false, broken)
 	for range 2 {
-		o.courier.Changed(t.Context(), o.about("Degraded"))
+		o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 		o.send()
 	}
 	if len(o.told) != 1 || !strings.HasPrefix(o.told[0], `NotificationFailed: Notifications: ConfigMap argo-rollouts-notification-configmap in serin, key "trigger.on-degraded": when "rollout.("`) {
@@ -289,13 +289,13 @@ func TestAMistakeIsSaidOnceAndDisturbsNothing(t *testing.T) {
 		t.Errorf("health %q", o.health)
 	}
 	o.told = nil
-	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	if len(o.told) != 1 || !strings.Contains(o.told[0], `key "template.done"`) {
 		t.Errorf("told %q", o.told)
 	}
 	o.configure("serin", usual)
-	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	o.send()
 	o.want("bad")
 	if o.health != "" {
@@ -309,7 +309,7 @@ func TestErrorsOfServicesShowNoSecret(t *testing.T) {
 		"service.webhook.hook": "url: ftp://$path", "trigger.on-rollout-completed": "- send: [done]",
 		"template.done": "message: '{{fail .secrets.path}}'",
 	})
-	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	if len(o.told) != 1 || strings.Contains(o.told[0], "Very-Secret") {
 		t.Errorf("told %q", o.told)
@@ -323,7 +323,7 @@ func TestANamespaceMayServeItself(t *testing.T) {
 			o := open(t, self, usual)
 			o.configure("shop", map[string]string{"trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: own"})
 			for range 2 {
-				o.courier.Changed(t.Context(), o.about("Degraded"))
+				o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 				o.send()
 			}
 			want := []string{"bad"}
@@ -343,8 +343,8 @@ func TestWithoutConfigurationNothingHappens(t *testing.T) {
 	}
 	about := o.about("Degraded")
 	about.Runs = func(context.Context) ([]argov1.AnalysisRun, error) { return nil, errors.New("asked") }
-	o.courier.Changed(t.Context(), about)
-	o.courier.Happened(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.Changed(t.Context(), about)
+	o.dispatcher.Happened(t.Context(), about, release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	o.want()
 	if len(o.told) > 0 {
@@ -357,11 +357,11 @@ func TestWithoutConfigurationNothingHappens(t *testing.T) {
 func TestWorkersEvaluateNothing(t *testing.T) {
 	o := open(t, true, usual)
 	o.configure("shop", map[string]string{"trigger.on-degraded": "- when: all(1..1000, all(1..1000, all(1..1000, true)))\n  send: [bad]"})
-	if err := o.courier.Occupy(t.Context(), "hostile"); err != nil {
+	if err := o.dispatcher.Occupy(t.Context(), "hostile"); err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		o.courier.Changed(t.Context(), o.about("Degraded"))
+		o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	}
 	o.want()
 	o.send()
@@ -377,10 +377,10 @@ func TestHostileConfigurationsDisturbNobody(t *testing.T) {
 		"trigger.on-rollout-completed": "- send: [bad]",
 		"template.bad":                 "message: '{{$a := repeat 1000 \"x\"}}{{range until 30}}{{$a = print $a $a}}{{end}}{{len $a}}'",
 	})
-	o.courier.Changed(t.Context(), o.about("Degraded"))
+	o.dispatcher.Changed(t.Context(), o.about("Degraded"))
 	o.send()
 	o.want("bad")
-	o.courier.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
+	o.dispatcher.Happened(t.Context(), o.about(""), release.Event{Reason: "RolloutCompleted"})
 	o.send()
 	o.want("cart  cart:2 newer older")
 	if len(o.told) != 1 || !strings.Contains(o.told[0], "it becomes too long") && !strings.Contains(o.told[0], "too much time or memory") {
@@ -397,13 +397,13 @@ func TestNothingReturnsAfterADeletion(t *testing.T) {
 			o.answer = func(w http.ResponseWriter) { w.WriteHeader(status) }
 			about := o.about("Degraded")
 			about.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = ""
-			o.courier.Changed(t.Context(), about)
-			o.courier.Happened(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
-			o.courier.Forget(key)
+			o.dispatcher.Changed(t.Context(), about)
+			o.dispatcher.Happened(t.Context(), about, release.Event{Reason: "RolloutDeleted"})
+			o.dispatcher.Forget(key)
 			o.send()
 			o.want("bad", "gone")
-			if len(o.courier.Keys()) != 0 || len(o.told) > 0 {
-				t.Errorf("%d Rollouts are known, told %q", len(o.courier.Keys()), o.told)
+			if len(o.dispatcher.Keys()) != 0 || len(o.told) > 0 {
+				t.Errorf("%d Rollouts are known, told %q", len(o.dispatcher.Keys()), o.told)
 			}
 			families, err := o.registry.Gather()
 			if err != nil {
@@ -423,20 +423,20 @@ func TestARolloutThatIsCreatedAgain(t *testing.T) {
 	o := open(t, false, map[string]string{"trigger.on-rollout-deleted": "- send: [gone]", "template.gone": "message: gone", "trigger.on-degraded": usual["trigger.on-degraded"], "template.bad": "message: bad"})
 	former, next := o.about("Degraded"), o.about("Degraded")
 	former.Object.UID, former.Object.Annotations["notifications.argoproj.io/subscribe.on-rollout-deleted.hook"] = "former", ""
-	o.courier.Happened(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
-	o.courier.Forget(key)
-	o.courier.Changed(t.Context(), next)
+	o.dispatcher.Happened(t.Context(), former, release.Event{Reason: "RolloutDeleted"})
+	o.dispatcher.Forget(key)
+	o.dispatcher.Changed(t.Context(), next)
 	o.send()
 	o.want("gone", "bad")
-	o.courier.Changed(t.Context(), next)
+	o.dispatcher.Changed(t.Context(), next)
 	o.send()
 	o.want() // it is known that it was sent
-	if len(o.courier.Keys()) != 1 {
-		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
+	if len(o.dispatcher.Keys()) != 1 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
-	o.courier.Forget(key)
-	if len(o.courier.Keys()) != 0 {
-		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
+	o.dispatcher.Forget(key)
+	if len(o.dispatcher.Keys()) != 0 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
 }
 
@@ -448,11 +448,11 @@ func TestRolloutsComeAndGo(t *testing.T) {
 		about.Object = about.Object.DeepCopy()
 		about.Object.Name, about.Object.UID = fmt.Sprintf("cart-%d", i), types.UID(fmt.Sprint(i))
 		about.Object.Annotations = map[string]string{"notifications.argoproj.io/subscribe.on-degraded.none": ""}
-		o.courier.Changed(t.Context(), about)
-		o.courier.Forget(client.ObjectKeyFromObject(about.Object))
+		o.dispatcher.Changed(t.Context(), about)
+		o.dispatcher.Forget(client.ObjectKeyFromObject(about.Object))
 		o.send()
 	}
-	if len(o.courier.Keys()) != 0 || sent(t, o.registry, "notification_send_error") != 0 {
-		t.Errorf("%d Rollouts are known", len(o.courier.Keys()))
+	if len(o.dispatcher.Keys()) != 0 || sent(t, o.registry, "notification_send_error") != 0 {
+		t.Errorf("%d Rollouts are known", len(o.dispatcher.Keys()))
 	}
 }

@@ -1,4 +1,4 @@
-package courier
+package dispatch
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type configured struct {
 }
 
 // sender is that of a service; it is made when it is first needed, and kept while the configuration stays.
-func (c *configured) sender(by *Courier, name string) (service.Sender, error) {
+func (c *configured) sender(by *Dispatcher, name string) (service.Sender, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if sender, ok := c.senders[name]; ok {
@@ -52,17 +52,17 @@ type source struct {
 }
 
 // source returns the configuration of a namespace; nil: it has none. Reading it is left to config, since it may take long.
-func (c *Courier) source(ctx context.Context, namespace string) (*source, error) {
+func (d *Dispatcher) source(ctx context.Context, namespace string) (*source, error) {
 	var texts corev1.ConfigMap
 	var secret corev1.Secret
-	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.ConfigMapName}, &texts, client.UnsafeDisableDeepCopy); {
+	switch err := d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.ConfigMapName}, &texts, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
-		c.drop(namespace)
+		d.drop(namespace)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get ConfigMap %s in %s: %w", notification.ConfigMapName, namespace, err)
 	}
-	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.SecretName}, &secret, client.UnsafeDisableDeepCopy)
+	err := d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: notification.SecretName}, &secret, client.UnsafeDisableDeepCopy)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("get Secret %s in %s: %w", notification.SecretName, namespace, err)
 	}
@@ -70,19 +70,19 @@ func (c *Courier) source(ctx context.Context, namespace string) (*source, error)
 		namespace: namespace, texts: texts.Data, secret: secret.Data,
 		version: string(texts.UID) + "/" + texts.ResourceVersion + "/" + string(secret.UID) + "/" + secret.ResourceVersion,
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known := c.configs[namespace]; known != nil && known.version == from.version {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.configs[namespace]; known != nil && known.version == from.version {
 		from.known = known
 	}
 	return from, nil
 }
 
 // config reads a configuration, unless that very version was read before.
-func (c *Courier) config(from source) *configured {
-	c.mu.Lock()
-	known := c.configs[from.namespace]
-	c.mu.Unlock()
+func (d *Dispatcher) config(from source) *configured {
+	d.mu.Lock()
+	known := d.configs[from.namespace]
+	d.mu.Unlock()
 	if known != nil && known.version == from.version {
 		return known
 	}
@@ -90,25 +90,25 @@ func (c *Courier) config(from source) *configured {
 		return from.known
 	}
 	config := notification.NewConfig(from.texts, from.secret)
-	if from.namespace == c.Namespace {
-		c.health(config.Problems())
+	if from.namespace == d.Namespace {
+		d.health(config.Problems())
 	} else {
 		config = config.Own(from.namespace)
 	}
 	read := &configured{Config: config, namespace: from.namespace, version: from.version, senders: map[string]service.Sender{}}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.configs[from.namespace] = read
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.configs[from.namespace] = read
 	return read
 }
 
 // drop forgets a configuration that is gone.
-func (c *Courier) drop(namespace string) {
-	c.mu.Lock()
-	known := c.configs[namespace]
-	delete(c.configs, namespace)
-	c.mu.Unlock()
-	if known != nil && namespace == c.Namespace {
-		c.health(nil)
+func (d *Dispatcher) drop(namespace string) {
+	d.mu.Lock()
+	known := d.configs[namespace]
+	delete(d.configs, namespace)
+	d.mu.Unlock()
+	if known != nil && namespace == d.Namespace {
+		d.health(nil)
 	}
 }

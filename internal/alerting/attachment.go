@@ -1,4 +1,4 @@
-package notify
+package alerting
 
 import (
 	"encoding/json"

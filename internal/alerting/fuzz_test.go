@@ -1,4 +1,4 @@
-package notify_test
+package alerting_test
 
 import (
 	"encoding/json"
@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/notify"
+	"github.com/serin-dev/serin/internal/alerting"
+	"github.com/serin-dev/serin/internal/chat"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 )
@@ -48,7 +49,7 @@ func FuzzAlertProvider(f *testing.F) {
 		if json.Unmarshal(object, &spec) != nil || strings.HasPrefix(strings.ToLower(strings.TrimSpace(spec.Address)), "https:") {
 			return // the API server does not store what cannot be read; a proxy sees nothing of a call with TLS
 		}
-		n, err := notify.New(client, string(spec.Type), notify.Options{
+		n, err := alerting.New(client, string(spec.Type), alerting.Options{
 			URL: spec.Address, Username: spec.Username, Channel: spec.Channel, Token: token, Proxy: proxy.URL,
 		})
 		if err != nil {
@@ -58,11 +59,11 @@ func FuzzAlertProvider(f *testing.F) {
 		mu.Lock()
 		sent, code, answer = nil, 200+abs(status)%400, body
 		mu.Unlock()
-		err = n.Post(t.Context(), notify.Message{Canary: "cart.shop", Text: text, Severity: release.Severity(severity), Fields: []notify.Field{{Name: "Cause", Value: text}}})
+		err = n.Send(t.Context(), alerting.Message{Canary: "cart.shop", Text: text, Severity: release.Severity(severity), Fields: []alerting.Field{{Name: "Cause", Value: text}}})
 		if err != nil {
 			safe(t, err, token)
 		}
-		if wait, _ := notify.RetryAfter(err, time.Now()); wait < 0 || wait > 30*time.Second {
+		if wait, _ := chat.RetryAfter(err, time.Now()); wait < 0 || wait > 30*time.Second {
 			t.Errorf("waits %s", wait)
 		}
 		mu.Lock()

@@ -1,4 +1,4 @@
-package courier
+package dispatch
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 
 // ledger is what is known of the messages about one Rollout beyond its annotation, which a cache shows late.
 type ledger struct {
-	// annotated is the book as the annotation was seen last.
-	annotated notification.Book
+	// annotated is the last observed annotation.
+	annotated notification.SentLog
 	// told are messages that were sent, and ended those that hold no more, until the annotation says so.
-	told  notification.Book
+	told  notification.SentLog
 	ended map[string]bool
 	// begun are messages that were queued in this process. One that was given up stays here: it is not tried again until
 	// it holds anew, or the process begins anew.
@@ -32,42 +32,42 @@ type ledger struct {
 	gone    bool
 }
 
-// ledger is that of a Rollout; c.mu is held.
-func (c *Courier) ledger(key types.NamespacedName, uid types.UID) *ledger {
-	if l := c.ledgers[key][uid]; l != nil {
+// ledger is that of a Rollout; d.mu is held.
+func (d *Dispatcher) ledger(key types.NamespacedName, uid types.UID) *ledger {
+	if l := d.ledgers[key][uid]; l != nil {
 		return l
 	}
-	for former := range c.ledgers[key] {
-		c.end(key, former)
+	for former := range d.ledgers[key] {
+		d.end(key, former)
 	}
-	if c.ledgers[key] == nil {
-		c.ledgers[key] = map[types.UID]*ledger{}
+	if d.ledgers[key] == nil {
+		d.ledgers[key] = map[types.UID]*ledger{}
 	}
-	l := &ledger{told: notification.Book{}, ended: map[string]bool{}, begun: map[string]bool{}, complaints: map[string]map[string]bool{}}
-	c.ledgers[key][uid] = l
+	l := &ledger{told: notification.SentLog{}, ended: map[string]bool{}, begun: map[string]bool{}, complaints: map[string]map[string]bool{}}
+	d.ledgers[key][uid] = l
 	return l
 }
 
-// end drops what is known of a Rollout that is gone, as soon as nothing about it is queued; c.mu is held.
-func (c *Courier) end(key types.NamespacedName, uid types.UID) {
-	l := c.ledgers[key][uid]
+// end drops what is known of a Rollout that is gone, as soon as nothing about it is queued; d.mu is held.
+func (d *Dispatcher) end(key types.NamespacedName, uid types.UID) {
+	l := d.ledgers[key][uid]
 	if l.gone = true; l.pending > 0 {
 		return
 	}
-	if delete(c.ledgers[key], uid); len(c.ledgers[key]) == 0 {
-		delete(c.ledgers, key)
+	if delete(d.ledgers[key], uid); len(d.ledgers[key]) == 0 {
+		delete(d.ledgers, key)
 	}
 }
 
 // see takes in what the annotation says now.
-func (l *ledger) see(annotated notification.Book) {
+func (l *ledger) see(annotated notification.SentLog) {
 	l.annotated = annotated
 	maps.DeleteFunc(l.told, func(key string, _ int64) bool { return annotated.Has(key) })
 	maps.DeleteFunc(l.ended, func(key string, _ bool) bool { return !annotated.Has(key) })
 }
 
-// book is what the annotation has to say.
-func (l *ledger) book() notification.Book {
+// sentLog is the desired content of the annotation.
+func (l *ledger) sentLog() notification.SentLog {
 	out := maps.Clone(l.annotated)
 	maps.Copy(out, l.told)
 	maps.DeleteFunc(out, func(key string, _ int64) bool { return l.ended[key] })
@@ -75,8 +75,8 @@ func (l *ledger) book() notification.Book {
 }
 
 // known are all messages that need not be sent: told, or under way.
-func (l *ledger) known() notification.Book {
-	out := l.book()
+func (l *ledger) known() notification.SentLog {
+	out := l.sentLog()
 	for key := range l.begun {
 		out[key] = 0
 	}
@@ -111,50 +111,51 @@ func (l *ledger) news(version, text string) bool {
 	return !known
 }
 
-// told notes that a message was sent, and is true if the book has to say so: what it said may hold no more.
-func (c *Courier) told(key types.NamespacedName, uid types.UID, message string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.ledgers[key][uid]
+// told records that a message was sent, and reports whether the annotation must be written: the condition of the message may
+// have ended meanwhile.
+func (d *Dispatcher) told(key types.NamespacedName, uid types.UID, message string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.ledgers[key][uid]
 	if l == nil || !l.begun[message] {
 		return false
 	}
 	delete(l.begun, message)
 	delete(l.ended, message)
-	l.told = l.told.With(message, c.Clock.Now())
+	l.told = l.told.With(message, d.Clock.Now())
 	return true
 }
 
-// keepBook queues the write of the book of a Rollout. The writes of one Rollout leave in their order, each with what is
-// known by then.
-func (c *Courier) keepBook(about About) {
+// writeSentLog queues the write of the annotation. The writes of one Rollout are sent in order, each with the messages that are
+// recorded by then.
+func (d *Dispatcher) writeSentLog(about About) {
 	key, uid := about.key(), about.Object.UID
-	c.enqueue(about, "book", "book of notifications", func(ctx context.Context) error {
-		c.mu.Lock()
-		l := c.ledgers[key][uid]
+	d.enqueue(about, "sent-log", "log of sent notifications", func(ctx context.Context) error {
+		d.mu.Lock()
+		l := d.ledgers[key][uid]
 		if l == nil {
-			c.mu.Unlock()
+			d.mu.Unlock()
 			return nil
 		}
-		book := l.book()
-		c.mu.Unlock()
-		return c.write(ctx, key, uid, book)
+		sentLog := l.sentLog()
+		d.mu.Unlock()
+		return d.write(ctx, key, uid, sentLog)
 	}, nil)
 }
 
 // write changes the annotation, of that very Rollout.
-func (c *Courier) write(ctx context.Context, key types.NamespacedName, uid types.UID, book notification.Book) error {
+func (d *Dispatcher) write(ctx context.Context, key types.NamespacedName, uid types.UID, sentLog notification.SentLog) error {
 	var value any // null takes the annotation away
-	if text := book.String(); text != "" {
+	if text := sentLog.String(); text != "" {
 		value = text
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{notification.NotifiedAnnotation: value}}})
 	if err != nil {
-		return fmt.Errorf("write the patch of the book: %w", err)
+		return fmt.Errorf("write the patch of the log of sent messages: %w", err)
 	}
 	object := &argov1.Rollout{}
 	object.Namespace, object.Name = key.Namespace, key.Name
-	err = c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	err = d.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil // it is gone, or another one of that name
 	}

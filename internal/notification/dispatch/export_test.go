@@ -1,11 +1,11 @@
-package courier
+package dispatch
 
 import "context"
 
 // Occupy takes the slots that evaluations of a namespace can get beside others, as evaluations that never end would.
-func (c *Courier) Occupy(ctx context.Context, namespace string) error {
+func (d *Dispatcher) Occupy(ctx context.Context, namespace string) error {
 	for range maxEvaluations - 1 {
-		if _, err := c.evaluations.Acquire(ctx, namespace); err != nil {
+		if _, err := d.evaluations.Acquire(ctx, namespace); err != nil {
 			return err
 		}
 	}

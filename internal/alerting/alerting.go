@@ -1,0 +1,158 @@
+// Package alerting sends the alerts of Canaries to the chats of AlertProviders and of the flags. The notifications of
+// Rollouts are package notification.
+//
+// It knows the payloads of Flagger and which severities an alert entry asks for. It must not know why an alert is sent, the
+// Kubernetes API, or queues: a message is sent once, and the caller decides about another attempt.
+package alerting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/serin-dev/serin/internal/chat"
+	"github.com/serin-dev/serin/internal/outbound"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// Message is one alert.
+type Message struct {
+	// Canary is name.namespace.
+	Canary   string
+	Text     string
+	Severity release.Severity
+	// Fields are shown below the text, in this order.
+	Fields []Field
+}
+
+// Field is a titled value.
+type Field struct{ Name, Value string }
+
+// Sender sends to one chat. It may be used by several goroutines.
+type Sender interface {
+	// Send makes one attempt of at most 5 s. Its errors are those of chat.Send.
+	Send(ctx context.Context, m Message) error
+}
+
+// Options are the settings of an AlertProvider or of the flags.
+type Options struct {
+	// URL to post to; its path and query may be a secret.
+	URL string
+	// Username and Channel are flagger and general without them. Slack, Discord and Rocket.Chat read them.
+	Username, Channel string
+	// Proxy is the URL of a proxy on the way; empty: that of the environment.
+	Proxy string
+	// Token authorises, where the chat has such a thing: Slack.
+	Token string
+}
+
+// timeout bounds one attempt.
+const timeout = 5 * time.Second
+
+// Wants reports whether an alert entry of a Canary asks for a severity. An entry without one asks for all, like info.
+func Wants(entry string, s release.Severity) bool { return rank(s) >= rank(release.Severity(entry)) }
+
+func rank(s release.Severity) int {
+	switch s {
+	case release.Error:
+		return 2
+	case release.Warn:
+		return 1
+	default: // info, and no word at all
+		return 0
+	}
+}
+
+// Types are the types of chats, as spec.type of an AlertProvider names them.
+func Types() []string { return []string{"slack", "msteams", "discord", "rocket", "gchat"} }
+
+// New returns the sender of a type. It checks the options and sends no request.
+func New(client *outbound.Client, chatType string, o Options) (Sender, error) {
+	if o.Username == "" {
+		o.Username = "flagger"
+	}
+	if o.Channel == "" {
+		o.Channel = "general"
+	}
+	s := &sender{client: client, url: o.URL, proxy: o.Proxy}
+	address, err := outbound.ParseURL(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("invalid %s webhook URL: %w", label(chatType), err)
+	}
+	switch chatType {
+	case "slack":
+		s.token, s.accepted = outbound.Secret(o.Token), slackAccepted
+		s.payload = attachment(o, colours{info: "good", warn: "warning", failed: "danger"})
+	case "discord":
+		s.url = slackCompatible(address)
+		s.payload = attachment(o, colours{info: "good", warn: "warning", failed: "danger"})
+	case "rocket":
+		s.payload = attachment(o, colours{info: "#0076D7", warn: "#FFBF00", failed: "#FF0000"})
+	case "msteams":
+		s.payload = messageCard
+		if wantsAdaptiveCard(address.Hostname()) {
+			s.payload = adaptiveCard
+		}
+	case "gchat":
+		s.payload, s.newer = googleCard, googleCardV2
+	default:
+		return nil, fmt.Errorf("alert provider type %q is not supported: use one of %v", chatType, Types())
+	}
+	return s, nil
+}
+
+func label(chatType string) string {
+	switch chatType {
+	case "slack":
+		return "Slack"
+	case "discord":
+		return "Discord"
+	case "rocket":
+		return "Rocket"
+	case "msteams":
+		return "MS Teams"
+	case "gchat":
+		return "Google Chat"
+	default:
+		return "alert"
+	}
+}
+
+type sender struct {
+	client     *outbound.Client
+	url, proxy string
+	token      outbound.Secret
+	payload    func(Message) any
+	// newer is the form for a chat that takes the usual one no more; nil: there is none.
+	newer func(Message) any
+	// accepted reads the answer of chats that refuse with a status of 200.
+	accepted func(body []byte) error
+}
+
+// Send sends the message.
+func (s *sender) Send(ctx context.Context, m Message) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	defer cancel()
+	body, err := s.post(ctx, s.payload(m))
+	if status, ok := errors.AsType[*chat.StatusError](err); ok && status.Code() == http.StatusBadRequest && s.newer != nil {
+		body, err = s.post(ctx, s.newer(m))
+	}
+	switch {
+	case err != nil:
+		return err
+	case s.accepted != nil:
+		return s.accepted(body)
+	default:
+		return nil
+	}
+}
+
+func (s *sender) post(ctx context.Context, payload any) ([]byte, error) {
+	header := http.Header{}
+	if s.token != "" {
+		header = chat.Bearer(s.token.Reveal())
+	}
+	return chat.SendJSON(ctx, s.client, chat.Request{Service: "the chat", URL: s.url, Header: header, Timeout: timeout, Proxy: s.proxy}, payload)
+}
