@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
@@ -126,4 +127,16 @@ func summaries(results []argov1.MetricResult) (decide, recorded argov1.RunSummar
 		}
 	}
 	return decide, recorded
+}
+
+// Limit returns what the values of a metric are compared with, on one line.
+func Limit(metric argov1.Metric) string {
+	var parts []string
+	if metric.SuccessCondition != "" {
+		parts = append(parts, metric.SuccessCondition)
+	}
+	if metric.FailureCondition != "" {
+		parts = append(parts, "not "+metric.FailureCondition)
+	}
+	return strings.Join(strings.Fields(strings.Join(parts, ", ")), " ")
 }

@@ -218,7 +218,7 @@ func analysisRun(f facts, name string) *Run {
 }
 
 func (r Run) judgement() *Judgement {
-	return &Judgement{Name: r.Name, Phase: r.Phase, Message: r.Message}
+	return &Judgement{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
 }
 
 // repeatsAfter reports whether a completed analysis is repeated: the user ended the pause that an inconclusive one caused, or

@@ -89,6 +89,14 @@ type Run struct {
 	Terminated bool
 	// Deleting is true while it is being deleted.
 	Deleting bool
+	// Metric is the one that decides it, as far as it is known.
+	Metric Metric
+}
+
+// Metric is what an AnalysisRun measured last of one metric.
+type Metric struct {
+	// Value is the measured value, Limit the condition that it has to meet, Query the query with its arguments resolved.
+	Value, Limit, Query string
 }
 
 // Experiment is one that the Rollout owns.

@@ -41,6 +41,8 @@ type Judgement struct {
 	Message string
 	// Planned is true while only its name is decided: it is created once the status has recorded that.
 	Planned bool
+	// Metric is the one that decides it, as far as it is known.
+	Metric Metric
 }
 
 // StepPods are the pods of both sides.
@@ -172,6 +174,7 @@ func (j *Judgement) opens(gate release.Gate) release.Gate {
 		gate.Verdict, gate.Opener, gate.Message = release.Wait, release.ByCluster, "has not begun"
 		return gate
 	}
+	gate.Value, gate.Limit, gate.Query = j.Metric.Value, j.Metric.Limit, j.Metric.Query
 	gate.Message = fmt.Sprintf("%s is %s", j.Name, strings.ToLower(string(j.Phase)))
 	if j.Phase == "" {
 		gate.Message = j.Name + " has not begun"

@@ -430,22 +430,32 @@ type RoutedStatus struct {
 	Restored bool `json:"restored,omitempty"`
 }
 
-// GateStatus is one condition before the next move of the release, as it was last seen.
+// GateStatus is one condition for the next transition of the release, as it was last evaluated. It has the fields of the gates
+// of a Canary.
 type GateStatus struct {
-	// Name of the gate.
+	// Name of the gate, for example pause, pods, analysis.
 	Name string `json:"name"`
 	// Verdict is pass, ask, wait or fail.
 	Verdict string `json:"verdict"`
-	// Message says what was seen.
+	// Message describes the observed state.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Opener is who or what opens the gate: time, cluster, answer or person.
 	// +optional
 	Opener string `json:"opener,omitempty"`
-	// Since when the verdict holds.
+	// Value that was measured, where the gate compares one.
+	// +optional
+	Value string `json:"value,omitempty"`
+	// Limit that the value is compared with.
+	// +optional
+	Limit string `json:"limit,omitempty"`
+	// Query that returned the value, with its arguments resolved.
+	// +optional
+	Query string `json:"query,omitempty"`
+	// Since is the time since which the gate waits for the same, or passes.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// Until is the moment at which time opens the gate.
+	// Until is the time at which the gate opens, or is evaluated again.
 	// +optional
 	Until *metav1.MicroTime `json:"until,omitempty"`
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/workload"
 )
@@ -119,7 +120,7 @@ func (a *Asker) Ask(ctx context.Context, key prober.Key, p release.Probe) releas
 		answer = release.Answer{Outcome: release.Broken, Text: fmt.Sprintf("question %T is unknown", q)}
 	}
 	// Many answers are kept, and what users wrote into addresses and queries may be as long as a whole Canary.
-	answer.Text, answer.Query = release.Clip(answer.Text, maxAnswer), release.Clip(answer.Query, maxQuery)
+	answer.Text, answer.Query = release.Clip(answer.Text, maxAnswer), release.Clip(answer.Query, shell.MaxGateQuery)
 	a.Telemetry.Probed(kind, answer.Outcome, a.Clock.Since(began))
 	return answer
 }
@@ -178,7 +179,7 @@ func (a *Asker) measure(ctx context.Context, c *flaggerv1.Canary, check canary.C
 	if check.Canonical == canary.Duration {
 		shown = value / 1000 // the gauge has always been in seconds
 	}
-	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, release.Clip(check.Metric.Name, maxGateName), shown)
+	a.Telemetry.Measured(c.Namespace, c.Spec.TargetRef.Name, release.Clip(check.Metric.Name, shell.MaxGateName), shown)
 	return answer
 }
 

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,25 +38,9 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
 	decision := canary.Faulted(s.snapshot, shell.FaultSentence("release", fault))
-	gates, _ := r.memory.gates(key, decision, s.snapshot, now)
-	if _, err := r.writeStatus(ctx, key, s, &decision, gates); err != nil {
+	if _, err := r.writeStatus(ctx, key, s, &decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
 		return err
 	}
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	return nil
-}
-
-// again counts a failure and is when to try next.
-func (m *memory) again(key types.NamespacedName, of shell.Trouble, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.entry(key).retries.Again(of, now)
-}
-
-func (m *memory) succeeded(key types.NamespacedName, of shell.Trouble) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.of[key]; e != nil {
-		e.retries.Succeeded(of)
-	}
 }

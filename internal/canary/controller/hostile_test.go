@@ -190,7 +190,7 @@ func TestOneEvilServerCostsItsOwnReleaseOnly(t *testing.T) {
 			continue // unreachable: does not count for a minute
 		}
 		w.untilPhase(t, key, flaggerv1.CanaryPhaseFailed)
-		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > maxGates {
+		if gates := w.canary(t, key).Status.Serin.Gates; len(gates) > shell.MaxGates {
 			t.Errorf("%s: %d gates in the status", name, len(gates))
 		}
 	}
@@ -341,15 +341,15 @@ func TestAPanicCostsItsOwnReleaseOnly(t *testing.T) {
 
 func TestEachTroubleHasItsOwnRow(t *testing.T) {
 	m, now := newMemory(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	now = m.again(cart, shell.NotInstalled, now)
-	if got := m.again(cart, shell.NotInstalled, now).Sub(now); got != 2*shell.FirstPause {
+	now = m.RetryAt(cart, shell.NotInstalled, now)
+	if got := m.RetryAt(cart, shell.NotInstalled, now).Sub(now); got != 2*shell.FirstPause {
 		t.Errorf("the second time: %s", got)
 	}
-	if got := m.again(cart, shell.Refused, now).Sub(now); got != shell.FirstPause {
+	if got := m.RetryAt(cart, shell.Refused, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("another trouble waits %s", got)
 	}
-	m.succeeded(cart, shell.NotInstalled)
-	if got := m.again(cart, shell.NotInstalled, now).Sub(now); got != shell.FirstPause {
+	m.Succeeded(cart, shell.NotInstalled)
+	if got := m.RetryAt(cart, shell.NotInstalled, now).Sub(now); got != shell.FirstPause {
 		t.Errorf("after a success: %s", got)
 	}
 }

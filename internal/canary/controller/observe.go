@@ -20,6 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/metric"
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 	"github.com/serin-dev/serin/internal/workload"
@@ -351,7 +352,7 @@ func cutHooks(c *flaggerv1.Canary) []release.Event {
 	for _, h := range analysisOf(c).Webhooks {
 		if _, _, cut, _ := hookLimits(h); cut != "" { // what is no duration is said when it is called
 			warnings = append(warnings, release.Event{Type: release.Warning, Standing: true, Private: true, Message: fmt.Sprintf(
-				"webhook %s: %s", release.Clip(h.Name, maxGateName), cut)})
+				"webhook %s: %s", release.Clip(h.Name, shell.MaxGateName), cut)})
 		}
 	}
 	return warnings

@@ -105,13 +105,13 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	asking := prober.Key{NamespacedName: key, UID: object.UID}
 	s.snapshot.Answers = r.Prober.Answers(asking)
 	if !peer.Acts() {
-		r.memory.tracked(key, &s.snapshot.Workload, began)
+		r.memory.track(key, &s.snapshot.Workload, began)
 	}
 	look, err := r.lookAtPods(ctx, key, s)
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	if by, due := r.memory.late(key, began); due {
+	if by, due := r.memory.Lateness(key, began); due {
 		r.Metrics.Late(flaggerv1.CanaryKind, by)
 	}
 
@@ -127,13 +127,13 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		decision = canary.Refused(s.snapshot, decision.Gates, effect, shell.Sentence(failed))
 	}
 	if byServer(failed) {
-		look = shell.Earliest(look, r.memory.again(key, shell.Refused, began))
+		look = shell.Earliest(look, r.memory.RetryAt(key, shell.Refused, began))
 	} else {
-		r.memory.succeeded(key, shell.Refused)
+		r.memory.Succeeded(key, shell.Refused)
 	}
 	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
-	gates, explain := r.memory.gates(key, decision, s.snapshot, r.Clock.Now())
-	written, err := r.writeStatus(ctx, key, s, &decision, gates)
+	explanation := r.memory.explain(key, decision, s.snapshot, r.Clock.Now())
+	written, err := r.writeStatus(ctx, key, s, &decision, explanation)
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
@@ -142,18 +142,22 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		outcome.Started = s.object.ResourceVersion
 	}
 	r.Line.Settle(flaggerv1.CanaryKind, key, outcome)
-	r.memory.succeeded(key, shell.LostRace)
+	r.memory.Succeeded(key, shell.LostRace)
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
 	r.measure(s.snapshot.Plan, decision, began)
 	r.Prober.Ask(asking, decision.Probes)
 	r.Prober.Remember(asking, questionsOf(object))
 
-	r.memory.wakes(key, decision.Wake)
+	r.memory.ScheduleWake(key, decision.Wake)
 	if s.again {
-		look = shell.Earliest(look, r.memory.again(key, shell.NotInstalled, began))
+		look = shell.Earliest(look, r.memory.RetryAt(key, shell.NotInstalled, began))
 	} else {
-		r.memory.succeeded(key, shell.NotInstalled)
+		r.memory.Succeeded(key, shell.NotInstalled)
+	}
+	explain := explanation.At
+	if written || peer.Acts() {
+		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{} // the event of the write brings the release back
@@ -166,7 +170,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), errors.Is(err, traffic.ErrChanged), apierrors.IsAlreadyExists(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, shell.LostRace, began))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.RetryAt(key, shell.LostRace, began))}, nil
 	default:
 		return reconcile.Result{}, err
 	}
@@ -175,15 +179,15 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 // writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
 // brings the release back. The patch names the version that the decision was made on and holds the difference only, so
 // that fields of a newer Serin stay.
-func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, gates []flaggerv1.GateStatus) (written bool, err error) {
-	if gates == nil {
-		return false, nil // neither has the release moved, nor is there anything to explain
+func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, explanation shell.Explanation) (written bool, err error) {
+	if s.snapshot.Peer.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
+		return false, nil
 	}
 	status := d.Status.DeepCopy()
 	if status.Serin == nil {
 		status.Serin = &flaggerv1.SerinStatus{}
 	}
-	status.Serin.Gates = gates
+	status.Serin.Gates = gatesOf(explanation)
 	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Canary %s with what it was: %w", key, err)
@@ -237,8 +241,7 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	waiting := d.Gates.First()
 	key := types.NamespacedName{Namespace: plan.Namespace, Name: plan.Name}
 	if waiting != nil {
-		name := gateName(*waiting)
-		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, name, r.memory.since(key, name))
+		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, shell.GateName(*waiting), r.memory.WaitingSince(key, *waiting))
 	} else {
 		r.Metrics.Waiting(flaggerv1.CanaryKind, plan.Namespace, plan.Name, "", time.Time{})
 	}
@@ -271,14 +274,14 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 		primary bool
 	}{{&w.Target, false}, {&w.Primary, true}} {
 		unready := of.copy.Found && !of.copy.Ready && of.copy.Replicas > 0
-		at, problem := r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
+		at, problem := r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
 			if problem, err = r.Workloads.Of(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
 				return next, fmt.Errorf("look at the pods of %s: %w", key, err)
 			}
-			r.memory.podProblem(key, of.primary, problem, s.snapshot.Now)
-			at, _ = r.memory.stuck(key, of.primary, unready, s.snapshot.Now, patience)
+			r.memory.podsListed(key, of.primary, problem, s.snapshot.Now)
+			at, _ = r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
 		}
 		of.copy.PodProblem = problem
 		next = shell.Earliest(next, at)
@@ -294,14 +297,14 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Reporter.Forget(key)
 	r.Line.Forget(flaggerv1.CanaryKind, key)
 	r.known.Forget(key)
-	r.memory.forget(key)
+	r.memory.Forget(key)
 	r.Metrics.Forget(key.Namespace, key.Name)
 }
 
 // Footprint is what this process remembers of Canaries.
 func (r *Reconciler) Footprint() shell.Footprint {
 	return shell.FootprintOf(shell.Footprint{
-		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(),
+		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.known.Keys(),
 		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.Keys(),
 	})

@@ -18,20 +18,20 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// A state effect is true in every pass, and in nearly every pass it was true before. What it does follows from what it
-// is told and from the objects that it reads, and from nothing else. So an effect that had nothing to do has nothing to do
-// again, as long as it is told the same and all these objects are in the same versions. The versions are noted where
-// the effect reads, and looked up the same way before it is left out: an object that somebody edited, deleted or made
-// since has another version, and the effect is applied. An effect that wrote, failed or warned is not remembered.
+// A steady-state effect applies in every reconciliation, and nearly always has nothing to do. What it does follows from its
+// inputs and from the objects that it reads, and from nothing else. An effect that had nothing to do therefore has nothing to
+// do again, as long as its inputs are the same and all these objects are in the same versions. The versions are recorded where
+// the effect reads, and compared before the effect is skipped: an object that was edited, deleted or created since then has
+// another version, and the effect is applied. An effect that wrote, failed or warned is not recorded.
 
-// stood is what an effect was told and what it read when it last had nothing to do.
-type stood struct {
-	told  told
-	reads []read
+// appliedEffect is what an effect depended on when it last had nothing to do.
+type appliedEffect struct {
+	inputs effectInputs
+	reads  []read
 }
 
-// told is everything but the objects that a state effect depends on.
-type told struct {
+// effectInputs is everything that a steady-state effect depends on, except for objects.
+type effectInputs struct {
 	effect     release.Effect
 	canary     types.UID
 	generation int64 // counts the specs of the Canary
@@ -42,8 +42,8 @@ type told struct {
 	session, primary, previous string
 }
 
-func toldOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) told {
-	return told{
+func inputsOf(s *seen, effect release.Effect, status flaggerv1.CanaryStatus) effectInputs {
+	return effectInputs{
 		effect: effect, canary: s.object.UID, generation: s.object.Generation, annotations: annotationsOf(s.object),
 		selector: s.selector, selects: s.selects,
 		session: status.SessionAffinityCookie, primary: status.PrimarySessionAffinityCookie, previous: status.PreviousSessionAffinityCookie,
@@ -61,16 +61,17 @@ func annotationsOf(c *flaggerv1.Canary) string {
 	return b.String()
 }
 
-// sees is what a state effect sees of a pass and of its status: what told has, with the spec and the annotations that it stands for. Nearly every
-// pass has another version of the Canary, and what stands does not depend on the rest of it.
-func (t told) sees(s *seen) (*seen, flaggerv1.CanaryStatus) {
+// restrict returns the part of an observation, and of its status, that a steady-state effect depends on: its inputs, with the
+// spec and the annotations that they identify. Nearly every reconciliation has another version of the Canary, and the effect
+// does not depend on the rest of it.
+func (t effectInputs) restrict(s *seen) (*seen, flaggerv1.CanaryStatus) {
 	object := &flaggerv1.Canary{TypeMeta: s.object.TypeMeta, Spec: s.object.Spec}
 	object.Namespace, object.Name, object.UID, object.Generation = s.object.Namespace, s.object.Name, t.canary, t.generation
 	object.Annotations = s.object.Annotations
-	sees := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
-	sees.target.Canary = object
-	sees.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
-	return sees, flaggerv1.CanaryStatus{
+	part := &seen{object: object, renderer: s.renderer, target: s.target, selector: t.selector, selects: t.selects}
+	part.target.Canary = object
+	part.snapshot.Plan.Strategy = s.snapshot.Plan.Strategy
+	return part, flaggerv1.CanaryStatus{
 		SessionAffinityCookie: t.session, PrimarySessionAffinityCookie: t.primary, PreviousSessionAffinityCookie: t.previous,
 	}
 }
@@ -93,8 +94,8 @@ type read struct {
 	version version
 }
 
-// still is true when the object is as it was.
-func (r read) still(ctx context.Context) bool {
+// unchanged reports whether the object is as it was read.
+func (r read) unchanged(ctx context.Context) bool {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind}}
 	err := r.from.Get(ctx, r.key, object, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
@@ -103,8 +104,8 @@ func (r read) still(ctx context.Context) bool {
 	return versionOf(object) == r.version
 }
 
-// stands tells state effects, by a name for each, from those that move something.
-func stands(effect release.Effect) (name string, ok bool) {
+// steadyState returns the name of a steady-state effect; false for one that changes something.
+func steadyState(effect release.Effect) (name string, ok bool) {
 	switch effect.(type) {
 	case canary.ServicesExist:
 		return "services", true
@@ -119,31 +120,31 @@ func stands(effect release.Effect) (name string, ok bool) {
 	}
 }
 
-// ensure makes an effect true, unless it is a state effect that has nothing to do again.
+// ensure applies an effect, unless it is a steady-state effect that has nothing to do again.
 func (r *Reconciler) ensure(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
-	name, ok := stands(effect)
+	name, ok := steadyState(effect)
 	if !ok {
 		return r.one(ctx, s, effect, status)
 	}
 	key := client.ObjectKeyFromObject(s.object)
-	now := toldOf(s, effect, status)
-	last := r.memory.stood(key, name)
-	if last.told == now && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.still(ctx) }) {
+	inputs := inputsOf(s, effect, status)
+	last := r.memory.lastApplied(key, name)
+	if last.inputs == inputs && !slices.ContainsFunc(last.reads, func(r read) bool { return !r.unchanged(ctx) }) {
 		return nil
 	}
 	notes := &notes{}
-	sees, cookies := now.sees(s)
-	if err := r.one(context.WithValue(ctx, notesKey{}, notes), sees, effect, cookies); err != nil {
+	part, cookies := inputs.restrict(s)
+	if err := r.one(context.WithValue(ctx, notesKey{}, notes), part, effect, cookies); err != nil {
 		return err
 	}
 	if notes.more || len(notes.reads) == 0 {
 		return nil
 	}
-	r.memory.stands(key, name, stood{now, notes.reads})
+	r.memory.recordApplied(key, name, appliedEffect{inputs, notes.reads})
 	return nil
 }
 
-// notes are of one effect.
+// notes are what one effect read.
 type notes struct {
 	reads []read
 	// more is true when it did more than read objects by name.
@@ -158,8 +159,8 @@ func noteMore(ctx context.Context) {
 	}
 }
 
-// Noting is a client that notes what state effects read, so that they need not be applied again in every pass. The parts
-// that apply effects must be given it; with another client they are right as well, and cost more.
+// Noting is a client that records what steady-state effects read, so that they need not be applied again in every reconciliation.
+// The parts that apply effects should use it; with another client they are correct as well, and cost more requests.
 func Noting(c client.Client) client.Client { return noting{c} }
 
 type noting struct{ client.Client }

@@ -172,7 +172,7 @@ func TestAStateEffectIsAppliedAgainWhenAnythingItLooksAtChanged(t *testing.T) {
 		},
 		"memory is lost": func(_ *testing.T, w *standingWorld) { w.reconciler.memory = newMemory() },
 		"the Canary is forgotten": func(_ *testing.T, w *standingWorld) {
-			w.reconciler.memory.forget(cart)
+			w.reconciler.memory.Forget(cart)
 		},
 		"a Service is made anew": func(t *testing.T, w *standingWorld) {
 			w.remove(t, "Service", "cart-canary")

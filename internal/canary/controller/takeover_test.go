@@ -13,6 +13,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // reads counts them.
@@ -85,7 +86,7 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	}
 	s := &seen{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
 	decision := canary.Decision{Status: flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhasePromoting}}
-	if _, err := r.writeStatus(t.Context(), key, s, &decision, []flaggerv1.GateStatus{}); !apierrors.IsConflict(err) {
+	if _, err := r.writeStatus(t.Context(), key, s, &decision, shell.Explanation{Due: true}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	if err := r.takeOver(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrBehind) || reads.n != 1 {

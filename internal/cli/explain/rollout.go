@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
@@ -124,7 +125,10 @@ func (seen *Rollout) stored(wanted func(name string) bool) []Gate {
 		if !wanted(gate.Name) {
 			continue
 		}
-		told := Gate{Name: gate.Name, Verdict: gate.Verdict, Message: gate.Message, Opener: gate.Opener}
+		told := Gate{
+			Name: gate.Name, Verdict: gate.Verdict, Message: gate.Message, Opener: gate.Opener,
+			Value: release.Clip(gate.Value, mostValue), Limit: gate.Limit, Query: gate.Query,
+		}
 		if gate.Since != nil {
 			told.Since = utc(gate.Since.Time)
 		}
@@ -369,14 +373,7 @@ func counted(r argov1.MetricResult) string {
 
 // limitOf is what a metric is compared with.
 func limitOf(m *argov1.Metric) string {
-	var parts []string
-	if m.SuccessCondition != "" {
-		parts = append(parts, oneLine(m.SuccessCondition))
-	}
-	if m.FailureCondition != "" {
-		parts = append(parts, "not "+oneLine(m.FailureCondition))
-	}
-	limit := strings.Join(parts, ", ")
+	limit := analysis.Limit(*m)
 	if m.FailureLimit != nil {
 		limit += fmt.Sprintf(" (may fail %s times)", m.FailureLimit)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,12 +20,29 @@ func runValue(run *argov1.AnalysisRun) rollout.Run {
 	v := rollout.Run{
 		Name: run.Name, Hash: run.Labels[argov1.PodTemplateHashLabel], Type: run.Labels[argov1.RolloutTypeLabel],
 		Created: run.CreationTimestamp.Time, Phase: run.Status.Phase, Message: run.Status.Message,
-		Terminated: run.Spec.Terminate, Deleting: run.DeletionTimestamp != nil,
+		Terminated: run.Spec.Terminate, Deleting: run.DeletionTimestamp != nil, Metric: decidingMetric(run),
 	}
 	if index, err := strconv.ParseInt(run.Labels[argov1.StepIndexLabel], 10, 32); err == nil {
 		v.Step = new(int32(index))
 	}
 	return v
+}
+
+// decidingMetric returns the metric that decides an AnalysisRun: the first that was not successful, or the only one.
+func decidingMetric(run *argov1.AnalysisRun) rollout.Metric {
+	for _, result := range run.Status.MetricResults {
+		undesired := result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful && !result.DryRun
+		i := slices.IndexFunc(run.Spec.Metrics, func(m argov1.Metric) bool { return m.Name == result.Name })
+		if i < 0 || !undesired && len(run.Spec.Metrics) > 1 {
+			continue
+		}
+		out := rollout.Metric{Limit: analysis.Limit(run.Spec.Metrics[i]), Query: result.Metadata["ResolvedPrometheusQuery"]}
+		if n := len(result.Measurements); n > 0 {
+			out.Value = result.Measurements[n-1].Value
+		}
+		return out
+	}
+	return rollout.Metric{}
 }
 
 // experimentValue is what a decision needs to know of an Experiment. step is the one that it may be of.

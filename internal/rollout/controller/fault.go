@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,8 +37,8 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 		return err
 	}
 	decision := rollout.Faulted(s.snapshot, shell.FaultSentence(argov1.RolloutKind, fault))
-	news := !slices.Equal(said(object.Status), gates(decision.Gates))
-	if _, err := r.writeStatus(ctx, s, &decision, news); err != nil {
+	explanation := r.memory.explain(s, decision)
+	if _, err := r.writeStatus(ctx, s, &decision, explanation, explanation.Unsaid()); err != nil {
 		return err
 	}
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)

@@ -10,14 +10,15 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// memory is what the shell remembers of releases between passes. All of it may be lost, and decides nothing.
+// memory is what the reconciler remembers of Rollouts between reconciliations. All of it may be lost, and decides nothing.
 type memory struct {
+	shell.Memory[remembered]
 	mu sync.Mutex
-	of map[types.NamespacedName]*remembered
 	// ended are Rollouts that were deleted, as they were last seen, until what they had is given back.
 	ended map[types.NamespacedName]*argov1.Rollout
 	// prunes is true since a status came back without our part. It belongs to the stored definition, not to one release.
@@ -26,14 +27,11 @@ type memory struct {
 	displaces bool
 }
 
+// remembered is what is remembered of one Rollout.
 type remembered struct {
 	uid types.UID
-	// compared is true once its ReplicaSets were seen to be those of the API server; see takeOverSets.
+	// compared is true once its ReplicaSets were seen to be those of the API server; see currentSets.
 	compared bool
-	wake     time.Time
-	retries  shell.Retries
-	// unsaid is since when something else is waited for than the status says; zero: it says what is.
-	unsaid time.Time
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus
 	// routedKnown is true once this process has decided what that is.
@@ -51,78 +49,65 @@ type heard struct {
 }
 
 func newMemory() *memory {
-	return &memory{of: map[types.NamespacedName]*remembered{}, ended: map[types.NamespacedName]*argov1.Rollout{}}
+	return &memory{
+		Memory: shell.Memory[remembered]{Explanations: shell.Explanations{WaitsFor: waitsFor, Detail: outsideDetail, Complete: true}},
+		ended:  map[types.NamespacedName]*argov1.Rollout{},
+	}
 }
 
-func (m *memory) entry(key types.NamespacedName) *remembered {
-	if m.of[key] == nil {
-		m.of[key] = &remembered{}
+// waitsFor is what a gate waits for. A pause is explained, too: it may last for days, and the status that began it may be that
+// of Argo Rollouts.
+func waitsFor(gate shell.StatusGate) string {
+	if gate.Verdict == string(release.Wait) && gate.Opener == string(release.ByTime) {
+		return "time"
 	}
-	return m.of[key]
+	return shell.WaitsFor(gate)
 }
 
-// meets is true at the first pass of this process over a Rollout.
-func (m *memory) meets(key types.NamespacedName, uid types.UID) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	first := e.uid != uid
-	if first {
-		e.uid, e.compared = uid, false
+// outsideDetail is the message of a gate about something outside the cluster, where users cannot look for it.
+func outsideDetail(gate shell.StatusGate) string {
+	if gate.Name == "weight" || gate.Name == "targets" {
+		return gate.Message
 	}
+	return ""
+}
+
+// explain returns what the status is to show about the gates of a decision.
+func (m *memory) explain(s *seen, d rollout.Decision) shell.Explanation {
+	return m.Explain(s.key(), shell.Evaluation{
+		Gates: d.Gates, Shown: shownGates(s.snapshot.Status), Provisional: d.Wake.Equal(s.snapshot.Now), Pruned: m.pruned(), Now: s.snapshot.Now,
+	})
+}
+
+// shownGates are the gates in a status.
+func shownGates(status argov1.RolloutStatus) []shell.StatusGate {
+	if status.Serin == nil {
+		return nil
+	}
+	gates := make([]shell.StatusGate, len(status.Serin.Gates))
+	for i, gate := range status.Serin.Gates {
+		gates[i] = shell.StatusGate(gate)
+	}
+	return gates
+}
+
+// gatesOf returns the gates of an explanation in the form of the API.
+func gatesOf(e shell.Explanation) []argov1.GateStatus {
+	gates := make([]argov1.GateStatus, len(e.Gates))
+	for i, gate := range e.Gates {
+		gates[i] = argov1.GateStatus(gate)
+	}
+	return gates
+}
+
+// meets reports whether this is the first reconciliation of a Rollout by this process.
+func (m *memory) meets(key types.NamespacedName, uid types.UID) (first bool) {
+	m.Do(key, func(e *remembered) {
+		if first = e.uid != uid; first {
+			e.uid, e.compared = uid, false
+		}
+	})
 	return first
-}
-
-// sees is true once the ReplicaSets of a Rollout were compared with those of the API server.
-func (m *memory) sees(key types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.entry(key).compared
-}
-
-func (m *memory) saw(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).compared = true
-}
-
-// wakes says when the next pass is due.
-func (m *memory) wakes(key types.NamespacedName, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).wake = at
-}
-
-// late is how long after the moment it was meant for this pass happens; not due for a pass that an event brought.
-func (m *memory) late(key types.NamespacedName, now time.Time) (by time.Duration, due bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	if e.wake.IsZero() || now.Before(e.wake) {
-		return 0, false
-	}
-	by = now.Sub(e.wake)
-	e.wake = time.Time{}
-	return by, true
-}
-
-// explainAfter is for how long something else may be waited for than the status says, although nothing else is to be
-// written.
-const explainAfter = 30 * time.Second
-
-// explain is when the status shall say what is waited for; zero: it does, or never can.
-func (m *memory) explain(key types.NamespacedName, said []argov1.GateStatus, looked release.Gates, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	if m.prunes || slices.Equal(waiting(said), waiting(gates(looked))) {
-		e.unsaid = time.Time{}
-		return time.Time{}
-	}
-	if e.unsaid.IsZero() || e.unsaid.After(now) {
-		e.unsaid = now
-	}
-	return e.unsaid.Add(explainAfter)
 }
 
 // pruned is true where our part of a status is known to be lost.
@@ -163,37 +148,6 @@ func (m *memory) unplaced() bool {
 	return m.displaces
 }
 
-// outside are the gates whose messages nobody can find out for himself who only looks at the cluster.
-var outside = []string{"weight", "targets"}
-
-// waiting are the gates that do not pass, without most messages, which may change all the time.
-func waiting(all []argov1.GateStatus) []argov1.GateStatus {
-	var out []argov1.GateStatus
-	for _, gate := range all {
-		if gate.Verdict == string(release.Pass) {
-			continue
-		}
-		if !slices.Contains(outside, gate.Name) {
-			gate.Message = ""
-		}
-		out = append(out, argov1.GateStatus{Name: gate.Name, Verdict: gate.Verdict, Opener: gate.Opener, Message: gate.Message})
-	}
-	return out
-}
-
-// again counts a failure and is when to try next.
-func (m *memory) again(key types.NamespacedName, of shell.Trouble, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.entry(key).retries.Again(of, now)
-}
-
-func (m *memory) succeeded(key types.NamespacedName, of shell.Trouble) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entry(key).retries.Succeeded(of)
-}
-
 // ends remembers a Rollout that was deleted.
 func (m *memory) ends(was *argov1.Rollout) {
 	m.mu.Lock()
@@ -201,41 +155,23 @@ func (m *memory) ends(was *argov1.Rollout) {
 	m.ended[types.NamespacedName{Namespace: was.Namespace, Name: was.Name}] = was
 }
 
-// routedBy is what the status was to remember of routers last; false where this process has not decided that yet.
-func (m *memory) routedBy(key types.NamespacedName) ([]argov1.RoutedStatus, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	return e.routed, e.routedKnown
-}
-
-// keepRouted is told what the status remembers of routers.
-func (m *memory) keepRouted(key types.NamespacedName, routed []argov1.RoutedStatus) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	e.routed, e.routedKnown = routed, true
-}
-
 // hears is what was heard in answer to a question; an empty ID: none is asked. What was heard before it was asked does not
 // count: the same may have been asked of another world. What counts outlives that the same is asked again.
-func (m *memory) hears(key types.NamespacedName, id string, now time.Time, answers release.Answers) heard {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entry(key)
-	if e.heard.id != id {
-		e.heard = heard{id: id, since: now}
-	}
-	answer, ok := answers[id]
-	if !ok || answer.Ended.IsZero() || answer.Began.Before(e.heard.since) {
-		return e.heard
-	}
-	detail, ok := answer.Detail.(traffic.Answer)
-	if !ok { // it could not even be asked
-		detail = traffic.Answer{Reason: answer.Text}
-	}
-	e.heard.answer, e.heard.at = &detail, answer.Ended
-	return e.heard
+func (m *memory) hears(key types.NamespacedName, id string, now time.Time, answers release.Answers) (h heard) {
+	m.Do(key, func(e *remembered) {
+		if e.heard.id != id {
+			e.heard = heard{id: id, since: now}
+		}
+		if answer, ok := answers[id]; ok && !answer.Ended.IsZero() && !answer.Began.Before(e.heard.since) {
+			detail, ok := answer.Detail.(traffic.Answer)
+			if !ok { // it could not even be asked
+				detail = traffic.Answer{Reason: answer.Text}
+			}
+			e.heard.answer, e.heard.at = &detail, answer.Ended
+		}
+		h = e.heard
+	})
+	return h
 }
 
 // deleted is the Rollout of that name whose end is not seen to yet; nil: none.
@@ -251,15 +187,9 @@ func (m *memory) settled(key types.NamespacedName) {
 	delete(m.ended, key)
 }
 
-func (m *memory) forget(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, key)
-}
-
 // keys are the Rollouts of which something is remembered, those that were deleted included.
 func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Keys(m.of)), maps.Keys(m.ended))
+	return slices.AppendSeq(m.Keys(), maps.Keys(m.ended))
 }

@@ -57,7 +57,7 @@ func (s *seen) recalls() {
 	}
 	weights := s.object.Status.Canary.Weights
 	unverified := weights != nil && weights.Verified != nil && !*weights.Verified
-	for _, gate := range said(s.object.Status) {
+	for _, gate := range shownGates(s.object.Status) {
 		if (gate.Name == "weight" && unverified || gate.Name == "targets") && gate.Verdict == string(release.Wait) {
 			_, reason, _ := strings.Cut(gate.Message, ": ")
 			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = new(false), reason

@@ -11,6 +11,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/alb"
 )
@@ -98,14 +99,14 @@ func TestAStepWaitsForTheLoadBalancer(t *testing.T) {
 	if v := p.verified(); v == nil || *v {
 		t.Error("the status does not say that the weight is not verified")
 	}
-	p.clock.Step(explainAfter)
+	p.clock.Step(shell.ExplainAfter)
 	p.settle()
 	p.explains(textUnasked)
 	p.hears(q, late)
 	p.until("TargetGroupUnverified: it has weight 0, and 10 is wanted")
 	p.at(0, 10)
 	p.unasked() // for a while
-	p.clock.Step(explainAfter)
+	p.clock.Step(shell.ExplainAfter)
 	p.settle()
 	p.explains("it has weight 0, and 10 is wanted")
 	q = p.asked()
@@ -178,7 +179,7 @@ func TestAFaultOfTheQuestionIsSaid(t *testing.T) {
 	p.reconciler.Outside.Answer(p.asked(), release.Answer{Outcome: release.Broken, Text: "a fault in Serin"})
 	p.settle()
 	p.at(0, 10)
-	p.clock.Step(explainAfter)
+	p.clock.Step(shell.ExplainAfter)
 	p.settle()
 	reader := Observer{Client: p.client, Reader: p.client, Routers: p.reconciler.Routers, Applier: p.reconciler.Applier, Runs: p.reconciler.Runs, Beside: true}
 	beside, err := reader.Snapshot(p.Context(), p.rollout(), p.clock.Now())

@@ -120,7 +120,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err := r.Watch(s.kinds); err != nil {
 		return reconcile.Result{}, fmt.Errorf("watch what Rollout %s depends on: %w", key, err)
 	}
-	if by, due := r.memory.late(key, began); due {
+	if by, due := r.memory.Lateness(key, began); due {
 		r.Metrics.Late(argov1.RolloutKind, by)
 	}
 
@@ -153,29 +153,30 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	}
 	switch {
 	case refused(failed):
-		failed, s.again = nil, shell.Earliest(s.again, r.memory.again(key, shell.Refused, began))
+		failed, s.again = nil, shell.Earliest(s.again, r.memory.RetryAt(key, shell.Refused, began))
 	default:
-		r.memory.succeeded(key, shell.Refused)
+		r.memory.Succeeded(key, shell.Refused)
 	}
 	if s.missing {
-		s.again = shell.Earliest(s.again, r.memory.again(key, shell.NotInstalled, began))
+		s.again = shell.Earliest(s.again, r.memory.RetryAt(key, shell.NotInstalled, began))
 	} else {
-		r.memory.succeeded(key, shell.NotInstalled)
+		r.memory.Succeeded(key, shell.NotInstalled)
 	}
-	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, s.snapshot.Now)
-	written, err := r.writeStatus(ctx, s, &decision, s.released || !explain.IsZero() && !s.snapshot.Now.Before(explain))
+	explanation := r.memory.explain(s, decision)
+	written, err := r.writeStatus(ctx, s, &decision, explanation, s.released || explanation.Due)
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
 	r.settle(object, s, decision)
-	r.memory.keepRouted(key, s.routed())
-	r.memory.succeeded(key, shell.LostRace)
+	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
+	r.memory.Succeeded(key, shell.LostRace)
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
-	r.memory.wakes(key, decision.Wake)
-	if written || r.memory.pruned() {
-		explain = time.Time{} // the event of the write brings the release back, or nothing can be explained
+	r.memory.ScheduleWake(key, decision.Wake)
+	explain := explanation.At
+	if written {
+		explain = time.Time{} // the status shows all gates now
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
 		decision.Wake = time.Time{}
@@ -214,7 +215,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 	switch {
 	case overtaken(err):
 		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.again(key, shell.LostRace, began))}, nil
+		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.RetryAt(key, shell.LostRace, began))}, nil
 	default:
 		r.Metrics.RolloutFailed(key.Namespace, key.Name)
 		return reconcile.Result{}, err
@@ -227,15 +228,15 @@ func overtaken(err error) bool {
 		errors.Is(err, errChanged) || errors.Is(err, traffic.ErrChanged)
 }
 
-// writeStatus persists the decision, if it says anything new or is to explain what is waited for, and is true when that
-// made a new version, whose event brings the release back. The patch names the version that the decision was made on and
-// holds the difference only, so that fields of a newer Serin stay.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explain bool) (written bool, err error) {
-	if !explain && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
+// writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
+// event requeues the release. The patch names the version that the decision was based on and contains only the difference, so
+// that fields of a newer Serin are retained.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explanation shell.Explanation, forced bool) (written bool, err error) {
+	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
-	status.Serin = explained(status, d.Gates, s.routed())
+	status.Serin = explained(status, explanation, s.routed())
 	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, &status)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
@@ -265,8 +266,8 @@ const textPruned = "The installed definition of rollouts.argoproj.io drops statu
 
 // explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
 // Serin's, and who shares the traffic.
-func explained(status argov1.RolloutStatus, looked release.Gates, routed []argov1.RoutedStatus) *argov1.SerinStatus {
-	own := argov1.SerinStatus{Gates: gates(looked), Routed: routed}
+func explained(status argov1.RolloutStatus, explanation shell.Explanation, routed []argov1.RoutedStatus) *argov1.SerinStatus {
+	own := argov1.SerinStatus{Gates: gatesOf(explanation), Routed: routed}
 	if status.Serin != nil {
 		own.Queue = status.Serin.Queue
 	}
@@ -285,14 +286,6 @@ func explained(status argov1.RolloutStatus, looked release.Gates, routed []argov
 	return &own
 }
 
-// said are the gates of a status.
-func said(status argov1.RolloutStatus) []argov1.GateStatus {
-	if status.Serin == nil {
-		return nil
-	}
-	return status.Serin.Gates
-}
-
 func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
 	var own *argov1.SerinStatus
 	if status.Serin != nil && status.Serin.Queue != nil {
@@ -300,22 +293,6 @@ func withoutGates(status argov1.RolloutStatus) argov1.RolloutStatus {
 	}
 	status.Serin = own
 	return status
-}
-
-// Bounds of what the status says about gates.
-const (
-	maxGates       = 20
-	maxGateMessage = 200
-)
-
-func gates(looked release.Gates) []argov1.GateStatus {
-	var out []argov1.GateStatus
-	for _, gate := range looked[:min(len(looked), maxGates)] {
-		out = append(out, argov1.GateStatus{
-			Name: gate.Name, Verdict: string(gate.Verdict), Message: release.Clip(gate.Message, maxGateMessage), Opener: string(gate.Opener),
-		})
-	}
-	return out
 }
 
 // gone gives back what a Rollout had that was deleted: Services select the pods of all revisions again, and routes are as
@@ -424,7 +401,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if r.Outside != nil {
 		r.Outside.Forget(key)
 	}
-	r.memory.forget(key)
+	r.memory.Forget(key)
 	r.known.Forget(key)
 	r.lenders.Forget(key)
 	r.dependents.Forget(key)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
@@ -110,7 +111,7 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 	p.settle()
 	explained := func(when string) {
 		t.Helper()
-		if waits := waiting(said(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
+		if waits := waiting(shownGates(p.rollout().Status)); len(waits) != 1 || waits[0].Opener != "person" {
 			t.Errorf("%s the status says that it waits for %+v", when, waits)
 		}
 	}
@@ -122,13 +123,13 @@ func TestAWaitIsExplainedInTheStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	result, err := p.pass()
-	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > explainAfter {
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > shell.ExplainAfter {
 		t.Fatalf("wake in %s, %v", result.RequeueAfter, err)
 	}
-	p.clock.Step(explainAfter)
+	p.clock.Step(shell.ExplainAfter)
 	p.settle()
 	explained("after a while")
-	p.clock.Step(explainAfter)
+	p.clock.Step(shell.ExplainAfter)
 	p.writes = nil
 	if result, err := p.pass(); err != nil || len(p.writes) > 0 || result.RequeueAfter > 0 {
 		t.Errorf("it is explained, and wrote %v, wakes in %s, %v", p.writes, result.RequeueAfter, err)
@@ -205,10 +206,10 @@ func TestWhatMayNotBeWrittenIsToldOnTheRollout(t *testing.T) {
 		if result, err := p.pass(); err != nil || result.RequeueAfter == 0 {
 			t.Fatalf("the pass is not tried again: %v, %v", result, err)
 		}
-		p.clock.Step(explainAfter)
+		p.clock.Step(shell.ExplainAfter)
 	}
 	p.until("ReconciliationError: Reconciliation failed with error: replicasets.apps")
-	gates := said(p.rollout().Status)
+	gates := shownGates(p.rollout().Status)
 	if len(gates) == 0 || gates[0].Name != "refused" || gates[0].Opener != "person" || !strings.Contains(gates[0].Message, "serin cannot patch it") {
 		t.Errorf("the status says that it waits for %+v", gates)
 	}
@@ -234,7 +235,7 @@ func TestARefusedRolloutIsTriedAgainLessAndLessOften(t *testing.T) {
 		if _, err := p.pass(); err != nil {
 			t.Fatal(err)
 		}
-		p.clock.Step(explainAfter)
+		p.clock.Step(shell.ExplainAfter)
 	}
 	passes := 0
 	for end := p.clock.Now().Add(time.Hour); p.clock.Now().Before(end); passes++ {
@@ -446,13 +447,13 @@ func TestPodsAreRelabelledAgainAfterACrash(t *testing.T) {
 // TestAReleaseOfItsOwnIsNotAdopted: what Serin adds to the status stays there until the release is over.
 func TestAReleaseOfItsOwnIsNotAdopted(t *testing.T) {
 	under := argov1.RolloutStatus{StableRS: "old", CurrentPodHash: "new"}
-	if under.Serin = explained(under, nil, nil); under.Serin == nil {
+	if under.Serin = explained(under, shell.Explanation{}, nil); under.Serin == nil {
 		t.Error("a release under way does not say that it is Serin's")
 	}
 	if _, told := rollout.Adopted(&argov1.Rollout{Status: under}); told {
 		t.Error("it is adopted")
 	}
-	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, nil, nil); over != nil {
+	if over := explained(argov1.RolloutStatus{StableRS: "new", CurrentPodHash: "new"}, shell.Explanation{}, nil); over != nil {
 		t.Errorf("at rest the status has %+v", over)
 	}
 }
@@ -485,19 +486,51 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	}
 	const sentence = "Serin failed at this Rollout by a fault of its own (panic: runtime error: index out of range"
 	p.until("ReconciliationError: " + sentence)
-	if gates := said(p.rollout().Status); len(gates) != 1 || gates[0].Name != "fault" || !strings.HasPrefix(gates[0].Message, sentence) {
+	if gates := shownGates(p.rollout().Status); len(gates) != 1 || gates[0].Name != "fault" || !strings.HasPrefix(gates[0].Message, sentence) {
 		t.Errorf("gates %+v", gates)
 	}
 
 	p.reconciler.Client = well
 	p.settle()
-	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(said(status), func(g argov1.GateStatus) bool { return g.Name == "fault" }) {
-		t.Errorf("mended, and %s: %+v", status.Phase, said(status))
+	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g shell.StatusGate) bool { return g.Name == "fault" }) {
+		t.Errorf("mended, and %s: %+v", status.Phase, shownGates(status))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	told := slices.DeleteFunc(slices.Clone(p.told), func(text string) bool { return !strings.Contains(text, sentence) })
 	if len(told) != 1 {
 		t.Errorf("told %d times: %v", len(told), told)
+	}
+}
+
+// waiting are the gates of a status that do not pass.
+func waiting(gates []shell.StatusGate) []shell.StatusGate {
+	return slices.DeleteFunc(slices.Clone(gates), func(g shell.StatusGate) bool { return g.Verdict == string(release.Pass) })
+}
+
+// TestGatesOfARolloutShowTheirTimes: a pause shows when it ends, and each gate since when it waits, as those of a Canary do.
+func TestGatesOfARolloutShowTheirTimes(t *testing.T) {
+	p := newPocket(t, strings.Replace(cart, "{pause: {}}", "{pause: {duration: 1h}}", 1), cartService)
+	p.settle()
+	p.edit(image("cart:2"))
+	p.settle()
+	gates := shownGates(p.rollout().Status)
+	i := slices.IndexFunc(gates, func(g shell.StatusGate) bool { return g.Name == "pause" })
+	if i < 0 || gates[i].Until == nil || gates[i].Since == nil {
+		t.Fatalf("got %+v, want a pause with its end", gates)
+	}
+	began := p.rollout().Status.Serin.PausedAt
+	if until := began.Add(time.Hour + time.Nanosecond).Truncate(time.Microsecond); began == nil || !gates[i].Until.Time.Equal(until) {
+		t.Errorf("got an end at %v, want it an hour after %v", gates[i].Until, began)
+	}
+	writes := len(p.writes)
+	for range 10 {
+		p.clock.Step(time.Minute)
+		if _, err := p.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(p.writes) > writes {
+		t.Errorf("got writes during the pause: %v", p.writes[writes:])
 	}
 }

@@ -57,7 +57,8 @@ func (r *Reconciler) formerOf(object *argov1.Rollout, managed []*unstructured.Un
 	key := client.ObjectKeyFromObject(object)
 	if len(stored) == 0 {
 		var known bool
-		if stored, known = r.memory.routedBy(key); !known {
+		own := r.memory.Own(key)
+		if stored, known = own.routed, own.routedKnown; !known {
 			var err error
 			if _, stored, err = recorded(managed); err != nil {
 				return nil, err

@@ -47,7 +47,7 @@ func (r *Reconciler) takeOverWorkload(s *seen, check ownwrites.Check) ownwrites.
 // many, or users without pods.
 func (r *Reconciler) takeOverSets(s *seen, check ownwrites.Check) ownwrites.Check {
 	return func(ctx context.Context, written client.Object) error {
-		if err := check(ctx, written); err != nil || r.memory.sees(s.key()) {
+		if err := check(ctx, written); err != nil || r.memory.Own(s.key()).compared {
 			return err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
@@ -71,7 +71,7 @@ func (r *Reconciler) takeOverSets(s *seen, check ownwrites.Check) ownwrites.Chec
 				return behind(rs)
 			}
 		}
-		r.memory.saw(s.key())
+		r.memory.Do(s.key(), func(e *remembered) { e.compared = true })
 		return nil
 	}
 }

@@ -25,14 +25,10 @@ func (r *Reconciler) unreachable(ctx context.Context, object *argov1.Rollout, be
 		return r.later(ctx, key, began, err)
 	}
 	decision := rollout.Unreachable(s.snapshot, nil, shell.Sentence(cause))
-	explain := r.memory.explain(key, said(s.snapshot.Status), decision.Gates, began)
-	due := !explain.IsZero() && !began.Before(explain)
-	if _, err := r.writeStatus(ctx, s, &decision, due); err != nil {
+	explanation := r.memory.explain(s, decision)
+	if _, err := r.writeStatus(ctx, s, &decision, explanation, explanation.Due); err != nil {
 		return r.later(ctx, key, began, err)
 	}
 	r.tellAbout(ctx, r.about(s), r.Standing.News(key, decision.Events)...)
-	if due {
-		explain = time.Time{}
-	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(began, shell.Earliest(explain, began.Add(unreachableRetry)))}, nil
+	return reconcile.Result{RequeueAfter: shell.WakeIn(began, shell.Earliest(explanation.At, began.Add(unreachableRetry)))}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
 	"github.com/serin-dev/serin/internal/traffic/istio/primary"
@@ -60,11 +61,11 @@ func TestARouteInAClusterThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 				if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unreachableRetry {
 					t.Errorf("looks again in %s, error %v", result.RequeueAfter, err)
 				}
-				p.clock.Step(explainAfter + time.Second)
+				p.clock.Step(shell.ExplainAfter + time.Second)
 			}
 			p.until("ReconciliationError: Reconciliation failed with error: the cluster of the mesh does not answer")
 			after := p.rollout().Status
-			if gates := said(after); len(gates) == 0 || gates[0].Name != "router" || gates[0].Verdict != "wait" || gates[0].Message != errSilent.Error() {
+			if gates := shownGates(after); len(gates) == 0 || gates[0].Name != "router" || gates[0].Verdict != "wait" || gates[0].Message != errSilent.Error() {
 				t.Errorf("its gates are %+v", gates)
 			}
 			if after.Canary.Weights.Canary.Weight != 50 || after.CurrentStepIndex == nil || *after.CurrentStepIndex != *before.CurrentStepIndex {

@@ -11,6 +11,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
 )
@@ -98,6 +99,8 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 		return said + ", and is to be looked at again"
 	case r.DeletionTimestamp != nil, s.ObservedGeneration != fmt.Sprint(r.Generation):
 		return said + fmt.Sprintf(", of generation %s, and not %d", s.ObservedGeneration, r.Generation)
+	case overdue(s, k.world.Now()) != "":
+		return said + ", and its gate " + overdue(s, k.world.Now()) + " waits for a time that is over, or for none"
 	case s.Phase == argov1.RolloutPhaseHealthy, s.Phase == argov1.RolloutPhaseDegraded, opens(s, release.ByPerson):
 		return ""
 	case s.Phase == argov1.RolloutPhasePaused && pruning(k.world): // which is all that such a status can say
@@ -115,6 +118,21 @@ func opens(s argov1.RolloutStatus, by ...release.Opener) bool {
 	return s.Serin != nil && slices.ContainsFunc(s.Serin.Gates, func(g argov1.GateStatus) bool {
 		return g.Verdict != string(release.Pass) && slices.Contains(by, release.Opener(g.Opener))
 	})
+}
+
+// overdue returns the first gate of a status that waits for a time which it does not have, or which is over for longer than it
+// takes to explain what is waited for instead; empty: there is none.
+func overdue(s argov1.RolloutStatus, now time.Time) string {
+	if s.Serin == nil {
+		return ""
+	}
+	for _, g := range s.Serin.Gates {
+		waits := g.Verdict != string(release.Pass) && g.Opener == string(release.ByTime)
+		if waits && (g.Until == nil || g.Until.Add(2*shell.ExplainAfter).Before(now)) {
+			return g.Name
+		}
+	}
+	return ""
 }
 
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of

@@ -253,8 +253,9 @@ var Rollouts = []Tooth{
 	{
 		"nobody is told what is waited for",
 		"I26",
-		"internal/rollout/controller/reconciler.go",
-		"for _, gate := range looked[:min(len(looked), maxGates)] {", "for _, gate := range looked[:0] {", 3,
+		"internal/rollout/controller/memory.go",
+		"	gates := make([]argov1.GateStatus, len(e.Gates))\n	for i, gate := range e.Gates {\n",
+		"	gates := []argov1.GateStatus{}\n	for i, gate := range e.Gates[:0] {\n", 3,
 	},
 	{
 		"routes of steps beyond their release",

@@ -98,7 +98,7 @@ var Teeth = []Tooth{
 		"I9",
 		"internal/canary/controller/reconciler.go",
 		"	warnings, effect, failed := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, key, s, &decision, []flaggerv1.GateStatus{}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, effect, failed := r.apply(ctx, s, decision)\n", 15,
+		"	if _, err := r.writeStatus(ctx, key, s, &decision, shell.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, effect, failed := r.apply(ctx, s, decision)\n", 15,
 	},
 	{
 		"no wake-up for a window",
@@ -124,8 +124,8 @@ var Teeth = []Tooth{
 		"a suspended release is looked up again",
 		"I9q",
 		"internal/canary/controller/reconciler.go",
-		"	r.memory.wakes(key, decision.Wake)\n",
-		"	r.memory.wakes(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		look = began.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
+		"	r.memory.ScheduleWake(key, decision.Wake)\n",
+		"	r.memory.ScheduleWake(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		look = began.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
 		20,
 	},
 	{
@@ -264,8 +264,8 @@ var Teeth = []Tooth{
 		"nobody is told what is waited for",
 		"I26",
 		"internal/canary/controller/memory.go",
-		"	status = []flaggerv1.GateStatus{}\n	for i, gate := range d.Gates {\n",
-		"	status = []flaggerv1.GateStatus{}\n	for i, gate := range d.Gates[:0] {\n",
+		"	gates := make([]flaggerv1.GateStatus, len(e.Gates))\n	for i, gate := range e.Gates {\n",
+		"	gates := []flaggerv1.GateStatus{}\n	for i, gate := range e.Gates[:0] {\n",
 		17,
 	},
 	{

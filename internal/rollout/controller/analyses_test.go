@@ -1,0 +1,41 @@
+package controller
+
+import (
+	"testing"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// TestTheDecidingMetric is the one that failed, or the only one; a metric that is only recorded decides nothing.
+func TestTheDecidingMetric(t *testing.T) {
+	metric := func(name, condition string) argov1.Metric {
+		return argov1.Metric{Name: name, SuccessCondition: condition}
+	}
+	result := func(name string, phase argov1.AnalysisPhase, value string) argov1.MetricResult {
+		return argov1.MetricResult{
+			Name: name, Phase: phase, Metadata: map[string]string{"ResolvedPrometheusQuery": "rate(" + name + ")"},
+			Measurements: []argov1.Measurement{{Value: "0"}, {Value: value}},
+		}
+	}
+	recorded := result("latency", argov1.AnalysisPhaseFailed, "900")
+	recorded.DryRun = true
+	metrics := []argov1.Metric{metric("latency", "result < 500"), metric("errors", "result\n< 1")}
+	for _, test := range []struct {
+		name    string
+		metrics []argov1.Metric
+		results []argov1.MetricResult
+		want    rollout.Metric
+	}{
+		{"nothing is measured", metrics, nil, rollout.Metric{}},
+		{"two run", metrics, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseRunning, "400"), result("errors", argov1.AnalysisPhaseRunning, "0.5")}, rollout.Metric{}},
+		{"the only one", metrics[:1], []argov1.MetricResult{result("latency", argov1.AnalysisPhaseRunning, "400")}, rollout.Metric{Value: "400", Limit: "result < 500", Query: "rate(latency)"}},
+		{"the second failed", metrics, []argov1.MetricResult{result("latency", argov1.AnalysisPhaseSuccessful, "400"), result("errors", argov1.AnalysisPhaseFailed, "3")}, rollout.Metric{Value: "3", Limit: "result < 1", Query: "rate(errors)"}},
+		{"the first is only recorded", metrics, []argov1.MetricResult{recorded, result("errors", argov1.AnalysisPhaseInconclusive, "2")}, rollout.Metric{Value: "2", Limit: "result < 1", Query: "rate(errors)"}},
+	} {
+		run := &argov1.AnalysisRun{Spec: argov1.AnalysisRunSpec{Metrics: test.metrics}, Status: argov1.AnalysisRunStatus{MetricResults: test.results}}
+		if got := runValue(run).Metric; got != test.want {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
