@@ -347,7 +347,7 @@ func (s *Snapshot) polledAgain(attempt string) time.Time {
 // The gate passes with any answer: what it said is judged at the end of the window.
 func rolloutAsked(hook flaggerv1.CanaryWebhook, before []flaggerv1.CanaryWebhook) gate {
 	return func(s Snapshot) release.Gate {
-		name := "rollout-asked/" + hook.Name
+		name := rolloutAskedGate + hook.Name
 		for _, earlier := range before {
 			if answer, ok := s.Answers.To(s.rolloutProbe(earlier)); ok && answer.Outcome != release.Yes {
 				return release.Passes(name, "not asked, because "+earlier.Name+" refused")

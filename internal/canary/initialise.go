@@ -86,21 +86,20 @@ func primaryTaken(s Snapshot) release.Gate {
 // sourcesKnown asks once whether the metrics can be had. It only informs: a release that cannot be measured does not
 // advance later, but taking a workload over needs no metrics.
 func sourcesKnown(s Snapshot) release.Gate {
-	const name = "metrics-available"
 	if s.Plan.Skip {
-		return release.Passes(name, "analysis is skipped")
+		return release.Passes(sourcesGate, "analysis is skipped")
 	}
 	p := release.Probe{ID: "sources/" + s.UID, Question: SourcesQuestion{Checks: s.Plan.Checks}}
 	answer, ok := s.Answers.To(p)
 	switch {
 	case !ok:
-		return release.Asks(name, p, "asking whether the metrics can be had")
+		return release.Asks(sourcesGate, p, "asking whether the metrics can be had")
 	case answer.Outcome == release.Yes:
-		g := release.Passes(name, "all sources answer")
+		g := release.Passes(sourcesGate, "all sources answer")
 		g.Events = []release.Event{{Type: release.Normal, Message: "all the metrics providers are available!", Standing: true}}
 		return g
 	default:
-		g := release.Passes(name, "not available, which does not hold the initialisation: "+answer.Text)
+		g := release.Passes(sourcesGate, "not available, which does not hold the initialisation: "+answer.Text)
 		g.Events = []release.Event{{Type: release.Warning, Message: "Error checking metric providers: " + answer.Text, Standing: true, Internal: true}}
 		return g
 	}

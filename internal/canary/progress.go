@@ -18,9 +18,7 @@ func progress(s Snapshot) Decision {
 	}
 	intent := s.intent()
 	switch {
-	case intent == intentRollback, intent == intentCancel:
-		return takeBack(s)
-	case intent == "" && s.Status.FailedChecks >= s.Plan.Threshold:
+	case s.rollingBack():
 		return takeBack(s)
 	case s.commanded("abort"):
 		return aborted(s)

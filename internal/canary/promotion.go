@@ -48,7 +48,7 @@ func promoting(s Snapshot) Decision {
 	switch {
 	case s.statusFromOtherController():
 		return adopted(s)
-	case s.intent() == intentRollback:
+	case s.rollingBack():
 		return takeBack(s)
 	case s.commanded("abort"):
 		return aborted(s)

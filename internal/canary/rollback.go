@@ -29,6 +29,20 @@ func (s *Snapshot) intent() string {
 	return ""
 }
 
+// rollingBack reports whether traffic returns to the previous revision, or the release is cancelled.
+func (s *Snapshot) rollingBack() bool {
+	intent := s.intent()
+	switch s.Status.Phase {
+	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
+		failed := intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
+		return failed || intent == intentRollback || intent == intentCancel
+	case flaggerv1.CanaryPhasePromoting:
+		return intent == intentRollback
+	default: // idle, or no release
+		return false
+	}
+}
+
 // rollback records that the release will be rolled back, and why.
 func (e *edit) rollback(why string) *edit {
 	if e.s.Pruned {

@@ -64,7 +64,7 @@ func (s *Snapshot) unanswered(d Decision) (now *flaggerv1.CanaryCondition, due t
 			return nil, s.Now.Add(unansweredAfter) // it is about to be asked
 		}
 		due = s.past(answer.Began).Add(unansweredAfter)
-		if strings.HasPrefix(gate.Name, "rollout-asked/") {
+		if strings.HasPrefix(gate.Name, rolloutAskedGate) {
 			due = release.Later(due, s.windowEnd()) // it has the whole window for its load or its tests
 		}
 		if s.Now.Before(due) {
@@ -96,7 +96,7 @@ func (s *Snapshot) reasonOf(gate string) string {
 	if gate == "provider-unreachable" || slices.ContainsFunc(s.Plan.Checks, func(c Check) bool { return c.Metric.Name == gate }) {
 		return reasonProvider
 	}
-	return reason(strings.Replace(gate, "rollout-asked/", "rollout/", 1))
+	return reason(strings.Replace(gate, rolloutAskedGate, "rollout/", 1))
 }
 
 // stillUnanswered is true while nothing new is known of whoever did not answer.

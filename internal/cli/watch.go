@@ -129,7 +129,7 @@ func (w *watching) releases(now time.Time) []explain.Release {
 // holdsUntil is when time alone makes an explanation another one.
 func holdsUntil(r *explain.Release, now time.Time) time.Time {
 	first := r.First()
-	if r.State == explain.AtRest && first == nil {
+	if r.State == release.Idle && first == nil {
 		return now.Add(time.Hour)
 	}
 	if first == nil || first.Opener != string(release.ByTime) || !first.Until.After(now) {
@@ -175,10 +175,10 @@ func reaches(g goal, releases []explain.Release) (bool, error) {
 	var failed *explain.Release
 	for i := range releases {
 		r := &releases[i]
-		if r.State != explain.AtRest {
+		if r.State != release.Idle {
 			return false, nil
 		}
-		if r.Result == explain.Failed {
+		if r.Result == release.RolledBack {
 			failed = cmp.Or(failed, r)
 		} else if g == untilFailed {
 			return false, nil
@@ -196,7 +196,7 @@ func (w *watching) left(releases []explain.Release, when string) error {
 		return nil
 	}
 	for i := range releases {
-		if releases[i].State == explain.WaitsForPerson {
+		if releases[i].State == release.WaitsForUser {
 			return exit(ExitPerson, fmt.Errorf("%s it is not %s: %s waits for a person: see serin why %s -n %s",
 				when, w.goal, releases[i].FullName(), releases[i].Argument(), releases[i].Namespace))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 func whyCommand(connect connector) *cobra.Command {
@@ -71,11 +72,11 @@ func printAnswer(out io.Writer, format string, answer Answer) error {
 // outcome is the state of a release as an exit code.
 func outcome(r *explain.Release) error {
 	switch {
-	case r.State == explain.WaitsForPerson:
+	case r.State == release.WaitsForUser:
 		return exit(ExitPerson, fmt.Errorf("%s waits for a person", r.FullName()))
-	case r.State == explain.Returning:
+	case r.State == release.RollingBack:
 		return exit(ExitFailed, fmt.Errorf("%s is being taken back", r.FullName()))
-	case r.State == explain.AtRest && r.Result == explain.Failed:
+	case r.State == release.Idle && r.Result == release.RolledBack:
 		return exit(ExitFailed, fmt.Errorf("the last release of %s failed", r.FullName()))
 	default:
 		return nil

@@ -120,10 +120,14 @@ func Parse(text string, now time.Time) (explain.Seen, error) {
 	if w.Revision != "" {
 		s.Workload.Target.Revision, s.Workload.Target.PeerHash = w.Revision, "other"
 	}
-	return &explain.Canary{
+	seen := &explain.Canary{
 		Around: explain.Around{Unread: w.Unread, Events: in.Events, Peer: w.Peer},
-		Object: &object, Snapshot: s, WorkloadAssumed: w.Assumed, RouteAssumed: w.Assumed,
-	}, nil
+		Object: &object, Snapshot: s,
+	}
+	if w.Assumed {
+		seen.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
+	}
+	return seen, nil
 }
 
 func (c copyOf) copy() canary.Copy {

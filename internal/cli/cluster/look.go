@@ -124,19 +124,19 @@ func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, fl
 		default:
 			settings.Features = features(routers, object)
 			out.Snapshot = fromStatus(object, settings, now)
-			out.WorkloadAssumed, out.RouteAssumed = true, true
+			out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		}
 		break
 	}
 	snapshot := &out.Snapshot
 	snapshot.Pruned = object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero()
 	denied := reading.kinds()
-	if !out.WorkloadAssumed && (denied["ConfigMap"] || denied["Secret"]) {
+	if len(out.Assumed) == 0 && (denied["ConfigMap"] || denied["Secret"]) {
 		sameConfiguration(snapshot)
 	}
-	if snapshot.Plan.Routed && !out.RouteAssumed && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
+	if snapshot.Plan.Routed && len(out.Assumed) == 0 && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
-		out.RouteAssumed = true
+		out.Assumed = []release.Part{release.RoutePart}
 	}
 	out.Unread = reading.sentences()
 	return out, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // look is one look at cart, ten seconds after its window began.
@@ -46,7 +47,7 @@ func TestLookSeesWhatTheControllerWould(t *testing.T) {
 		if diff := cmp.Diff(want, verdicts(got)); diff != "" {
 			t.Errorf("gates (-want +got):\n%s", diff)
 		}
-		if got.NextStep != "weight 40" || got.Weight != 20 || got.State != explain.Moving {
+		if got.NextStep != "weight 40" || got.Weight != 20 || got.State != release.InProgress {
 			t.Errorf("got next step %q, weight %d, state %s; want weight 40, 20, moving", got.NextStep, got.Weight, got.State)
 		}
 		if len(got.Unread) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/analysis/launch"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/traffic"
@@ -78,12 +79,12 @@ func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollou
 	}
 	switch {
 	case forbidden(err):
-		out.Assumed = true
+		out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		out.Unread = append(out.Unread, fmt.Sprintf("What is around Rollout %s%s may not be read (%v).", object.Name, inNamespace(object.Namespace), err))
 		out.Snapshot = rolloutFromStatus(object)
 		out.Snapshot.Now = now
 	case errors.Is(err, traffic.ErrUnreachable):
-		out.Assumed = true
+		out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
 		out.Unread = append(out.Unread, err.Error())
 		out.Snapshot = rolloutFromStatus(object)
 		out.Snapshot.Now = now

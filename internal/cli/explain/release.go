@@ -6,8 +6,12 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Release is what is known of one release. It is the document that commands print with -o json and -o yaml; fields are
@@ -29,9 +33,9 @@ type Release struct {
 	// Phase as the status has it; empty for a release that no controller has looked at.
 	Phase string `json:"phase"`
 	// State says in one word whether somebody has to do something.
-	State State `json:"state"`
+	State release.State `json:"state"`
 	// Result is how the last release ended, as far as it has ended.
-	Result Result `json:"result,omitempty"`
+	Result release.Result `json:"result,omitempty"`
 	// Message is the sentence of the status for its phase, or for what blocks the release.
 	Message string `json:"message,omitempty"`
 	// Since is when the release entered its phase.
@@ -59,6 +63,8 @@ type Release struct {
 	// Revision is the revision of the target that was last taken up, Promoted the one that the primary runs.
 	Revision string `json:"revision,omitempty"`
 	Promoted string `json:"promoted,omitempty"`
+	// PromotionFailed is true where the last release failed during its promotion, so that the new revision still serves.
+	PromotionFailed bool `json:"promotionFailed,omitempty"`
 	// Run identifies this attempt to bring the revision into service.
 	Run string `json:"run,omitempty"`
 
@@ -77,30 +83,6 @@ type Release struct {
 	// status alone.
 	Unread []string `json:"unread,omitempty"`
 }
-
-// State of a release.
-type State string
-
-// The states.
-const (
-	// AtRest: nothing is to be released.
-	AtRest State = "at-rest"
-	// Moving: it goes on by itself.
-	Moving State = "moving"
-	// Returning: it is being taken back.
-	Returning State = "returning"
-	// WaitsForPerson: it goes on when a person does something.
-	WaitsForPerson State = "waits-for-person"
-)
-
-// Result of the last release.
-type Result string
-
-// The results. While a release moves there is none.
-const (
-	Promoted Result = "promoted"
-	Failed   Result = "failed"
-)
 
 // Window is the observation of one weight or iteration.
 type Window struct {
@@ -159,6 +141,65 @@ type Event struct {
 	Count int `json:"count,omitempty"`
 }
 
+// describe begins the document of a release with what its view shows. firstEvent is how the first event of a release begins.
+func describe(v release.View, around Around, firstEvent string) Release {
+	r := Release{
+		Phase: v.Phase, State: v.State, Result: v.Result, Message: v.Message, Since: utc(v.Since),
+		Weight: v.Weight, Mirrored: v.Mirrored, Revision: v.Revision, Promoted: v.Promoted, PromotionFailed: v.PromotionFailed,
+		Events: eventsSince(around.Events, firstEvent), Unread: slices.Clone(around.Unread),
+	}
+	if v.Window != nil {
+		r.Window = &Window{Start: v.Window.Start.UTC(), End: v.Window.End.UTC()}
+	}
+	for _, step := range v.Upcoming {
+		step.At = step.At.UTC()
+		r.Steps = append(r.Steps, Step(step))
+	}
+	if len(r.Steps) > 0 {
+		r.NextStep = r.Steps[0].Text
+	}
+	return r
+}
+
+// eventsSince are the events from the newest one that begins with a text.
+func eventsSince(events []Event, beginning string) []Event {
+	for i, event := range slices.Backward(events) {
+		if strings.HasPrefix(event.Message, beginning) {
+			return slices.Clone(events[i:])
+		}
+	}
+	return slices.Clone(events)
+}
+
+// newGate formats a gate, with the command by which the user opens it.
+func newGate(view release.GateView, r *Release, peer Peer) Gate {
+	g := Gate{
+		Name: view.Name, Verdict: string(view.Verdict), Message: view.Message, Opener: string(view.Opener),
+		Value: view.Value, Limit: view.Limit, Query: view.Query, Last: string(view.Last), Since: utc(view.Since), Until: utc(view.Until),
+	}
+	switch {
+	case !g.opensByUser():
+	case view.Kind.Command != "":
+		g.Do = fmt.Sprintf("serin %s %s/%s -n %s", view.Kind.Command, strings.ToLower(string(r.Kind)), r.Name, r.Namespace)
+	case g.Name == peerGate:
+		g.Do = peer.Stop
+	}
+	return g
+}
+
+// opensByUser reports whether the gate is closed and the user opens it.
+func (g *Gate) opensByUser() bool {
+	return g.Verdict != string(release.Pass) && g.Opener == string(release.ByPerson)
+}
+
+// utc is a time as the documents have it.
+func utc(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
 // First is the first gate that does not pass, nil when all do.
 func (r *Release) First() *Gate {
 	for i := range r.Gates {
@@ -172,7 +213,7 @@ func (r *Release) First() *Gate {
 // Person is the first gate that a person opens, nil when there is none.
 func (r *Release) Person() *Gate {
 	for i := range r.Gates {
-		if r.Gates[i].Verdict != "pass" && r.Gates[i].Opener == "person" {
+		if r.Gates[i].opensByUser() {
 			return &r.Gates[i]
 		}
 	}

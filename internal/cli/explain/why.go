@@ -7,6 +7,7 @@ import (
 	"time"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Why says in sentences why a release does not move, or what it does instead. Each is a paragraph of its own; a line
@@ -17,20 +18,23 @@ func Why(r Release, now time.Time) []string {
 		out = append(out, strings.Join(r.Unread, " ")+" What is said about them is what the status says.")
 	}
 	switch r.State {
-	case AtRest:
+	case release.Idle:
 		return append(out, resting(r, now)...)
 	default:
 		out = append(out, moving(r, now))
 	}
 	out = append(out, waits(r, now)...)
-	if left := r.Threshold - r.FailedChecks; r.State != Returning && r.FailedChecks > 0 && left > 0 {
+	if left := r.Threshold - r.FailedChecks; r.State != release.RollingBack && r.FailedChecks > 0 && left > 0 {
 		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is taken back at %d.", r.FailedChecks, r.Threshold))
 	}
 	return append(out, follows(r, now)...)
 }
 
-// brokenPrimary is what the status names as promoted where a promotion failed half-way.
-const brokenPrimary = "none"
+// The gates with a sentence of their own.
+const (
+	peerGate     = "peer"
+	deadlineGate = "deadline"
+)
 
 // resting is about a release that is over.
 func resting(r Release, now time.Time) []string {
@@ -52,32 +56,32 @@ func restingCanary(r Release) []string {
 	var out []string
 	primary := strings.TrimPrefix(r.Target, "Deployment/") + "-primary"
 	switch {
-	case r.Result == Failed && r.Promoted == brokenPrimary:
+	case r.PromotionFailed:
 		out = append(out, fmt.Sprintf("The last release failed while it was promoted: the canary has %d %% of the traffic, because %s cannot run the new revision. "+
 			"The next revision repairs it.", r.Weight, primary))
-	case r.Result == Failed && r.Weight > 0:
+	case r.Result == release.RolledBack && r.Weight > 0:
 		out = append(out, fmt.Sprintf("The last release failed, and the canary still has %d %% of the traffic.", r.Weight))
-	case r.Result == Failed:
+	case r.Result == release.RolledBack:
 		out = append(out, fmt.Sprintf("The last release failed: %s serves the revision before it.", primary))
 	case r.Phase == string(flaggerv1.CanaryPhaseInitialized):
 		out = append(out, fmt.Sprintf("No new revision has come yet: %s serves the one that was taken over.", primary))
 	default:
 		out = append(out, fmt.Sprintf("The last release was promoted: %s serves its revision.", primary))
 	}
-	if r.Result == Failed {
+	if r.Result == release.RolledBack {
 		out = append(out, causes(r)...)
 		out = append(out, fmt.Sprintf("A new release starts when %s changes.", r.Target))
 	}
 	if r.Suspended {
 		out = append(out, "It is suspended: a new revision would not be taken up before spec.suspend is false.",
-			fmt.Sprintf("  kubectl -n %s patch canary/%s --type=merge -p '{\"spec\":{\"suspend\":false}}'", r.Namespace, r.Name))
+			fmt.Sprintf("  serin resume canary/%s -n %s", r.Name, r.Namespace))
 	}
 	return out
 }
 
 func restingRollout(r Release) []string {
 	var out []string
-	if r.Result != Failed {
+	if r.Result != release.RolledBack {
 		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.Promoted))
 	} else {
 		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves, as before it. %s.", r.Promoted, strings.TrimSuffix(r.Message, ".")))
@@ -142,7 +146,7 @@ func moving(r Release, now time.Time) string {
 		text += fmt.Sprintf("; the canary has %d %% of the traffic", r.Weight)
 	}
 	switch {
-	case r.State == Returning:
+	case r.State == release.RollingBack:
 		text += ", and the release is being taken back"
 	case r.Kind == KindCanary && r.Result != "" && len(r.Steps) > 0:
 		text += ", and a new revision is there"

@@ -17,6 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Survey is what was seen of a cluster.
@@ -206,13 +207,13 @@ func outcome(seen Seen, r *explain.Release, told []string) (Outcome, []string) {
 	phase := seen.Object.Status.Phase
 	person := r.Person()
 	switch {
-	case seen.WorkloadAssumed || seen.RouteAssumed:
+	case len(seen.Assumed) > 0:
 		return Unknown, []string{"Cannot be told: " + strings.Join(seen.Unread, " ")}
 	case seen.Refused != "":
 		return Blocked, []string{"A change would be refused: " + sentence(seen.Refused)}
 	case person != nil && (person.Verdict == "fail"):
 		return Blocked, []string{sentence(person.Message)}
-	case !canary.Moves(phase) && phase != "" && r.State != explain.AtRest:
+	case !canary.Moves(phase) && phase != "" && r.State != release.Idle:
 		return Release, []string{fmt.Sprintf("A release would start: %s is neither what was taken up last nor what runs as its primary. Let Flagger finish it first, or let it start.", r.Target)}
 	case !canary.Moves(phase) && phase != "":
 		return Adopt, []string{"Taken over as it is: nothing starts, and no pod restarts." + suspended(r)}

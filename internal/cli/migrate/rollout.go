@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
@@ -63,7 +64,7 @@ func ofRollout(seen SeenRollout, now time.Time) Rollout {
 func rolloutOutcome(seen *SeenRollout, r *explain.Release) (Outcome, []string) {
 	s := seen.Snapshot
 	switch {
-	case seen.Assumed:
+	case len(seen.Assumed) > 0:
 		return Unknown, []string{"Cannot be told: " + strings.Join(seen.Unread, " ")}
 	case s.Problem != "":
 		return Blocked, []string{sentence("Serin would not carry it out: " + s.Problem)}
@@ -75,9 +76,9 @@ func rolloutOutcome(seen *SeenRollout, r *explain.Release) (Outcome, []string) {
 		return Continue, []string{"No controller has looked at it yet: Serin would deploy its first revision."}
 	case makesReplicaSet(seen.Decision):
 		return Release, []string{"A release would start: its template is neither what was taken up last nor that of any ReplicaSet. Let Argo Rollouts finish it first, or let it start."}
-	case rollout.Released(s):
+	case r.Result == release.Promoted:
 		return Adopt, []string{"Taken over as it is: nothing starts, and no pod restarts." + paused(r)}
-	case rollout.Aborted(s):
+	case r.Result == release.RolledBack:
 		return Adopt, []string{"Taken over as it is, aborted: revision " + s.Status.StableRS + " serves." + paused(r)}
 	default:
 		return Continue, []string{underWay(r)}

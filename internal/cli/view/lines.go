@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Line is a release in one line, without the time of the day and without durations: two lines differ only when
@@ -16,16 +17,16 @@ func Line(r *explain.Release) string {
 	switch {
 	case r.Mirrored:
 		out += " mirror"
-	case r.State != explain.AtRest || r.Weight > 0:
+	case r.State != release.Idle || r.Weight > 0:
 		out += fmt.Sprintf(" weight=%d", r.Weight)
 	}
 	if r.TotalIterations > 0 && r.Iterations > 0 {
 		out += fmt.Sprintf(" iteration=%d/%d", min(r.Iterations, r.TotalIterations), r.TotalIterations)
 	}
-	if r.TotalSteps > 0 && r.Step > 0 && r.State != explain.AtRest {
+	if r.TotalSteps > 0 && r.Step > 0 && r.State != release.Idle {
 		out += fmt.Sprintf(" step=%d/%d", r.Step, r.TotalSteps)
 	}
-	if r.Kind == explain.KindCanary && (r.State != explain.AtRest || r.FailedChecks > 0) {
+	if r.Kind == explain.KindCanary && (r.State != release.Idle || r.FailedChecks > 0) {
 		out += fmt.Sprintf(" failed=%d/%d", r.FailedChecks, r.Threshold)
 	}
 	gate := r.Person()

@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Paint colours text, or leaves it as it is. The zero value leaves it.
@@ -43,11 +44,11 @@ func (p Paint) in(i ink, text string) string {
 // ofState is how the phase of a release is written.
 func ofState(r *explain.Release) ink {
 	switch {
-	case r.State == explain.WaitsForPerson:
+	case r.State == release.WaitsForUser:
 		return yellow
-	case r.State == explain.Returning, r.State == explain.AtRest && r.Result == explain.Failed:
+	case r.State == release.RollingBack, r.State == release.Idle && r.Result == release.RolledBack:
 		return red
-	case r.State == explain.Moving:
+	case r.State == release.InProgress:
 		return cyan
 	default:
 		return green

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // Screen is everything that a live view shows.
@@ -99,7 +100,7 @@ func (s Screen) list(room int) []string {
 			label = s.in(mark, label)
 		}
 		traffic := pad("", share)
-		if r.State != explain.AtRest || r.Weight > 0 {
+		if r.State != release.Idle || r.Weight > 0 {
 			traffic = s.in(cyan, bar(float64(r.Weight), 100, barColumns)) + pad(" "+progress(r), share-barColumns)
 		}
 		lines = append(lines, label+"  "+s.in(ofState(r), pad(cmp.Or(r.Phase, "new"), phase))+"  "+traffic+"  "+pad(checks(r), checked)+"  "+pad(WaitsFor(r, s.Now), waits))
@@ -127,9 +128,9 @@ func (s Screen) detail(r *explain.Release, room int) []string {
 func (s Screen) head(r *explain.Release) []string {
 	state := cmp.Or(r.Phase, "new")
 	switch {
-	case r.State == explain.WaitsForPerson:
+	case r.State == release.WaitsForUser:
 		state += ", waits for a person"
-	case r.State == explain.Returning:
+	case r.State == release.RollingBack:
 		state += ", is taken back"
 	case r.Suspended:
 		state += ", suspended"
@@ -149,7 +150,7 @@ func sinceText(t, now time.Time) string {
 }
 
 func failedText(r *explain.Release) string {
-	if r.Kind == explain.KindRollout || r.State == explain.AtRest && r.FailedChecks == 0 {
+	if r.Kind == explain.KindRollout || r.State == release.Idle && r.FailedChecks == 0 {
 		return ""
 	}
 	return fmt.Sprintf("   failed checks %d of %d", r.FailedChecks, r.Threshold)
@@ -182,7 +183,7 @@ func (s Screen) traffic(r *explain.Release) []string {
 }
 
 func (s Screen) window(r *explain.Release) []string {
-	if r.Window == nil || r.State == explain.AtRest {
+	if r.Window == nil || r.State == release.Idle {
 		return nil
 	}
 	length, done := r.Window.End.Sub(r.Window.Start), s.Now.Sub(r.Window.Start)

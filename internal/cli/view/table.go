@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // TableOptions of a table.
@@ -75,7 +76,7 @@ func progress(r *explain.Release) string {
 	switch {
 	case r.Mirrored:
 		text = "mirror"
-	case r.State == explain.AtRest && r.Weight == 0:
+	case r.State == release.Idle && r.Weight == 0:
 		return "-"
 	}
 	switch {
@@ -103,7 +104,7 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 	}
 	gate = r.First()
 	switch {
-	case gate == nil && r.State == explain.AtRest:
+	case gate == nil && r.State == release.Idle:
 		return "-"
 	case gate == nil:
 		return "nothing"

@@ -13,6 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/explain"
 	"github.com/serin-dev/serin/internal/cli/view"
+	"github.com/serin-dev/serin/internal/release"
 )
 
 // TestGolden draws releases. The command release adds one; what draws shows all that were added in the file.
@@ -87,7 +88,7 @@ func TestScreenNeverLeavesTheTerminal(t *testing.T) {
 		for range rapid.IntRange(0, 30).Draw(t, "releases") {
 			r := explain.Release{
 				Name: text.Draw(t, "name"), Namespace: text.Draw(t, "namespace"), Phase: text.Draw(t, "phase"), Since: at("since"),
-				State:  rapid.SampledFrom([]explain.State{explain.AtRest, explain.Moving, explain.Returning, explain.WaitsForPerson}).Draw(t, "state"),
+				State:  rapid.SampledFrom([]release.State{release.Idle, release.InProgress, release.RollingBack, release.WaitsForUser}).Draw(t, "state"),
 				Weight: rapid.IntRange(-5, 150).Draw(t, "weight"), Iterations: rapid.IntRange(-1, 20).Draw(t, "iterations"),
 				TotalIterations: rapid.IntRange(0, 10).Draw(t, "total"), Message: text.Draw(t, "message"),
 			}

@@ -52,8 +52,8 @@ var Teeth = []Tooth{
 	{
 		"threshold off by one",
 		"I4",
-		"internal/canary/progress.go",
-		"case intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold:", "case intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold:", 34,
+		"internal/canary/rollback.go",
+		"failed := intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold", "failed := intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold", 34,
 	},
 	{
 		"failed checks counted twice",

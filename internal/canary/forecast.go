@@ -1,4 +1,4 @@
-package explain
+package canary
 
 import (
 	"fmt"
@@ -7,133 +7,138 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Bounds of a look ahead: a plan of a hundred weights has about ten passes for each.
+// Bounds of a forecast: a plan with a hundred weights takes about ten decisions for each.
 const (
-	maxPasses = 4000
-	maxSteps  = 120
+	maxDecisions = 4000
+	maxUpcoming  = 120
 )
 
-// future is what a release does if nothing fails.
-type future struct {
-	steps []Step
+// course is what a release does if nothing fails.
+type course struct {
+	steps []release.Step
 	// limits of the checks, by name.
 	limits map[string]string
 }
 
-// ahead plays the machine forward in a world where workloads are ready at once, people approve and checks hold. So the
-// words for what comes next have the same source as what does come next.
-func ahead(s canary.Snapshot) future {
-	f := future{limits: map[string]string{}}
-	s = fair(s)
-	for range maxPasses {
-		d := canary.Next(s)
+// forecast runs the state machine in a world where pods are ready at once, users approve and checks pass. The description of what
+// comes next thus has the same source as what comes next.
+func forecast(s Snapshot) course {
+	c := course{limits: map[string]string{}}
+	s = idealSnapshot(s)
+	for range maxDecisions {
+		d := Next(s)
 		for _, gate := range d.Gates {
-			if gate.Limit != "" && f.limits[gate.Name] == "" {
-				f.limits[gate.Name] = gate.Limit
-			}
-		}
-		asked := false
-		for _, probe := range d.Probes {
-			if _, ok := s.Answers.To(probe); !ok {
-				s.Answers[probe.ID] = approving(probe, s.Now)
-				asked = true
+			if gate.Limit != "" && c.limits[gate.Name] == "" {
+				c.limits[gate.Name] = gate.Limit
 			}
 		}
 		before := s
+		answered := answerProbes(s, d)
 		for _, effect := range d.Effects {
-			s = happens(s, effect)
+			s = withEffect(s, effect)
 		}
 		status := *d.Status.DeepCopy()
-		canary.Stamp(&status, s.Plan, d.Stamp, s.Now)
+		Stamp(&status, s.Plan, d.Stamp, s.Now)
 		s.Status = status
-		if text := move(before, s, d); text != "" {
-			f.steps = append(f.steps, Step{Text: text, Weight: s.Route.Canary, At: s.Now.UTC()})
+		if text := stepText(before, s, d); text != "" {
+			c.steps = append(c.steps, release.Step{Text: text, Weight: s.Route.Canary, At: s.Now})
 		}
 		switch {
-		case len(f.steps) == maxSteps:
-			return f
-		case asked, !equality.Semantic.DeepEqual(before.Status, s.Status), before.Route != s.Route,
+		case len(c.steps) == maxUpcoming:
+			return c
+		case answered, !equality.Semantic.DeepEqual(before.Status, s.Status), before.Route != s.Route,
 			before.Workload.Target != s.Workload.Target, before.Workload.Primary != s.Workload.Primary:
 		case d.Wake.After(s.Now):
 			s.Now = d.Wake
 		default:
-			return f
+			return c
 		}
 	}
-	return f
+	return c
 }
 
-// fair is the snapshot of a world in which nothing has to be waited for but time.
-func fair(s canary.Snapshot) canary.Snapshot {
+// answerProbes adds a passing answer for each probe of a decision that has none, and reports whether there was one.
+func answerProbes(s Snapshot, d Decision) bool {
+	answered := false
+	for _, probe := range d.Probes {
+		if _, ok := s.Answers.To(probe); !ok {
+			s.Answers[probe.ID] = passingAnswer(probe, s.Now)
+			answered = true
+		}
+	}
+	return answered
+}
+
+// idealSnapshot is the snapshot of a world in which a release waits for nothing but time.
+func idealSnapshot(s Snapshot) Snapshot {
 	s.Answers = release.Answers{}
-	s.Peer, s.Obstacle, s.Missing, s.Plan.Suspended, s.Plan.Blocks = canary.Peer{}, "", nil, false, nil
+	s.Peer, s.Obstacle, s.Missing, s.Plan.Suspended, s.Plan.Blocks = Peer{}, "", nil, false, nil
 	s.Workload.Problem, s.Workload.ScalerProblem = "", ""
-	s.Workload.Primary = whole(s.Workload.Primary, max(s.Workload.Primary.Replicas, 1))
-	s.Workload.Target = whole(s.Workload.Target, s.Workload.Target.Replicas)
+	s.Workload.Primary = withPods(s.Workload.Primary, max(s.Workload.Primary.Replicas, 1))
+	s.Workload.Target = withPods(s.Workload.Target, s.Workload.Target.Replicas)
 	s.Workload.Target.Found = true
-	s.Route.Problem, s.Route.Reason, s.Route.Confirmation = "", "", canary.Confirmed
+	s.Route.Problem, s.Route.Reason, s.Route.Confirmation = "", "", Confirmed
 	return s
 }
 
-// whole is a copy that has the pods it asks for.
-func whole(c canary.Copy, replicas int32) canary.Copy {
+// withPods is a workload that has as many ready pods as desired.
+func withPods(c Copy, replicas int32) Copy {
 	c.Replicas, c.Total, c.Available = replicas, replicas, replicas
 	c.Ready, c.Exceeded, c.Message, c.PodProblem = replicas > 0, false, "", ""
 	c.Enough, c.Endpoints = replicas, release.Endpoints{Ready: replicas}
 	return c
 }
 
-// happens is the world after an effect.
-func happens(s canary.Snapshot, effect release.Effect) canary.Snapshot {
+// withEffect is the snapshot after an effect was applied.
+func withEffect(s Snapshot, effect release.Effect) Snapshot {
 	switch e := effect.(type) {
-	case canary.HasFinalizer:
+	case HasFinalizer:
 		s.Finalizer = e.Held
-	case canary.PrimaryExists:
+	case PrimaryExists:
 		s.Workload.Primary.Found = true
 		if s.Workload.Primary.ID == "" || e.Follow {
 			s.Workload.Primary.ID = e.ID
 		}
 		s.Workload.Same = s.Workload.Same || e.Follow
-	case canary.CopyTemplate:
+	case CopyTemplate:
 		s.Workload.Primary.ID, s.Workload.Same = e.ID, true
-	case canary.RestoreTemplate:
+	case RestoreTemplate:
 		s.Workload.Primary.ID, s.Workload.Same = e.ID, false
-	case canary.RouteStands:
+	case RouteStands:
 		if !s.Route.Found {
 			s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
 		}
-	case canary.RouteIs:
+	case RouteIs:
 		s.Route.Found, s.Route.Canary, s.Route.Mirrored = true, e.Canary, e.Mirror
-	case canary.UpFromZero:
-		s.Workload.Target = whole(s.Workload.Target, max(s.Workload.Target.Replicas, 1))
-	case canary.DownToZero:
-		s.Workload.Target = whole(s.Workload.Target, 0)
-	default: // what is left changes nothing that the machine looks at
+	case UpFromZero:
+		s.Workload.Target = withPods(s.Workload.Target, max(s.Workload.Target.Replicas, 1))
+	case DownToZero:
+		s.Workload.Target = withPods(s.Workload.Target, 0)
+	default: // no other effect changes what a decision depends on
 	}
 	return s
 }
 
-// approving is the answer that lets a release go on.
-func approving(p release.Probe, now time.Time) release.Answer {
+// passingAnswer is the answer with which a release continues.
+func passingAnswer(p release.Probe, now time.Time) release.Answer {
 	began := release.Later(now, p.Since)
 	answer := release.Answer{ID: p.ID, Began: began, Ended: began, Outcome: release.Yes}
 	switch q := p.Question.(type) {
-	case canary.HookQuestion:
+	case HookQuestion:
 		if q.Hook.Type == flaggerv1.RollbackHook {
 			answer.Outcome = release.No
 		}
-	case canary.MetricQuestion:
-		answer.Outcome, answer.Value = release.Measured, good(q.Check.Metric)
+	case MetricQuestion:
+		answer.Outcome, answer.Value = release.Measured, passingValue(q.Check.Metric)
 	}
 	return answer
 }
 
-// good is a value that holds: bounds are inclusive.
-func good(m flaggerv1.CanaryMetric) float64 {
+// passingValue is a value within the limits of a metric: bounds are inclusive.
+func passingValue(m flaggerv1.CanaryMetric) float64 {
 	switch r := m.ThresholdRange; {
 	case r == nil:
 		return m.Threshold
@@ -146,26 +151,26 @@ func good(m flaggerv1.CanaryMetric) float64 {
 	}
 }
 
-// move says what changed between two passes, as people see it; empty when it was bookkeeping.
-func move(before, after canary.Snapshot, d canary.Decision) string {
+// stepText describes what changed between two decisions, as users see it; empty where only the record of it changed.
+func stepText(before, after Snapshot, d Decision) string {
 	plan := after.Plan
-	if text := newPhase(before, after); text != "" {
+	if text := phaseText(before, after); text != "" {
 		return text
 	}
 	for _, effect := range d.Effects {
 		switch e := effect.(type) {
-		case canary.CopyTemplate:
+		case CopyTemplate:
 			return plan.Target + "-primary gets the new revision"
-		case canary.RouteIs:
+		case RouteIs:
 			switch {
 			case e.Mirror:
-				return mirrored(after)
+				return mirrorText(after)
 			case e.Canary == before.Route.Canary && before.Route.Found && after.Status.Iterations == before.Status.Iterations:
 			case e.Canary == 0:
 				return "all traffic goes back to " + plan.Target + "-primary"
-			case plan.Strategy == canary.Weighted:
+			case plan.Strategy == Weighted:
 				return fmt.Sprintf("weight %d", e.Canary)
-			case plan.Strategy == canary.BlueGreen:
+			case plan.Strategy == BlueGreen:
 				return "all traffic goes to the canary"
 			}
 		}
@@ -174,32 +179,32 @@ func move(before, after canary.Snapshot, d canary.Decision) string {
 	case to > from && to > plan.Iterations:
 		return "the checks are asked once more"
 	case to > from:
-		return iteration(after)
-	case restarted(before, after):
+		return iterationText(after)
+	case runChanged(before, after):
 		return "the analysis begins anew with the revision that the target has now"
 	default:
 		return ""
 	}
 }
 
-func iteration(s canary.Snapshot) string {
+func iterationText(s Snapshot) string {
 	return fmt.Sprintf("iteration %d of %d", s.Status.Iterations, s.Plan.Iterations)
 }
 
-func mirrored(s canary.Snapshot) string {
-	if s.Plan.Strategy == canary.BlueGreen {
-		return iteration(s) + ", requests are mirrored to the canary"
+func mirrorText(s Snapshot) string {
+	if s.Plan.Strategy == BlueGreen {
+		return iterationText(s) + ", requests are mirrored to the canary"
 	}
 	return "requests are mirrored to the canary"
 }
 
-func restarted(before, after canary.Snapshot) bool {
+func runChanged(before, after Snapshot) bool {
 	a, b := before.Status.Serin, after.Status.Serin
 	return a != nil && b != nil && a.Run != "" && a.Run != b.Run
 }
 
-// newPhase says the entry into a phase.
-func newPhase(before, after canary.Snapshot) string {
+// phaseText describes the entry into a phase.
+func phaseText(before, after Snapshot) string {
 	plan := after.Plan
 	from, to := before.Status.Phase, after.Status.Phase
 	if from == to {
@@ -225,7 +230,7 @@ func newPhase(before, after canary.Snapshot) string {
 		return fmt.Sprintf("the release ends as failed: %s goes to zero", plan.Target)
 	case flaggerv1.CanaryPhaseTerminating:
 		return "what was taken over is given back"
-	default: // Waiting and WaitingPromotion are not entered when everybody approves
+	default: // Waiting and WaitingPromotion are not entered where all users approve
 		return ""
 	}
 }

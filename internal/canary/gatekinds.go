@@ -1,0 +1,129 @@
+package canary
+
+import (
+	"slices"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// The gates whose names the code that explains them needs as well.
+const (
+	rolloutAskedGate = "rollout-asked/"
+	sourcesGate      = "metrics-available"
+)
+
+// Anchors of the headings in docs/gates.md.
+const (
+	sectionUserAction     = "user-action-required"
+	sectionInitialization = "initialization"
+	sectionStart          = "before-a-release-starts"
+	sectionRelease        = "during-a-release"
+	sectionEnd            = "promotion-and-rollback"
+)
+
+// gateKind describes a gate that is documented in these sections, and opened by that opener.
+func gateKind(name string, opener release.Opener, sections ...string) release.GateKind {
+	return release.GateKind{Name: name, Openers: []release.Opener{opener}, Sections: sections}
+}
+
+// ofWorkload is a gate that the pods of target and primary decide about.
+func ofWorkload(kind release.GateKind) release.GateKind {
+	kind.Observes = release.WorkloadPart
+	return kind
+}
+
+// ofRoute is a gate that the observed route decides about.
+func ofRoute(kind release.GateKind) release.GateKind {
+	kind.Observes = release.RoutePart
+	return kind
+}
+
+// perWindow is a gate with a query that is sent again in every window.
+func perWindow(kind release.GateKind) release.GateKind {
+	kind.Queries = true
+	return kind
+}
+
+// perRun is a gate with a query whose approval is valid until the end of the release.
+func perRun(kind release.GateKind) release.GateKind {
+	kind.Queries, kind.OncePerRun = true, true
+	return kind
+}
+
+// GateKinds lists all gates of a Canary, those that only its reconciler sets included.
+func GateKinds() release.GateKinds {
+	suspended := gateKind("suspended", release.ByPerson, sectionUserAction)
+	suspended.Command = "resume"
+	drained := gateKind("drained", release.ByTime, sectionInitialization, sectionEnd)
+	drained.Openers = append(drained.Openers, release.ByCluster) // a router that still reports the previous route
+	return release.GateKinds{
+		suspended,
+		gateKind("peer", release.ByPerson, sectionUserAction),
+		gateKind("obstacle", release.ByPerson, sectionUserAction),
+		gateKind("plan", release.ByPerson, sectionUserAction),
+		ofWorkload(gateKind("target", release.ByPerson, sectionUserAction)),
+		gateKind("autoscaler", release.ByPerson, sectionUserAction),
+		gateKind("references", release.ByPerson, sectionUserAction),
+		gateKind("refused", release.ByPerson, sectionUserAction),
+		gateKind("refused-step", release.ByPerson, sectionUserAction),
+		gateKind("fault", release.ByPerson, sectionUserAction),
+
+		perRun(gateKind("metrics-available", release.ByAnswer, sectionInitialization)),
+		ofWorkload(gateKind("primary-ready", release.ByCluster, sectionInitialization, sectionStart, sectionRelease, sectionEnd)),
+		ofWorkload(gateKind("primary-endpoints", release.ByCluster, sectionInitialization, sectionEnd)),
+		drained,
+
+		ofRoute(gateKind("route", release.ByCluster, sectionStart)),
+		gateKind("turn", release.ByCluster, sectionStart),
+		perRun(gateKind("confirm-rollout/HOOK", release.ByPerson, sectionStart)),
+
+		ofWorkload(gateKind("canary-ready", release.ByCluster, sectionRelease)),
+		ofWorkload(gateKind("canary-endpoints", release.ByCluster, sectionRelease)),
+		perRun(gateKind("pre-rollout/HOOK", release.ByTime, sectionRelease)),
+		perWindow(gateKind("confirm-traffic-increase/HOOK", release.ByPerson, sectionRelease)),
+		perWindow(gateKind("rollout-asked/HOOK", release.ByAnswer, sectionRelease)),
+		gateKind("window", release.ByTime, sectionRelease),
+		ofRoute(gateKind("route-confirmed", release.ByCluster, sectionRelease)),
+		perWindow(gateKind("rollback/HOOK", release.ByPerson, sectionRelease)),
+		perWindow(gateKind("rollout/HOOK", release.ByTime, sectionRelease)),
+		gateKind("old-samples", release.ByTime, sectionRelease),
+		perWindow(gateKind("METRIC", release.ByTime, sectionRelease)),
+		perWindow(gateKind("provider-unreachable", release.ByTime, sectionRelease)),
+		perWindow(gateKind("confirm-promotion/HOOK", release.ByPerson, sectionRelease)),
+
+		ofWorkload(gateKind("primary-restored", release.ByCluster, sectionEnd)),
+		ofWorkload(gateKind("primary-serves", release.ByCluster, sectionEnd)),
+		perRun(gateKind("post-rollout/HOOK", release.ByAnswer, sectionEnd)),
+		ofWorkload(gateKind("target-ready", release.ByCluster, sectionEnd)),
+		ofWorkload(gateKind("target-endpoints", release.ByCluster, sectionEnd)),
+	}
+}
+
+// kindOf returns the kind of a gate of this plan: a gate without a kind of its own may be named after a metric.
+func (p *Plan) kindOf(gate string, kinds release.GateKinds) release.GateKind {
+	kind := kinds.Of(gate)
+	named := func(check Check) bool { return check.Metric.Name == gate }
+	if kind.Name == "" && slices.ContainsFunc(p.Checks, named) {
+		return kinds.OfMetric()
+	}
+	return kind
+}
+
+// questionOf is what a gate asks; nil: nothing.
+func (p *Plan) questionOf(gate string) any {
+	for _, hook := range p.Hooks {
+		if gate == hookGate(hook) || hook.Type == flaggerv1.RolloutHook && gate == rolloutAskedGate+hook.Name {
+			return HookQuestion{Hook: hook}
+		}
+	}
+	for _, check := range p.Checks {
+		if check.Metric.Name == gate {
+			return MetricQuestion{Check: check}
+		}
+	}
+	if gate == sourcesGate {
+		return SourcesQuestion{Checks: p.Checks}
+	}
+	return nil
+}

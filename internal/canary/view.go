@@ -1,0 +1,242 @@
+package canary
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
+)
+
+// View shows the release of a Canary to users. The snapshot needs no answers: those that the reconciler received last are in the
+// stored gates, which also say since when a gate is closed. unread are the parts of the snapshot that could not be read; gates
+// that observe them are those of the status.
+func View(s Snapshot, unread ...release.Part) release.View {
+	s, d := settled(s)
+	upcoming := forecast(s)
+	v := release.View{
+		Phase: string(s.Status.Phase), Since: s.Status.LastTransitionTime.Time, Result: resultOf(s.Status.Phase), Message: messageOf(s.Status),
+		Revision: s.Status.LastAppliedSpec, Promoted: s.Status.LastPromotedSpec,
+		Weight: s.live(), Mirrored: s.Route.Mirrored, Step: s.Status.Iterations, Window: s.window(),
+		Gates: s.viewGates(d.Gates, upcoming.limits, unread),
+	}
+	v.PromotionFailed = v.Result == release.RolledBack && s.primaryUnpromoted()
+	if own := s.serin(); own.Revision != "" {
+		v.Revision, v.Promoted = own.Revision, own.Promoted
+	}
+	if s.Plan.Strategy != Weighted {
+		v.TotalSteps = s.Plan.Iterations
+	}
+	if s.suspendedWithoutRelease() {
+		v.State, v.Gates = release.Idle, nil
+		return v
+	}
+	v.State = s.stateOf(d, &v)
+	if v.State != release.Idle && !s.Peer.Acts() {
+		v.Upcoming = upcoming.steps
+	}
+	return v
+}
+
+// settled returns a decision and the snapshot that it is about. A decision that only records when a deadline starts is followed by
+// the next one at once.
+func settled(s Snapshot) (Snapshot, Decision) {
+	d := Next(s)
+	if len(d.Gates) > 0 || !slices.Equal(d.Stamp, []release.Stamp{release.StampSince}) || d.Status.Phase != s.Status.Phase {
+		return s, d
+	}
+	s.Status = *d.Status.DeepCopy()
+	Stamp(&s.Status, s.Plan, d.Stamp, s.Now)
+	return s, Next(s)
+}
+
+// window is the open observation window.
+func (s *Snapshot) window() *release.Window {
+	start, open := s.start()
+	if !open || start.IsZero() || !Moves(s.Status.Phase) {
+		return nil
+	}
+	end := start
+	if !s.unobserved() {
+		end = start.Add(s.Plan.Window)
+	}
+	return &release.Window{Start: start, End: end}
+}
+
+func resultOf(phase flaggerv1.CanaryPhase) release.Result {
+	switch phase {
+	case flaggerv1.CanaryPhaseInitialized, flaggerv1.CanaryPhaseSucceeded:
+		return release.Promoted
+	case flaggerv1.CanaryPhaseFailed:
+		return release.RolledBack
+	default: // in progress
+		return ""
+	}
+}
+
+func isIdle(phase flaggerv1.CanaryPhase) bool { return resultOf(phase) != "" }
+
+// suspendedWithoutRelease reports whether nobody waits for the end of a suspension: there is no new revision.
+func (s *Snapshot) suspendedWithoutRelease() bool {
+	if !s.Plan.Suspended || !isIdle(s.Status.Phase) || s.Peer.Acts() {
+		return false
+	}
+	resumed := *s
+	resumed.Plan.Suspended = false
+	d := Next(resumed)
+	return isIdle(d.Status.Phase) && d.Gates.First() == nil
+}
+
+func (s *Snapshot) stateOf(d Decision, v *release.View) release.State {
+	idle := isIdle(s.Status.Phase)
+	switch {
+	case idle && s.Peer.Acts(): // a new revision is a release of the other controller
+		return release.Idle
+	case v.WaitsForUser():
+		return release.WaitsForUser
+	case s.rollingBack():
+		return release.RollingBack
+	case !idle || !isIdle(d.Status.Phase):
+		return release.InProgress
+	}
+	if first := d.Gates.First(); first != nil && !isHook(first, flaggerv1.PostRolloutHook) {
+		return release.InProgress // the gates before the start of a new revision
+	}
+	return release.Idle
+}
+
+// messageOf is the message of the condition that matters most: what blocks the release, which query is unanswered, or its phase.
+func messageOf(status flaggerv1.CanaryStatus) string {
+	for _, name := range []string{flaggerv1.ConditionBlocked, flaggerv1.ConditionUnanswered} {
+		if c := condition(status, name); c != nil && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	if c := condition(status, flaggerv1.ConditionPromoted); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// viewGates are the gates of a decision, with what only the reconciler knows and stored: answers, refusals, and since when.
+func (s *Snapshot) viewGates(gates release.Gates, limits map[string]string, unread []release.Part) []release.GateView {
+	kinds := GateKinds()
+	stored := s.storedGates(kinds)
+	var views []release.GateView
+	for _, name := range []string{"refused", "provider-unreachable"} {
+		if gate, ok := stored[name]; ok && gate.Verdict != release.Pass && s.storedGateApplies(name) {
+			views = append(views, gate)
+		}
+	}
+	for _, gate := range gates {
+		view := release.GateView{Gate: gate, Kind: s.Plan.kindOf(gate.Name, kinds), Question: s.Plan.questionOf(gate.Name)}
+		last, known := stored[gate.Name]
+		switch {
+		case slices.Contains(unread, view.Kind.Observes):
+			if known {
+				views = append(views, last)
+			}
+			continue
+		case strings.HasPrefix(gate.Name, rolloutAskedGate) && (!known || !s.storedInWindow(last)):
+			continue // whether the webhook has responded is stored once that takes long
+		case view.Question != nil && known:
+			view = withLastAnswer(view, last, s.Now)
+		case known && last.Verdict == gate.Verdict:
+			view.Since = last.Since
+			if strings.HasPrefix(last.Message, gate.Message) {
+				view.Message = last.Message // the reconciler also reports why a pod does not run
+			}
+		}
+		if view.Question != nil && view.Limit == "" {
+			view.Limit = limits[gate.Name]
+		}
+		if w := s.window(); gate.Name == "window" && w != nil && gate.Verdict != release.Pass {
+			view.Since = w.Start
+		}
+		views = append(views, view)
+	}
+	return views
+}
+
+// storedGates are the gates of the status, by name.
+func (s *Snapshot) storedGates(kinds release.GateKinds) map[string]release.GateView {
+	gates := map[string]release.GateView{}
+	for _, g := range s.serin().Gates {
+		gates[g.Name] = release.GateView{
+			Gate: release.Gate{
+				Name: g.Name, Verdict: release.Verdict(g.Verdict), Message: g.Message, Opener: release.Opener(g.Opener),
+				Value: g.Value, Limit: g.Limit, Query: g.Query, Until: timeOf(g.Until),
+			},
+			Kind: s.Plan.kindOf(g.Name, kinds), Since: timeOf(g.Since),
+		}
+	}
+	return gates
+}
+
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// storedGateApplies is false for a gate of the status that is out of date.
+func (s *Snapshot) storedGateApplies(name string) bool {
+	if s.Peer.Acts() {
+		return false
+	}
+	if name == "refused" {
+		blocked := condition(s.Status, flaggerv1.ConditionBlocked)
+		return blocked != nil && blocked.Status == corev1.ConditionTrue
+	}
+	w := s.window()
+	return w != nil && !s.Now.Before(w.End)
+}
+
+// storedInWindow is true for a gate of the status that was written about the open window.
+func (s *Snapshot) storedInWindow(g release.GateView) bool {
+	w := s.window()
+	return w != nil && !g.Since.IsZero() && !g.Since.Before(w.Start)
+}
+
+// withLastAnswer adds to a gate with a question the answer that the reconciler received last.
+func withLastAnswer(view, last release.GateView, now time.Time) release.GateView {
+	view.Value, view.Limit, view.Query = last.Value, last.Limit, last.Query
+	answered := last
+	answered.Question, answered.Last = view.Question, view.Last
+	byUser := last.Opener == release.ByPerson
+	switch last.Verdict {
+	case release.Pass, release.Fail:
+		if last.Verdict == release.Pass && view.Kind.OncePerRun {
+			return answered
+		}
+		if view.Verdict == release.Pass {
+			return view
+		}
+		if byUser { // a webhook requested a rollback
+			answered.Last = last.Verdict
+			return answered
+		}
+		view.Last = last.Verdict
+		if last.Message != "" {
+			view.Message += "; the last answer: " + last.Message
+		}
+	case release.Wait:
+		if byUser { // a webhook refused: when it is called again does not change who opens the gate
+			if !answered.Until.After(now) {
+				answered.Until = time.Time{}
+			}
+			return answered
+		}
+	case release.Ask:
+		if view.Verdict == release.Ask {
+			view.Since = last.Since
+		}
+	default: // a verdict that only a newer version of Serin writes
+	}
+	return view
+}

@@ -1,0 +1,60 @@
+package rollout
+
+import "github.com/serin-dev/serin/internal/release"
+
+// sectionRollouts is the anchor of the heading in docs/gates.md below which all gates of Rollouts are described.
+const sectionRollouts = "rollouts"
+
+// gateKind describes a gate that these openers can open.
+func gateKind(name string, openers ...release.Opener) release.GateKind {
+	return release.GateKind{Name: name, Openers: openers, Sections: []string{sectionRollouts}}
+}
+
+// withCommand is a gate that a serin command opens.
+func withCommand(command string, kind release.GateKind) release.GateKind {
+	kind.Command = command
+	return kind
+}
+
+// informational is a gate that delays no step.
+func informational(kind release.GateKind) release.GateKind {
+	kind.Informational = true
+	return kind
+}
+
+// GateKinds lists all gates of a Rollout, those that only its reconciler sets included.
+func GateKinds() release.GateKinds {
+	const (
+		byTime, byCluster, byUser = release.ByTime, release.ByCluster, release.ByPerson
+	)
+	return release.GateKinds{
+		gateKind("peer", byUser),
+		gateKind("spec", byUser),
+		withCommand("retry", gateKind("aborted", byUser)),
+		withCommand("resume", gateKind("paused", byUser)),
+		gateKind("fault", byUser),
+		gateKind("refused", byUser),
+		withCommand("promote", gateKind("inconclusive", byUser)),
+		gateKind("turn", byCluster),
+		gateKind("pods", byCluster),
+		gateKind("weight", byCluster),
+		gateKind("route", byCluster),
+		gateKind("canary-endpoints", byCluster),
+		gateKind("stable-endpoints", byCluster),
+		gateKind("router", byCluster),
+		gateKind("targets", byCluster),
+		gateKind("services", byCluster),
+		withCommand("promote", gateKind("pause", byTime, byUser, byCluster)),
+		gateKind("analysis", byCluster, byUser),
+		gateKind("background", byUser),
+		gateKind("experiment", byCluster, byUser),
+		gateKind("pre-promotion", byCluster, byUser),
+		gateKind("post-promotion", byCluster, byUser),
+		gateKind("plugin", byUser, byCluster),
+		gateKind("step", byUser),
+		informational(gateKind("imbalance")),
+		informational(gateKind("restart", byTime, byCluster)),
+		informational(gateKind("scale-down-delay", byTime)),
+		informational(gateKind("deadline", byTime, byCluster)),
+	}
+}

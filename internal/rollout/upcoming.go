@@ -1,0 +1,91 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/serin-dev/serin/internal/rollout/pods"
+)
+
+// upcomingStep is something that a release does after everything before it is complete.
+type upcomingStep struct {
+	// text describes it, as events do where it is a step.
+	text string
+	// weight is the share of the new revision afterwards, in percent.
+	weight int32
+	// duration is its minimum duration.
+	duration time.Duration
+}
+
+// remainingSteps are what follows in a release if nothing fails and nothing has to be waited for; none while it is idle. What the
+// release does now is not among them.
+func remainingSteps(s Snapshot) []upcomingStep {
+	f := observe(s)
+	switch {
+	case s.Problem != "", promoted(f.Status) && f.Status.CurrentPodHash == s.Hash:
+		return nil
+	case f.Status.Abort && f.Status.CurrentPodHash == s.Hash:
+		return stepsOfAbort(f)
+	case s.Spec.Strategy.BlueGreen != nil:
+		return stepsOfSwitch(f)
+	default:
+		return stepsOfCanary(f)
+	}
+}
+
+const (
+	textPromotion = "the new revision becomes the stable one"
+	textReturn    = "the stable revision serves alone again"
+)
+
+// stepsOfAbort are what remains of an abort.
+func stepsOfAbort(f facts) []upcomingStep {
+	weights := f.Status.Canary.Weights
+	back := weights == nil || weights.Canary.Weight == 0
+	if back && f.stable.Available >= f.replicas() && (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil || f.new.Spec == 0) {
+		return nil
+	}
+	return []upcomingStep{{text: textReturn}}
+}
+
+// stepsOfCanary are the steps after the current one, and the promotion.
+func stepsOfCanary(f facts) []upcomingStep {
+	var out []upcomingStep
+	steps, most := f.steps(), pods.MaxWeight(f.Spec.Strategy.Canary)
+	for i := nextStep(f); i < len(steps); i++ {
+		step := upcomingStep{text: stepText(steps[i]), weight: pods.WeightAt(steps, int32(i)) * pods.DefaultMaxWeight / max(most, 1)} //nolint:gosec // a list in one object
+		if pause := steps[i].Pause; pause != nil && !indefinite(*pause) {
+			if length, err := seconds(*pause.Duration); err == nil {
+				step.duration = time.Duration(length) * time.Second
+			}
+		}
+		out = append(out, step)
+	}
+	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
+}
+
+// nextStep is the index of the step after the current one. All steps remain for a revision whose release has not begun, none for
+// one that is promoted in full.
+func nextStep(f facts) int {
+	switch {
+	case f.Status.CurrentPodHash != f.Hash:
+		return 0
+	case f.Status.PromoteFull, f.inWindow, f.Status.CurrentStepIndex == nil:
+		return len(f.steps())
+	default:
+		return int(*f.Status.CurrentStepIndex) + 1
+	}
+}
+
+// stepsOfSwitch are what remains of a blue-green release.
+func stepsOfSwitch(f facts) []upcomingStep {
+	var out []upcomingStep
+	b := f.Spec.Strategy.BlueGreen
+	if f.selected(b.ActiveService) != f.Hash {
+		out = append(out, upcomingStep{text: "Service " + b.ActiveService + " switches to the new revision", weight: pods.DefaultMaxWeight})
+	}
+	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
+	if b.PostPromotionAnalysis != nil && (judged == nil || f.Status.CurrentPodHash != f.Hash) {
+		out = append(out, upcomingStep{text: "analysis behind the switch", weight: pods.DefaultMaxWeight})
+	}
+	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
+}

@@ -1,0 +1,242 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout/pods"
+)
+
+// View shows the release of a Rollout to users. unread are the parts of the snapshot that could not be read: with any of them,
+// everything is as the status says.
+func View(s Snapshot, unread ...release.Part) release.View {
+	kinds := GateKinds()
+	if len(unread) > 0 {
+		v := newView(s, storedGates(s.Status, kinds, func(string) bool { return true }))
+		if len(v.Gates) > 0 {
+			v.Upcoming = timedSteps(s, &v)
+		}
+		return v
+	}
+	s, gates := settled(s)
+	// Only the reconciler knows that the API server rejected a ReplicaSet.
+	views := storedGates(s.Status, kinds, func(name string) bool { return name == "refused" })
+	for _, gate := range gates {
+		views = append(views, viewOf(gate, s, kinds))
+	}
+	v := newView(s, views)
+	v.Upcoming = timedSteps(s, &v)
+	return v
+}
+
+// ViewBeside is View of a Rollout that another controller acts on, by a sign of that controller: what that controller waits for and
+// does next is unknown. until is when the sign expires; zero: never.
+func ViewBeside(s Snapshot, sign string, until time.Time) release.View {
+	v := newView(s, []release.GateView{viewOf(LeftTo(sign, until), s, GateKinds())})
+	if v.Result == release.RolledBack {
+		v.State = release.Idle
+	}
+	return v
+}
+
+func newView(s Snapshot, gates []release.GateView) release.View {
+	index, total := StepsOf(s.Spec, s.Status)
+	v := release.View{
+		Phase: string(s.Status.Phase), Since: phaseSince(s.Status), Message: s.Status.Message, Revision: s.Hash, Promoted: s.Status.StableRS,
+		Weight: int(share(s)), TotalSteps: total, Gates: gates,
+	}
+	if index != nil && !isAborted(s) {
+		v.Step = min(int(*index)+1, total)
+	}
+	switch {
+	case isReleased(s):
+		v.Result = release.Promoted
+	case isAborted(s):
+		v.Result = release.RolledBack
+	}
+	v.State = stateOf(s, &v)
+	return v
+}
+
+// stateOf says whether the user has to act. An aborted release is idle as soon as the stable revision serves alone.
+func stateOf(s Snapshot, v *release.View) release.State {
+	aborted := v.Result == release.RolledBack
+	switch {
+	case v.Result == release.Promoted, aborted && len(remainingSteps(s)) == 0:
+		return release.Idle
+	case aborted && !s.Spec.Paused:
+		return release.RollingBack
+	case v.WaitsForUser():
+		return release.WaitsForUser
+	default:
+		return release.InProgress
+	}
+}
+
+// timedSteps are the steps that follow, with their earliest times: the first one after what time delays now.
+func timedSteps(s Snapshot, v *release.View) []release.Step {
+	if v.State == release.Idle {
+		return nil
+	}
+	var steps []release.Step
+	at := v.EarliestStep(s.Now)
+	for _, step := range remainingSteps(s) {
+		steps = append(steps, release.Step{Text: step.text, Weight: int(step.weight), At: at})
+		at = at.Add(step.duration)
+	}
+	return steps
+}
+
+// maxRecordings bounds the decisions that only record something, and are followed by the next one at once.
+const maxRecordings = 5
+
+// settled returns the snapshot with the status that follows from it, and the gates before the next step.
+func settled(s Snapshot) (Snapshot, release.Gates) {
+	var d Decision
+	for range maxRecordings {
+		d = Next(s)
+		isSettled := len(d.Gates) > 0 || equality.Semantic.DeepEqual(d.Status, s.Status)
+		s.Status = d.Status
+		if isSettled {
+			break
+		}
+	}
+	return s, d.Gates
+}
+
+// viewOf is a gate of a decision. When Serin looks at the cluster again is not what users wait for.
+func viewOf(gate release.Gate, s Snapshot, kinds release.GateKinds) release.GateView {
+	if gate.Opener == release.ByCluster {
+		gate.Until = time.Time{}
+	}
+	return release.GateView{Gate: gate, Kind: kinds.Of(gate.Name), Run: runBehind(gate.Name, s)}
+}
+
+// storedGates are the gates of the status with these names.
+func storedGates(status argov1.RolloutStatus, kinds release.GateKinds, wanted func(name string) bool) []release.GateView {
+	if status.Serin == nil {
+		return nil
+	}
+	var views []release.GateView
+	for _, g := range status.Serin.Gates {
+		if !wanted(g.Name) {
+			continue
+		}
+		views = append(views, release.GateView{
+			Gate: release.Gate{
+				Name: g.Name, Verdict: release.Verdict(g.Verdict), Message: g.Message, Opener: release.Opener(g.Opener), Until: timeOf(g.Until),
+				Value: g.Value, Limit: g.Limit, Query: g.Query,
+			},
+			Kind: kinds.Of(g.Name), Since: timeOf(g.Since),
+		})
+	}
+	return views
+}
+
+func timeOf(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// runBehind is the name of the AnalysisRun that a gate evaluates; empty: none. For an abort it is the run that caused it.
+func runBehind(gate string, s Snapshot) string {
+	var recorded *argov1.RolloutAnalysisRunStatus
+	switch gate {
+	case "analysis":
+		recorded = s.Status.Canary.CurrentStepAnalysisRunStatus
+	case "background":
+		recorded = s.Status.Canary.CurrentBackgroundAnalysisRunStatus
+	case "pre-promotion":
+		recorded = s.Status.BlueGreen.PrePromotionAnalysisRunStatus
+	case "post-promotion":
+		recorded = s.Status.BlueGreen.PostPromotionAnalysisRunStatus
+	case "aborted":
+		return newestFailedRun(s)
+	}
+	if recorded == nil {
+		return ""
+	}
+	return recorded.Name
+}
+
+// newestFailedRun is the newest AnalysisRun of the new revision that failed.
+func newestFailedRun(s Snapshot) string {
+	var newest Run
+	for _, run := range s.Runs {
+		failed := run.Phase == argov1.AnalysisPhaseFailed || run.Phase == argov1.AnalysisPhaseError
+		if failed && run.Hash == s.Hash && (newest.Name == "" || newest.Created.Before(run.Created)) {
+			newest = run
+		}
+	}
+	return newest.Name
+}
+
+// phaseSince is when the release entered its phase, as far as the status shows; zero: unknown.
+func phaseSince(status argov1.RolloutStatus) time.Time {
+	condition := argov1.RolloutProgressing
+	switch {
+	case status.Phase == argov1.RolloutPhasePaused && len(status.PauseConditions) > 0:
+		return status.PauseConditions[0].StartTime.Time
+	case status.Phase == argov1.RolloutPhaseDegraded && status.AbortedAt != nil:
+		return status.AbortedAt.Time
+	case status.Phase == argov1.RolloutPhaseHealthy:
+		condition = argov1.RolloutHealthy
+	case status.Phase == argov1.RolloutPhaseProgressing && status.Duration != nil && status.Duration.RolloutStartedAt != nil:
+		return status.Duration.RolloutStartedAt.Time
+	}
+	if c := conditions(status.Conditions).of(condition); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// share is the share of the requests that the new revision receives, in percent: by the weight of the router, by what the active
+// Service selects, or else by the available pods. It is 0 without another revision.
+func share(s Snapshot) int32 {
+	f := observe(s)
+	weights := f.Status.Canary.Weights
+	switch {
+	case promoted(f.Status) && f.Status.CurrentPodHash == s.Hash, f.Status.StableRS == "", f.Status.CurrentPodHash != s.Hash:
+		return 0
+	case s.Spec.Strategy.BlueGreen != nil && f.Status.BlueGreen.ActiveSelector == f.Hash:
+		return pods.DefaultMaxWeight
+	case s.Spec.Strategy.BlueGreen != nil:
+		return 0
+	case f.usesRouter() && weights != nil:
+		return weights.Canary.Weight * pods.DefaultMaxWeight / max(pods.MaxWeight(s.Spec.Strategy.Canary), 1)
+	case f.usesRouter():
+		return 0
+	}
+	all := int32(0)
+	for _, rs := range f.Sets {
+		all += rs.Available
+	}
+	return f.new.Available * pods.DefaultMaxWeight / max(all, 1)
+}
+
+// isReleased reports whether the newest revision is the stable one and has all its pods. spec.paused does not matter then.
+func isReleased(s Snapshot) bool {
+	spec := s.Spec
+	spec.Paused = false
+	phase, _ := PhaseOf(spec, s.Status)
+	return s.Problem == "" && promoted(s.Status) && s.Status.CurrentPodHash == s.Hash && phase == argov1.RolloutPhaseHealthy
+}
+
+// isAborted reports whether the release of the current template was aborted.
+func isAborted(s Snapshot) bool {
+	return s.Status.Abort && s.Status.CurrentPodHash == s.Hash && !promoted(s.Status)
+}
+
+// StepsOf returns the number of steps of a release and the current one, counted from 0; nil: none.
+func StepsOf(spec argov1.RolloutSpec, status argov1.RolloutStatus) (index *int32, total int) {
+	if spec.Strategy.Canary == nil {
+		return nil, 0
+	}
+	return withinSteps(spec.Strategy.Canary.Steps, status.CurrentStepIndex), len(spec.Strategy.Canary.Steps)
+}

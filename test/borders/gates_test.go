@@ -1,0 +1,297 @@
+package borders
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// stateMachines are those with gates, and their lists of them.
+var stateMachines = []struct {
+	folder string
+	kinds  release.GateKinds
+}{
+	{"internal/canary", canary.GateKinds()},
+	{"internal/rollout", rollout.GateKinds()},
+}
+
+// TestEveryGateIsListed: a gate that a state machine makes is in its GateKinds, by which the commands explain it, and nothing else is.
+func TestEveryGateIsListed(t *testing.T) {
+	for _, machine := range stateMachines {
+		made := gatesOf(t, machine.folder)
+		if len(made) < 10 {
+			t.Fatalf("%s: found the gates %q only: the test no longer understands how a state machine makes them", machine.folder, made)
+		}
+		var listed []string
+		for _, kind := range machine.kinds {
+			listed = append(listed, kind.Name)
+		}
+		for _, name := range made {
+			if !slices.Contains(listed, name) {
+				t.Errorf("%s makes the gate %s, which its GateKinds do not list", machine.folder, name)
+			}
+		}
+		for _, name := range listed {
+			if !slices.Contains(made, name) {
+				t.Errorf("the GateKinds of %s list the gate %s, which it does not make", machine.folder, name)
+			}
+		}
+	}
+}
+
+// TestEveryGateIsDocumented: a user who reads the name of a gate in a status finds in docs/gates.md what it means and who opens it.
+func TestEveryGateIsDocumented(t *testing.T) {
+	rows := documentedGates(t)
+	var listed []gateRow
+	for _, machine := range stateMachines {
+		for _, kind := range machine.kinds {
+			if len(kind.Sections) == 0 {
+				t.Errorf("%s: the gate %s names no section of docs/gates.md", machine.folder, kind.Name)
+			}
+			for _, section := range kind.Sections {
+				listed = append(listed, gateRow{section: section, name: kind.Name})
+				i := slices.IndexFunc(rows, func(row gateRow) bool { return row.section == section && row.name == kind.Name })
+				if i < 0 {
+					t.Errorf("docs/gates.md has no row for the gate %s of %s below #%s", kind.Name, machine.folder, section)
+					continue
+				}
+				if problem := rows[i].differsFrom(kind); problem != "" {
+					t.Errorf("docs/gates.md#%s: the gate %s %s", section, kind.Name, problem)
+				}
+			}
+		}
+	}
+	for _, row := range rows {
+		row.opener = ""
+		if !slices.Contains(listed, row) {
+			t.Errorf("docs/gates.md#%s describes the gate %s, which no GateKinds list there", row.section, row.name)
+		}
+	}
+}
+
+// gateRow is the row of a gate in a table of docs/gates.md.
+type gateRow struct{ section, name, opener string }
+
+// userSection has an action of the user in place of the opener.
+const userSection = "user-action-required"
+
+// openerWords are the words by which the column of openers names them.
+var openerWords = map[release.Opener][]string{
+	release.ByTime: {"time"}, release.ByCluster: {"cluster"}, release.ByAnswer: {"answer"}, release.ByPerson: {"person", "user"},
+}
+
+// differsFrom is how the opener of a row differs from those of the list; empty: it does not. Gates that name several sections may
+// refer to another row.
+func (r gateRow) differsFrom(kind release.GateKind) string {
+	if r.section == userSection {
+		if !slices.Equal(kind.Openers, []release.Opener{release.ByPerson}) {
+			return "is below User action required, but the user is not its only opener"
+		}
+		return ""
+	}
+	for opener, words := range openerWords {
+		named := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(r.opener, word) })
+		if named != slices.Contains(kind.Openers, opener) {
+			return "is opened by " + r.opener + ", but the list of the state machine has other openers"
+		}
+	}
+	return ""
+}
+
+// documentedGates are the rows of the tables of gates in docs/gates.md.
+func documentedGates(t *testing.T) []gateRow {
+	t.Helper()
+	var rows []gateRow
+	section := ""
+	for line := range strings.SplitSeq(read(t, "docs/gates.md"), "\n") {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.ReplaceAll(strings.ToLower(heading), " ", "-")
+		}
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| "), "|")
+		row := gateRow{section: section, name: strings.Trim(cells[0], " `")}
+		if len(cells) > 2 {
+			row.opener = cells[2]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// gatesOf are the names of all gates that the sources of a state machine make, as docs/gates.md spells them: what differs from
+// release to release is written in capitals.
+func gatesOf(t *testing.T, machine string) []string {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(root, machine, "*.go"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("find the sources of %s: %v", machine, err)
+	}
+	var functions []*ast.FuncDecl
+	given := map[string]string{} // names that constants have, and that functions of one line return
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, declaration := range file.Decls {
+			switch declaration := declaration.(type) {
+			case *ast.FuncDecl:
+				if declaration.Body != nil {
+					functions = append(functions, declaration)
+				}
+			case *ast.GenDecl:
+				if declaration.Tok == token.CONST {
+					defineConstants(declaration, given)
+				}
+			}
+		}
+	}
+	for _, function := range functions {
+		if len(function.Body.List) != 1 {
+			continue
+		}
+		if line, ok := function.Body.List[0].(*ast.ReturnStmt); ok && len(line.Results) == 1 {
+			given[function.Name.Name] = nameOf(line.Results[0], nil)
+		}
+	}
+	var names []string
+	for _, function := range functions {
+		names = append(names, gatesMadeBy(t, function, given)...)
+	}
+	if i := slices.Index(names, "TYPE/HOOK"); i >= 0 {
+		names = slices.DeleteFunc(names, func(name string) bool { return name == "TYPE/HOOK" })
+		for _, found := range hookType.FindAllStringSubmatch(read(t, "api/flagger/v1beta1/analysis.go"), -1) {
+			if found[1] != "event" { // is told, and never asked
+				names = append(names, found[1]+"/HOOK")
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// hookType finds the types of webhooks in the API.
+var hookType = regexp.MustCompile(`HookType = "([a-z-]+)"`)
+
+// defineConstants adds the constants of a declaration that are texts.
+func defineConstants(declaration *ast.GenDecl, defined map[string]string) {
+	for _, spec := range declaration.Specs {
+		values, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		for i, name := range values.Names {
+			if i < len(values.Values) {
+				if text := nameOf(values.Values[i], nil); text != "" {
+					defined[name.Name] = text
+				}
+			}
+		}
+	}
+}
+
+// makers are the functions of package release whose first argument is the name of a gate.
+var makers = []string{"Passes", "WaitsUntil", "WaitsFor", "Asks", "Fails"}
+
+// gatesMadeBy are the names of the gates that a function makes. given are the names that other functions return.
+func gatesMadeBy(t *testing.T, function *ast.FuncDecl, given map[string]string) []string {
+	t.Helper()
+	defined := maps.Clone(given) // and then the function's own variables and constants
+	define := func(names []*ast.Ident, values []ast.Expr) {
+		for i, name := range names {
+			if i < len(values) {
+				defined[name.Name] = nameOf(values[i], defined)
+			}
+		}
+	}
+	var names []string
+	ast.Inspect(function.Body, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.ValueSpec:
+			define(node.Names, node.Values)
+		case *ast.AssignStmt:
+			var left []*ast.Ident
+			for _, expression := range node.Lhs {
+				name, ok := expression.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				left = append(left, name)
+			}
+			define(left, node.Rhs)
+		case *ast.CallExpr:
+			selector, ok := node.Fun.(*ast.SelectorExpr)
+			if ok && selector.Sel.Name == "Gate" && len(node.Args) == 0 { // of release.Turn
+				names = append(names, "turn")
+			}
+			if !ok || len(node.Args) == 0 || !slices.Contains(makers, selector.Sel.Name) {
+				return true
+			}
+			if of, ok := selector.X.(*ast.Ident); !ok || of.Name != "release" {
+				return true
+			}
+			name := nameOf(node.Args[0], defined)
+			if name == "" {
+				t.Errorf("%s makes a gate whose name this test cannot read", function.Name.Name)
+				return true
+			}
+			names = append(names, name)
+		}
+		return true
+	})
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// nameOf is what an expression gives as a name; empty where it cannot be told.
+func nameOf(expression ast.Expr, defined map[string]string) string {
+	switch e := expression.(type) {
+	case *ast.BasicLit:
+		return strings.Trim(e.Value, `"`)
+	case *ast.Ident:
+		return defined[e.Name]
+	case *ast.BinaryExpr:
+		left, right := nameOf(e.X, defined), nameOf(e.Y, defined)
+		if left == "" || right == "" {
+			return ""
+		}
+		return left + right
+	case *ast.CallExpr:
+		if function, ok := e.Fun.(*ast.Ident); ok && defined[function.Name] != "" {
+			return defined[function.Name]
+		}
+		if len(e.Args) == 1 { // a conversion
+			return nameOf(e.Args[0], defined)
+		}
+		return ""
+	case *ast.SelectorExpr:
+		switch of := e.X.(type) {
+		case *ast.Ident:
+			if of.Name == "hook" && e.Sel.Name == "Type" {
+				return "TYPE"
+			}
+			if of.Name == "hook" && e.Sel.Name == "Name" {
+				return "HOOK"
+			}
+		case *ast.SelectorExpr:
+			if of.Sel.Name == "Metric" && e.Sel.Name == "Name" {
+				return "METRIC"
+			}
+		}
+	}
+	return ""
+}
