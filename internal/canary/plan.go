@@ -1,7 +1,3 @@
-// Package canary decides how a Canary moves from one revision to the next.
-//
-// It knows the plan, the status and what was observed, all as values. It must not know clients, clocks, contexts, or
-// which mesh carries the traffic; its shell is canary/controller.
 package canary
 
 import (

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,9 +18,11 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/cli/clitest"
 	"github.com/serin-dev/serin/internal/cli/cluster"
 	"github.com/serin-dev/serin/internal/cli/explain"
+	"github.com/serin-dev/serin/internal/rollout"
 )
 
 // TestCommands runs commands as a person types them. The command world makes a cluster with Canary cart or Rollout web in a
@@ -311,4 +314,16 @@ func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 			t.Error("Ctrl-C does not leave")
 		}
 	})
+}
+
+func TestGatesNameCommandsThatExist(t *testing.T) {
+	verbs := map[string]bool{}
+	for _, o := range orders {
+		verbs[o.verb] = true
+	}
+	for _, kind := range slices.Concat(canary.GateKinds(), rollout.GateKinds()) {
+		if kind.Command != "" && !verbs[kind.Command] {
+			t.Errorf("the gate %s is opened by serin %s, which is no command", kind.Name, kind.Command)
+		}
+	}
 }

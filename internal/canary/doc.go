@@ -1,0 +1,30 @@
+// Package canary decides how a Canary moves from one revision to the next.
+//
+// Next turns a Snapshot into a Decision; View shows the same snapshot to users. The package knows the plan, the status and what was
+// observed, all as values. It must not know clients, clocks, contexts, or which mesh carries the traffic; its reconciler is
+// canary/controller.
+//
+// # Additions
+//
+// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/teeth if an invariant of the simulator
+// (test/sim/canary) has to detect its absence.
+//
+// A gate: its function in gates.go, or in the file of the step that it delays; the lists of gates that it belongs to: startGates
+// (begin.go), firstLook (firstlook.go), judgeWindow (window.go), promoting and finalising (promotion.go), takeBack (rollback.go),
+// leave (leaving.go) or initialise (initialise.go). In judgeWindow, a gate before the checks delays their evaluation, a gate after
+// them only the next weight. Then a line in GateKinds, and a row in docs/gates.md. test/borders fails until the list, the sources
+// and the page agree, and test/sim/canary/settled.go may have to know what opens it.
+//
+// A gate that sends a query: in addition a type of question (questions.go), which canary/controller/ask.go resolves, questionOf
+// (gatekinds.go) and passingAnswer (forecast.go).
+//
+// An effect: its type in effects.go, and a case in canary/controller/apply.go: test/borders fails without it. withEffect
+// (forecast.go) if decisions depend on its result, and the worlds that apply effects in tests (world_test.go).
+//
+// A condition: its type in api/flagger/v1beta1/status.go, its texts next to the code that sets it with edit.condition, messageOf
+// (view.go) if users should read it first, and docs/canary.md.
+//
+// A field of the spec: api/flagger/v1beta1 with its documentation, a manifest in the testdata of that package, and make generate;
+// its default and its validation in plan.go, which is all that decisions read; docs/canary.md; the draw in
+// test/sim/canary/stories.go.
+package canary

@@ -1,0 +1,40 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// TestEveryGateIsExplained: for each gate and each of its openers, `serin why` names the gate and who opens it, and shows the command
+// with which the user does.
+func TestEveryGateIsExplained(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	words := map[release.Opener]string{
+		release.ByTime: "Time opens it", release.ByCluster: "The cluster opens it", release.ByAnswer: "answer", release.ByPerson: "person",
+	}
+	for kind, gates := range map[Kind]release.GateKinds{KindCanary: canary.GateKinds(), KindRollout: rollout.GateKinds()} {
+		r := Release{Kind: kind, Name: "cart", Namespace: "shop"}
+		for _, gateKind := range gates {
+			for _, opener := range gateKind.Openers {
+				view := release.GateView{Gate: release.WaitsFor(gateKind.Name, opener, "what was observed"), Kind: gateKind}
+				view.Until = now.Add(time.Minute)
+				sentences := gateSentence(newGate(view, &r, Peer{Stop: "stop it"}), now, true)
+				explained := strings.Join(sentences, "\n")
+				if gateKind.Name == deadlineGate && opener == release.ByTime { // delays nothing, so nobody waits for it
+					continue
+				}
+				if !strings.Contains(explained, gateKind.Name) || !strings.Contains(explained, words[opener]) {
+					t.Errorf("%s %s, opened by %s, is explained as:\n%s", kind, gateKind.Name, opener, explained)
+				}
+				if command := "serin " + gateKind.Command + " "; opener == release.ByPerson && gateKind.Command != "" && !strings.Contains(explained, command) {
+					t.Errorf("%s %s is explained without %s:\n%s", kind, gateKind.Name, command, explained)
+				}
+			}
+		}
+	}
+}
