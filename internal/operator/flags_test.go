@@ -159,7 +159,7 @@ func TestRoutersAreSetUpByFlags(t *testing.T) {
 		"nginx":   nginx.New("ingress.example.com"),
 		"contour": contour.New("edge"),
 	} {
-		if got, ok := routers.For(name); !ok || got != want {
+		if got, ok := routers.ForCanary(name); !ok || got != want {
 			t.Errorf("the renderer of %s is %v, want %v", name, got, want)
 		}
 	}

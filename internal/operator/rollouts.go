@@ -127,7 +127,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 	}
 	reconciler := controller.New(controller.Parts{
 		Observer: controller.Observer{
-			Client: seeing, Reader: own.GetAPIReader(), Routers: f.RolloutRouters(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
+			Client: seeing, Reader: own.GetAPIReader(), Routers: f.Routers(), Applier: &traffic.Applier{Client: seeing, Groups: istio.clients},
 			Runs:       runs,
 			InstanceID: f.Argo.InstanceID, Rival: p.together.canaryOf, Peers: peers, Outside: outside, Line: p.line, EndpointsUnread: unread,
 		},
@@ -146,7 +146,7 @@ func (p process) serveRollouts(ctx context.Context) error {
 // Those of another cluster are not among them: it may not answer yet.
 func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, kind := range p.flags.RolloutRouters().Marked() {
+	for _, kind := range p.flags.Routers().MarkedKinds() {
 		if elsewhere[kind.Group] != nil {
 			continue
 		}

@@ -19,42 +19,41 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
-// Routers are the providers of traffic that this binary has, as the flags set them up.
-func (f *Flags) Routers() *traffic.Registry {
-	return traffic.NewRegistry(map[string]traffic.Renderer{
-		"apisix":             apisix.New(),
-		"appmesh":            appmesh.New(appmesh.V1Beta1),
-		"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
-		"contour":            contour.New(f.IngressClass),
-		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
-		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
-		"gloo":               gloo.New(f.Workload().IncludePrefixes),
-		"istio":              istio.New(),
-		"knative":            knative.New(),
-		"kubernetes":         kubernetes.New(),
-		"kuma":               kuma.New(),
-		"linkerd":            smi.New(smi.V1Alpha1),
-		"nginx":              nginx.New(f.IngressAnnotationsPrefix),
-		"osm":                smi.New(smi.V1Alpha2),
-		"skipper":            skipper.New(),
-		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
-		"smi:v1alpha2":       smi.New(smi.V1Alpha2),
-		"smi:v1alpha3":       smi.New(smi.V1Alpha3),
-		"traefik":            traefik.New(),
-	})
-}
-
-// RolloutRouters are the routers of Rollouts that this binary has, as the flags set them up.
-func (f *Flags) RolloutRouters() traffic.RolloutRenderers {
-	return traffic.RolloutRenderers{
-		Istio:      istio.NewRollout(f.Argo.IstioAPI),
-		Nginx:      nginx.NewRollout(),
-		ALB:        alb.NewRollout(alb.Options{VerifyTargetGroups: f.Argo.VerifyTargetGroups}),
-		SMI:        smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
-		Ambassador: ambassador.NewRollout(f.Argo.AmbassadorAPI),
-		AppMesh:    appmesh.NewRollout(),
-		Traefik:    traefik.NewRollout(f.Argo.TraefikAPI),
-		Apisix:     apisix.NewRollout(),
-		Plugins:    map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()},
+// Routers are the providers of traffic in this binary, as the flags configure them. This is the place to register one; see the
+// comment of package traffic.
+func (f *Flags) Routers() traffic.Registry {
+	return traffic.Registry{
+		Canary: map[string]traffic.Renderer{
+			"apisix":             apisix.New(),
+			"appmesh":            appmesh.New(appmesh.V1Beta1),
+			"appmesh:v1beta2":    appmesh.New(appmesh.V1Beta2),
+			"contour":            contour.New(f.IngressClass),
+			"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
+			"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
+			"gloo":               gloo.New(f.Workload().IncludePrefixes),
+			"istio":              istio.New(),
+			"knative":            knative.New(),
+			"kubernetes":         kubernetes.New(),
+			"kuma":               kuma.New(),
+			"linkerd":            smi.New(smi.V1Alpha1),
+			"nginx":              nginx.New(f.IngressAnnotationsPrefix),
+			"osm":                smi.New(smi.V1Alpha2),
+			"skipper":            skipper.New(),
+			"smi:v1alpha1":       smi.New(smi.V1Alpha1),
+			"smi:v1alpha2":       smi.New(smi.V1Alpha2),
+			"smi:v1alpha3":       smi.New(smi.V1Alpha3),
+			"traefik":            traefik.New(),
+		},
+		Rollout: map[string]traffic.Renderer{
+			"alb":                 alb.NewRollout(alb.Options{VerifyTargetGroups: f.Argo.VerifyTargetGroups}),
+			"ambassador":          ambassador.NewRollout(f.Argo.AmbassadorAPI),
+			"apisix":              apisix.NewRollout(),
+			"appMesh":             appmesh.NewRollout(),
+			"istio":               istio.NewRollout(f.Argo.IstioAPI),
+			"nginx":               nginx.NewRollout(),
+			"smi":                 smi.NewRollout(smi.Version(f.Argo.SplitAPI)),
+			"traefik":             traefik.NewRollout(f.Argo.TraefikAPI),
+			gatewayapi.PluginName: gatewayapi.NewRollout(),
+		},
 	}
 }

@@ -8,90 +8,130 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Applier does the reading and writing for all renderers: what differs, and nothing else.
+// Applier reads and writes for all renderers. It writes only what differs.
 //
-// Every write names the resourceVersion (a deletion the UID as well) that it was decided on. Conflicts and objects that
-// exist already come back as errors of the API machinery, to be decided on anew and never sent again.
+// Every write names the resourceVersion, and a deletion also the UID, on which the decision was based. Conflicts and objects
+// that exist already are returned as errors of the API machinery: the caller decides again, the write is never repeated.
 type Applier struct {
-	// Client reads from caches; it is asked for unstructured objects only.
+	// Client reads from caches; it is called with unstructured objects only.
 	Client client.Client
 	// Groups are the clients of API groups whose objects are in another cluster, by name.
 	Groups map[string]client.Client
 	// FieldOwner is the name under which the fields are written; empty leaves it to the client.
 	FieldOwner string
-	// NoOwnerReferences is for route objects that live in another cluster than the Canary: an owner that cannot be
-	// found there would have them collected. They carry CanaryAnnotation instead.
+	// NoOwnerReferences is for objects in another cluster than the release: garbage collection would delete them, because
+	// their owner does not exist there. They have the annotation of the owner instead.
 	NoOwnerReferences bool
 }
 
-// of is the client that reaches objects of an API group.
-func (a *Applier) of(group string) client.Client {
-	if elsewhere := a.Groups[group]; elsewhere != nil {
-		return elsewhere
+// clientFor returns the client that reaches objects of an API group.
+func (a *Applier) clientFor(group string) client.Client {
+	if other := a.Groups[group]; other != nil {
+		return other
 	}
 	return a.Client
 }
 
-// Versions are those in which the objects of a route were read; nil: nobody looked.
-type Versions []string
+// Versions are those in which the objects of a route were read; nil: they were not read.
+type Versions map[objectKey]string
 
-func versionsOf(existing []*unstructured.Unstructured) Versions {
-	out := make(Versions, len(existing))
-	for i, obj := range existing {
-		if obj != nil {
-			out[i] = string(obj.GetUID()) + "/" + obj.GetResourceVersion()
+func (o Objects) versions() Versions {
+	out := make(Versions, len(o))
+	for _, x := range o {
+		version := "" // absent
+		if x.Object != nil {
+			version = string(x.Object.GetUID()) + "/" + x.Object.GetResourceVersion()
 		}
+		out[x.Ref.key()] = version
 	}
 	return out
 }
 
-// Observe reads what the objects of the route say, and in which versions. Errors: ErrNotInstalled, and those of Client and
-// Renderer.Read.
+// differ reports whether an object has another version now. Objects that only one of the two routes needs are not compared.
+func (v Versions) differ(now Versions) bool {
+	for key, version := range now {
+		if before, wasRead := v[key]; wasRead && before != version {
+			return true
+		}
+	}
+	return false
+}
+
+// Outcome is the result of applying a route.
+type Outcome struct {
+	// Changed is true when something was written.
+	Changed bool
+	// Events for users; there may be some even if applying failed.
+	Events []Event
+}
+
+// Observe returns the route that the objects describe, and the versions in which they were read. Errors: ErrNotInstalled, and
+// those of Client and Renderer.Read.
 func (a *Applier) Observe(ctx context.Context, rd Renderer, t Target) (Observed, Versions, error) {
-	existing, err := a.read(ctx, t.owner(), rd.Refs(t))
+	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
 		return Observed{}, nil, err
 	}
 	observed, err := rd.Read(t, existing)
-	return observed, versionsOf(existing), err
+	return observed, existing.versions(), err
 }
 
-// Apply makes the route so, and says whether anything had to be written. decided are the versions in which the route was
-// when that was decided: where somebody has written it since, another process of ours perhaps, nothing is written on top of
-// that. Errors: ErrChanged, those of Renderer.Render, ErrNotInstalled, and those of Client.
-func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route, decided Versions) (changed bool, err error) {
-	refs := rd.Refs(t)
-	existing, err := a.read(ctx, t.owner(), refs)
-	if err != nil {
-		return false, err
+// Refs are the objects of a route, whether they exist or not: those whose change concerns the release. With an error, they
+// are as far as they were found. Errors: those of Client.
+func (a *Applier) Refs(ctx context.Context, rd Renderer, t Target) ([]Ref, error) {
+	existing, err := a.find(ctx, rd, t, release.Route{})
+	refs := make([]Ref, len(existing))
+	for i, x := range existing {
+		refs[i] = x.Ref
 	}
-	if decided != nil && !slices.Equal(decided, versionsOf(existing)) {
-		return false, fmt.Errorf("set the weights of %s: %w", t.key(), ErrChanged)
-	}
-	desired, err := rd.Render(t, r, existing)
-	if err != nil {
-		return false, err
-	}
-	return a.write(ctx, t.owner(), refs, existing, desired, nil)
+	return refs, err
 }
 
-// Keep makes the route right in everything but what it carries now: weight and mirror are those of the very objects that
-// are written, under their versions, so that a caller whose view is old never moves traffic. r says what a route carries
-// that has to be made, or cannot be read. Errors are those of Apply.
-func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Route) (changed bool, err error) {
-	refs := rd.Refs(t)
-	existing, err := a.read(ctx, t.owner(), refs)
+// Validate finds what of the user's objects does not fit the spec. Errors: ErrNotInstalled, and those of Client.
+func (a *Applier) Validate(ctx context.Context, rd Renderer, t Target) (field.ErrorList, error) {
+	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
-		return false, err
+		return nil, err
+	}
+	if validator, ok := rd.(Validator); ok {
+		return validator.Validate(t, existing), nil
+	}
+	return nil, nil
+}
+
+// Apply applies the route. decided are the versions of the objects on which the decision was based: if somebody has written
+// an object since, another process of Serin for example, nothing is written. Errors: ErrChanged, those of Renderer.Render,
+// ErrNotInstalled, and those of Client. There may be events with an error.
+func (a *Applier) Apply(ctx context.Context, rd Renderer, t Target, r release.Route, decided Versions) (Outcome, error) {
+	existing, err := a.find(ctx, rd, t, r)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if decided.differ(existing.versions()) {
+		return Outcome{}, fmt.Errorf("set the weights of %s: %w", t.owner().name, ErrChanged)
+	}
+	return a.apply(ctx, rd, t, r, existing)
+}
+
+// ApplyExceptWeights applies the route except for weight and mirror, which remain as they are in the very objects that are
+// written, under their versions: a caller with an outdated view never shifts traffic. r has the weight of a route that has
+// to be created, or cannot be read. Errors are those of Apply.
+func (a *Applier) ApplyExceptWeights(ctx context.Context, rd Renderer, t Target, r release.Route) (Outcome, error) {
+	existing, err := a.find(ctx, rd, t, r)
+	if err != nil {
+		return Outcome{}, err
 	}
 	if live, err := rd.Read(t, existing); err == nil && live.Found {
 		r.Canary, r.Mirror.On = live.Route.Canary, live.Route.Mirror.On
@@ -99,18 +139,24 @@ func (a *Applier) Keep(ctx context.Context, rd Renderer, t Target, r release.Rou
 	if !r.Mirror.On {
 		r.Mirror.Percent = 0
 	}
-	desired, err := rd.Render(t, r, existing)
-	if err != nil {
-		return false, err
-	}
-	return a.write(ctx, t.owner(), refs, existing, desired, nil)
+	return a.apply(ctx, rd, t, r, existing)
 }
 
-// Prepare makes what a mesh must have before it lets pods join, and nothing else. Errors are those of Apply, for all
-// objects of the route: what could not be made later is said before the pods are made.
+func (a *Applier) apply(ctx context.Context, rd Renderer, t Target, r release.Route, existing Objects) (Outcome, error) {
+	recorder := &eventRecorder{route: r}
+	desired, err := rd.Render(t, r, existing)
+	if err != nil {
+		recorder.recordMissing(existing)
+		return Outcome{Events: recorder.events}, err
+	}
+	changed, err := a.write(ctx, t, existing, desired, recorder.recordWrite)
+	return Outcome{Changed: changed, Events: recorder.events}, err
+}
+
+// Prepare creates what a mesh must have before pods join it, and nothing else. Errors are those of Apply, for all objects of
+// the route: what cannot be created later is reported before the pods are created.
 func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed bool, err error) {
-	refs := rd.Refs(t)
-	existing, err := a.read(ctx, t.owner(), refs)
+	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
 		return false, err
 	}
@@ -118,19 +164,18 @@ func (a *Applier) Prepare(ctx context.Context, rd Renderer, t Target) (changed b
 	if err != nil {
 		return false, err
 	}
-	for i, ref := range refs {
-		if !ref.Joins {
-			desired[i] = existing[i]
+	for i, x := range existing {
+		if !x.Ref.SelectsPods {
+			desired[i] = x.Object
 		}
 	}
-	return a.write(ctx, t.owner(), refs, existing, desired, nil)
+	return a.write(ctx, t, existing, desired, nil)
 }
 
-// Restore gives adopted objects back as they were. With ErrNoOriginal all that is known was restored, and the rest
-// needs a person; nothing is gained by asking again. Objects that are gone are no error.
+// Restore restores the user's objects. With ErrNoOriginal everything known was restored, and the user must repair the rest;
+// repeating the call does not help. Objects that do not exist any more are no error.
 func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
-	refs := rd.Refs(t)
-	existing, err := a.read(ctx, t.owner(), refs)
+	existing, err := a.find(ctx, rd, t, release.Route{})
 	if err != nil {
 		return err
 	}
@@ -138,62 +183,122 @@ func (a *Applier) Restore(ctx context.Context, rd Renderer, t Target) error {
 	if unknown != nil && !errors.Is(unknown, ErrNoOriginal) {
 		return unknown
 	}
-	if _, err := a.write(ctx, t.owner(), refs, existing, desired, nil); err != nil {
+	// In reverse order of writing: the marks by which another process would continue come last.
+	desired = slices.Clone(desired)
+	slices.Reverse(existing)
+	slices.Reverse(desired)
+	if _, err := a.write(ctx, t, existing, desired, nil); err != nil {
 		return err
 	}
 	return unknown
 }
 
-// read gives the cache's own objects, which must not be changed. Renderers never change what exists; the contract test
-// holds them to it.
-func (a *Applier) read(ctx context.Context, by owner, refs []Ref) ([]*unstructured.Unstructured, error) {
-	out := make([]*unstructured.Unstructured, len(refs))
-	for i, ref := range refs {
+// Owned are the existing objects of the route that were created for the release.
+func (a *Applier) Owned(ctx context.Context, rd Renderer, t Target) (Objects, error) {
+	existing, err := a.find(ctx, rd, t, release.Route{})
+	return slices.DeleteFunc(existing, func(x Found) bool { return !x.Ref.Owned || x.Object == nil || !t.Owns(x.Object) }), err
+}
+
+// Delete deletes objects that were created for the release.
+func (a *Applier) Delete(ctx context.Context, t Target, owned Objects) error {
+	_, err := a.write(ctx, t, owned, make([]*unstructured.Unstructured, len(owned)), nil)
+	return err
+}
+
+// find reads the objects of a route. They are the cache's own and must not be modified; the contract test verifies that
+// renderers do not.
+func (a *Applier) find(ctx context.Context, rd Renderer, t Target, r release.Route) (Objects, error) {
+	several := len(rd.Refs(t, r, nil)) > 1
+	return FindObjects(rd, t, r, func(ref Ref) (Objects, error) {
+		found, err := a.read(ctx, ref)
+		if err != nil {
+			return nil, t.explain(ref, several, err)
+		}
+		return found, nil
+	})
+}
+
+// read returns what one reference names: an object that may be absent, or all objects that a selector finds.
+func (a *Applier) read(ctx context.Context, ref Ref) (Objects, error) {
+	c := a.clientFor(ref.GVK.Group)
+	if ref.Selector == "" {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.GVK.GroupVersion().String(), "kind": ref.GVK.Kind}}
-		err := a.of(ref.GVK.Group).Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
+		err := c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, obj, client.UnsafeDisableDeepCopy)
 		switch {
 		case apierrors.IsNotFound(err):
+			return Objects{{Ref: ref}}, nil
 		case err != nil:
-			return nil, by.failed(refs, ref, "get query", err)
-		default:
-			out[i] = obj
+			return nil, fmt.Errorf("get query error: %w", err)
 		}
+		return Objects{{Ref: ref, Object: obj}}, nil
+	}
+	selector, err := labels.Parse(ref.Selector)
+	if err != nil {
+		return nil, Refuse(ErrInvalid, "the selector of %s is %q: %v", ref.GVK.Kind, ref.Selector, err)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(ref.GVK.GroupVersion().WithKind(ref.GVK.Kind + "List"))
+	err = c.List(ctx, list, client.InNamespace(ref.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list error: %w", err)
+	}
+	var out Objects
+	for i := range list.Items {
+		one := ref
+		one.Name = list.Items[i].GetName()
+		out = append(out, Found{Ref: one, Object: &list.Items[i]})
 	}
 	return out, nil
 }
 
-// The words for what is written.
+// explain names the object of an error. Where the route of a Canary has several objects, the text begins as users of Flagger
+// know it.
+func (t Target) explain(ref Ref, several bool, err error) error {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused // complete as it is
+	}
+	if meta.IsNoMatchError(err) {
+		return Refuse(ErrNotInstalled, "%s is not known to this cluster: install its definition (%s, %s), or choose another %s",
+			ref.GVK.Kind, ref.GVK.Group, ref.GVK.Version, t.owner().field)
+	}
+	if several && t.Canary != nil {
+		return fmt.Errorf("reconcile%s failed: %s %w", ref.GVK.Kind, ref, err)
+	}
+	return fmt.Errorf("%s %w", ref, err)
+}
+
+// The verbs of writes.
 const (
 	verbCreate = "create"
 	verbUpdate = "update"
 	verbDelete = "delete"
 )
 
-// write makes the objects as they are desired, in order, up to the first that fails. told, unless nil, hears of each
-// write, with its error.
-func (a *Applier) write(ctx context.Context, by owner, refs []Ref, existing, desired []*unstructured.Unstructured,
-	told func(ref Ref, verb string, err error),
+// write writes the desired objects in order, up to the first error. report, unless nil, is called for each write, with its
+// error.
+func (a *Applier) write(ctx context.Context, t Target, existing Objects, desired []*unstructured.Unstructured,
+	report func(ref Ref, verb string, err error),
 ) (changed bool, err error) {
-	for i, ref := range refs {
+	for i, x := range existing {
 		var wrote bool
 		verb := verbUpdate
 		switch {
-		case existing[i] == nil && desired[i] == nil:
+		case x.Object == nil && desired[i] == nil:
 			continue
 		case desired[i] == nil:
 			verb = verbDelete
-			wrote, err = a.delete(ctx, by, ref, existing[i])
-		case existing[i] == nil:
+			wrote, err = a.delete(ctx, t, x)
+		case x.Object == nil:
 			verb = verbCreate
-			wrote, err = true, a.create(ctx, by, desired[i])
+			wrote, err = true, a.create(ctx, t, desired[i])
 		default:
-			wrote, err = a.patch(ctx, existing[i], desired[i])
+			wrote, err = a.patch(ctx, x.Object, desired[i])
 		}
-		if told != nil && (wrote || err != nil) {
-			told(ref, verb, err)
+		if report != nil && (wrote || err != nil) {
+			report(x.Ref, verb, err)
 		}
 		if err != nil {
-			return changed, by.failed(refs, ref, verb, err)
+			return changed, t.explain(x.Ref, len(existing) > 1, fmt.Errorf("%s error: %w", verb, err))
 		}
 		changed = changed || wrote
 	}
@@ -202,14 +307,14 @@ func (a *Applier) write(ctx context.Context, by owner, refs []Ref, existing, des
 
 func groupOf(obj *unstructured.Unstructured) string { return obj.GroupVersionKind().Group }
 
-func (a *Applier) create(ctx context.Context, by owner, desired *unstructured.Unstructured) error {
-	obj := desired.DeepCopy()
+func (a *Applier) create(ctx context.Context, t Target, desired *unstructured.Unstructured) error {
+	obj, owner := desired.DeepCopy(), t.owner()
 	if a.NoOwnerReferences || obj.GetNamespace() == "" { // a namespaced owner cannot own what has no namespace
-		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{by.Annotation: by.Value}))
+		obj.SetAnnotations(merged(obj.GetAnnotations(), map[string]string{owner.annotation: owner.value}))
 	} else {
-		obj.SetOwnerReferences([]metav1.OwnerReference{by.Reference})
+		obj.SetOwnerReferences([]metav1.OwnerReference{owner.reference})
 	}
-	return a.of(groupOf(obj)).Create(ctx, obj, a.createOptions()...)
+	return a.clientFor(groupOf(obj)).Create(ctx, obj, a.createOptions()...)
 }
 
 func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Unstructured) (bool, error) {
@@ -217,11 +322,11 @@ func (a *Applier) patch(ctx context.Context, existing, desired *unstructured.Uns
 	if err != nil || difference == nil {
 		return false, err
 	}
-	obj := existing.DeepCopy() // takes the answer; what the cache gave is not ours
-	return true, a.of(groupOf(obj)).Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
+	obj := existing.DeepCopy() // receives the response; the cache's object must not
+	return true, a.clientFor(groupOf(obj)).Patch(ctx, obj, client.RawPatch(types.MergePatchType, difference), a.patchOptions()...)
 }
 
-// difference is the merge patch that makes desired of existing, for that resourceVersion only; nil when there is none.
+// difference is the merge patch from existing to desired, for that resourceVersion only; nil when there is none.
 func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 	patch := jsontree.MergePatch(existing.Object, desired.Object)
 	if len(patch) == 0 {
@@ -230,16 +335,16 @@ func difference(existing, desired *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(jsontree.Pinned(patch, existing.GetResourceVersion()))
 }
 
-// delete removes what was made for the release, and never anything else, whatever a renderer wants.
-func (a *Applier) delete(ctx context.Context, by owner, ref Ref, existing *unstructured.Unstructured) (bool, error) {
-	if !ref.Owned || !by.made(existing) {
-		return false, Refuse(ErrForeign, "%s was not made for %s", ref, by.Name)
+// delete deletes what was created for the release, and never anything else, whatever a renderer returns.
+func (a *Applier) delete(ctx context.Context, t Target, x Found) (bool, error) {
+	if !x.Ref.Owned || !t.Owns(x.Object) {
+		return false, Refuse(ErrNotOwned, "%s was not made for %s", x.Ref, t.owner().name)
 	}
-	if existing.GetDeletionTimestamp() != nil {
+	if x.Object.GetDeletionTimestamp() != nil {
 		return false, nil
 	}
-	uid, version := existing.GetUID(), existing.GetResourceVersion()
-	err := a.of(groupOf(existing)).Delete(ctx, existing.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
+	uid, version := x.Object.GetUID(), x.Object.GetResourceVersion()
+	err := a.clientFor(groupOf(x.Object)).Delete(ctx, x.Object.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -115,7 +115,7 @@ func cart() traffic.Target {
 	c.Spec.TargetRef.Name = "cart"
 	c.Spec.Service.Port = 80
 	c.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "edge"}}
-	return traffic.TargetOf(c, "istio", "app")
+	return traffic.NewCanaryTarget(c, "istio", "app")
 }
 
 func usersService() *unstructured.Unstructured {
@@ -143,12 +143,12 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 		{release.Route{}, []string{"patch VirtualService"}},
 	}
 	for i, step := range steps {
-		changed, err := a.Apply(t.Context(), istio.New(), cart(), step.route, nil)
+		got, err := a.Apply(t.Context(), istio.New(), cart(), step.route, nil)
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
-		if wrote := c.wrote(); !cmp.Equal(wrote, step.want) || changed != (len(step.want) > 0) {
-			t.Errorf("step %d to %s: wrote %v, changed %v; want %v", i, step.route, wrote, changed, step.want)
+		if wrote := c.wrote(); !cmp.Equal(wrote, step.want) || got.Changed != (len(step.want) > 0) {
+			t.Errorf("step %d to %s: wrote %v, changed %v; want %v", i, step.route, wrote, got.Changed, step.want)
 		}
 		seen, _, err := a.Observe(t.Context(), istio.New(), cart())
 		if err != nil || seen.Route.Canary != step.route.Canary {
@@ -165,10 +165,10 @@ func TestApplyWritesWhatDiffersAndNothingElse(t *testing.T) {
 }
 
 // A caller whose view is a step behind must not take the step back.
-func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
+func TestApplyExceptWeightsLeavesTheWeightsThatAreThere(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Keep(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
+	if _, err := a.ApplyExceptWeights(t.Context(), istio.New(), cart(), release.Route{Canary: 10}); err != nil {
 		t.Fatal(err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 10 {
@@ -179,8 +179,8 @@ func TestKeepLeavesTheWeightsThatAreThere(t *testing.T) {
 	}
 	behind := cart()
 	behind.Canary.Spec.Service.Timeout = "7s"
-	if changed, err := a.Keep(t.Context(), istio.New(), behind, release.Route{Canary: 30}); err != nil || !changed {
-		t.Errorf("changed %v, error %v: want the timeout written", changed, err)
+	if got, err := a.ApplyExceptWeights(t.Context(), istio.New(), behind, release.Route{Canary: 30}); err != nil || !got.Changed {
+		t.Errorf("changed %v, error %v: want the timeout written", got.Changed, err)
 	}
 	if seen, _, err := a.Observe(t.Context(), istio.New(), cart()); err != nil || seen.Route.Canary != 40 {
 		t.Errorf("kept: observed %+v, error %v, want weight 40", seen, err)
@@ -357,7 +357,7 @@ func TestWithoutOwnerReferencesObjectsAreMarkedAndRemoved(t *testing.T) {
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"delete DestinationRule", "delete DestinationRule", "patch VirtualService"}
+	want := []string{"patch VirtualService", "delete DestinationRule", "delete DestinationRule"} // the reverse of how they were written
 	if diff := cmp.Diff(want, c.wrote()); diff != "" {
 		t.Errorf("restore wrote (-want +got):\n%s", diff)
 	}
@@ -371,8 +371,8 @@ func TestStrangersAreLeftAlone(t *testing.T) {
 	c := newCluster(t, theirs)
 	a := &traffic.Applier{Client: c}
 	_, err := a.Apply(t.Context(), istio.New(), cart(), release.Route{}, nil)
-	if !errors.Is(err, traffic.ErrForeign) {
-		t.Errorf("apply: got %v, want ErrForeign", err)
+	if !errors.Is(err, traffic.ErrNotOwned) {
+		t.Errorf("apply: got %v, want ErrNotOwned", err)
 	}
 	if err := a.Restore(t.Context(), istio.New(), cart()); err != nil {
 		t.Errorf("restore: %v", err)
@@ -480,15 +480,15 @@ func TestAnOriginalThatIsTooLarge(t *testing.T) {
 // greedy wants everything gone.
 type greedy struct{ istio.Renderer }
 
-func (greedy) Render(traffic.Target, release.Route, []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (greedy) Render(traffic.Target, release.Route, traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return make([]*unstructured.Unstructured, 3), nil
 }
 
 func TestWhatIsNotOfTheReleaseIsNeverDeleted(t *testing.T) {
 	c := newCluster(t, usersService())
 	a := &traffic.Applier{Client: c}
-	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}, nil); !errors.Is(err, traffic.ErrForeign) {
-		t.Errorf("delete the user's object: got %v, want ErrForeign", err)
+	if _, err := a.Apply(t.Context(), greedy{}, cart(), release.Route{}, nil); !errors.Is(err, traffic.ErrNotOwned) {
+		t.Errorf("delete the user's object: got %v, want ErrNotOwned", err)
 	}
 	if wrote := c.wrote(); len(wrote) > 0 {
 		t.Errorf("wrote %v", wrote)

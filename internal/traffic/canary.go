@@ -122,10 +122,10 @@ func CookiePattern(c release.Cookie) string {
 	return ".*" + regexp.QuoteMeta(c.Name) + ".*" + regexp.QuoteMeta(c.Value) + ".*"
 }
 
-// TakenBack is the cookie that a route without traffic to the canary takes from clients, and whether there is one. A
+// ExpiredCookie is the cookie that a route without traffic to the canary takes from clients, and whether there is one. A
 // status that still has the cookie of the run that is being taken back stands for the status that will have it as the
 // previous one: effects come before status.
-func TakenBack(s *release.Sticky) (release.Cookie, bool) {
+func ExpiredCookie(s *release.Sticky) (release.Cookie, bool) {
 	if s == nil {
 		return release.Cookie{}, false
 	}

@@ -16,14 +16,14 @@ func TestTargetOf(t *testing.T) {
 	c := &flaggerv1.Canary{}
 	c.Namespace, c.Spec.TargetRef.Name = "web", "cart"
 	want := traffic.Target{
-		Canary: c, Namespace: "web", Apex: "cart", Primary: "cart-primary", CanaryService: "cart-canary",
+		Canary: c, Namespace: "web", Apex: "cart", StableService: "cart-primary", CanaryService: "cart-canary",
 		SelectorLabel: "app", Provider: "istio",
 	}
-	if diff := cmp.Diff(want, traffic.TargetOf(c, "istio", "app")); diff != "" {
+	if diff := cmp.Diff(want, traffic.NewCanaryTarget(c, "istio", "app")); diff != "" {
 		t.Errorf("named after the target (-want +got):\n%s", diff)
 	}
 	c.Spec.Service.Name = "basket"
-	if got := traffic.TargetOf(c, "istio", "app"); got.Primary != "basket-primary" || got.Apex != "basket" {
+	if got := traffic.NewCanaryTarget(c, "istio", "app"); got.StableService != "basket-primary" || got.Apex != "basket" {
 		t.Errorf("named after spec.service.name: got %+v", got)
 	}
 }

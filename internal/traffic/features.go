@@ -112,15 +112,27 @@ var catalogue = []feature{
 	},
 }
 
-// Check refuses a route that asks for more than was declared, with ErrUnsupported, and one that says nothing a router
-// could do. Every Render begins with it.
+// rolloutFeatures are the features, by title, that a Rollout can use. It is never changed.
+var rolloutFeatures = []string{"weights", "experiments", "max weight", "header routes", "mirror routes", "confirms"}
+
+// Check refuses a route that needs more than was declared, with ErrUnsupported, and one whose weights do not add up. Every
+// Render begins with it.
 func (f Features) Check(t Target, r release.Route) error {
-	if r.Canary < 0 || r.Stable() < 0 {
+	sentence := "provider %s cannot %s, or choose another provider"
+	if t.Rollout != nil {
+		sentence = "router %s cannot %s, or use another router"
+	}
+	switch {
+	case r.Canary >= 0 && r.Stable() >= 0:
+	case t.Rollout != nil: // its weights are the user's
+		return Refuse(ErrInvalid, "the canary's weight of %d leaves %d of %d to the stable side: lower it, or the weights of experiments",
+			r.Canary, r.Stable(), totalOf(r))
+	default:
 		return fmt.Errorf("route %q of %s.%s: weights are between 0 and %d and add up to it", r, t.Apex, t.Namespace, totalOf(r))
 	}
 	for _, x := range catalogue {
 		if x.used(t, r) && !x.declared(f) {
-			return Refuse(ErrUnsupported, "provider %s cannot %s, or choose another provider", t.Provider, x.remedy)
+			return Refuse(ErrUnsupported, sentence, t.Provider, x.remedy)
 		}
 	}
 	if r.Mirror.On && len(r.Matches) > 0 {
@@ -129,51 +141,33 @@ func (f Features) Check(t Target, r release.Route) error {
 	return nil
 }
 
-// ofRollouts are the features, by title, that a Rollout can ask for. It is never changed.
-var ofRollouts = []string{"weights", "experiments", "max weight", "header routes", "mirror routes", "confirms"}
-
-// CheckRollout is what Check is, for a route of a Rollout.
-func (f Features) CheckRollout(router string, r release.Route) error {
-	if r.Canary < 0 || r.Stable() < 0 {
-		return Refuse(ErrInvalid, "the canary's weight of %d leaves %d of %d to the stable side: lower it, or the weights of experiments",
-			r.Canary, r.Stable(), totalOf(r))
-	}
-	for _, x := range catalogue {
-		if slices.Contains(ofRollouts, x.title) && x.used(Target{}, r) && !x.declared(f) {
-			return Refuse(ErrUnsupported, "router %s cannot %s, or use another router", router, x.remedy)
-		}
-	}
-	return nil
-}
-
-// FeatureTable is the list of what each provider can do, as a table in Markdown.
-func FeatureTable(registry *Registry) string {
+// CanaryFeatureTable is the list of what each provider can do for a Canary, as a table in Markdown.
+func CanaryFeatureTable(registry Registry) string {
 	t := newTable("provider", catalogue)
-	for _, name := range registry.Names() {
-		renderer, _ := registry.For(name)
-		plain := TargetOf(&flaggerv1.Canary{}, name, "")
-		t.row("`"+name+"`", renderer.Features(plain))
+	for _, name := range slices.Sorted(maps.Keys(registry.Canary)) {
+		renderer := registry.Canary[name]
+		plain := renderer.Features(NewCanaryTarget(&flaggerv1.Canary{}, name, ""))
+		t.row("`"+name+"`", plain)
 
 		c := &flaggerv1.Canary{}
 		c.Spec.Service.AppProtocol = "tcp"
-		if tcp := renderer.Features(TargetOf(c, name, "")); tcp != renderer.Features(plain) {
+		if tcp := renderer.Features(NewCanaryTarget(c, name, "")); tcp != plain {
 			t.row("`"+name+"`, appProtocol `tcp`", tcp)
 		}
 	}
 	return t.text.String()
 }
 
-// RolloutFeatureTable is the list of what each router of a Rollout can do, as a table in Markdown.
-func RolloutFeatureTable(rs RolloutRenderers) string {
-	t := newTable("router", slices.DeleteFunc(slices.Clone(catalogue), func(x feature) bool { return !slices.Contains(ofRollouts, x.title) }))
-	anyRollout := RolloutTarget{Rollout: &argov1.Rollout{}}
-	for _, router := range rs.known() {
-		if router.renderer != nil {
-			t.row("`"+router.name+"`", router.renderer.Features(anyRollout))
+// RolloutFeatureTable is the list of what each router can do for a Rollout, as a table in Markdown.
+func RolloutFeatureTable(registry Registry) string {
+	t := newTable("router", slices.DeleteFunc(slices.Clone(catalogue), func(x feature) bool { return !slices.Contains(rolloutFeatures, x.title) }))
+	anyRollout := Target{Rollout: &argov1.Rollout{}}
+	for _, name := range registry.routerNames() {
+		title := "`" + name + "`"
+		if isPlugin(name) {
+			title = "`plugins`: " + title
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(rs.Plugins)) {
-		t.row("`plugins`: `"+name+"`", rs.Plugins[name].Features(anyRollout))
+		t.row(title, registry.Rollout[name].Features(anyRollout))
 	}
 	return t.text.String()
 }
@@ -220,6 +214,9 @@ func anyMatch(holds func(release.Match) bool) func(Target, release.Route) bool {
 }
 
 func iterates(t Target) bool {
+	if t.Canary == nil {
+		return false
+	}
 	analysis := analysisOf(t.Canary)
 	return analysis != nil && analysis.Iterations > 0
 }

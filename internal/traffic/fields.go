@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Fields are the fields of an object that a renderer writes. All others belong to somebody else, at every depth.
+// Fields are the fields of an object that a renderer writes. All others are unknown to it and are preserved, at every depth.
 type Fields map[string]Field
 
-// Field is what a renderer writes of one field. The zero value is a field that it writes whole: a number, a text, a list
-// of those, or an object whose keys users choose.
+// Field describes how a renderer writes one field. The zero value is a field that it writes as a whole: a number, a string, a
+// list of those, or an object whose keys users choose.
 type Field struct {
 	// Fields of the object, or of every object in the list.
 	Fields Fields
-	// Same says which object in a list is which: was exists, and now was rendered. Nil: the one whose Fields are equal.
+	// Same identifies the objects of a list: was exists, and now was rendered. Nil: the one whose Fields are equal.
 	Same func(was, now map[string]any) bool
 }
 
@@ -32,7 +32,7 @@ func (f Fields) With(more Fields) Fields {
 	return out
 }
 
-// Whole are fields that a renderer writes whole.
+// Whole are fields that a renderer writes as a whole.
 func Whole(names ...string) Fields {
 	out := make(Fields, len(names))
 	for _, name := range names {
@@ -46,10 +46,10 @@ func By(name string) func(was, now map[string]any) bool {
 	return func(was, now map[string]any) bool { return was[name] == now[name] }
 }
 
-// Sole identifies objects in a list that has one at most.
+// Sole identifies objects in a list that has at most one.
 func Sole(_, _ map[string]any) bool { return true }
 
-// FieldsOf are the fields of T, which a renderer writes as a user gives them in a spec.
+// FieldsOf are the fields of T, which a renderer copies from the spec of a release.
 func FieldsOf[T any]() Fields { return fieldsOf(reflect.TypeFor[T]()) }
 
 // fieldsOf is nil for a type without fields. The keys of a map are values that users choose, and no fields.
@@ -69,49 +69,47 @@ func fieldsOf(t reflect.Type) Fields {
 	return out
 }
 
-// Write sets the fields in obj as want has them, and removes those that want does not have. What obj has besides survives,
-// also inside of objects and of objects in lists that are still wanted.
-func Write(obj, want map[string]any, fields Fields) {
-	want = runtime.DeepCopyJSON(want) // what is rendered may be shared
-	carry(want, obj, fields)
-	Own(obj, want, fields.Names()...)
+// WriteFields sets the fields in obj to the values in want, and removes those that want does not have. Unknown fields of obj are
+// preserved, also inside of objects, and of objects in lists, that want has.
+func WriteFields(obj, want map[string]any, fields Fields) {
+	SetFields(obj, PreserveUnknownFields(want, obj, fields), fields.Names()...)
 }
 
-// Merged is what is wanted, with what belongs to somebody else in an object that it replaces.
-func Merged(want, was map[string]any, fields Fields) map[string]any {
-	want = runtime.DeepCopyJSON(want)
-	carry(want, was, fields)
+// PreserveUnknownFields is want, with the unknown fields of the object that it replaces.
+func PreserveUnknownFields(want, was map[string]any, fields Fields) map[string]any {
+	want = runtime.DeepCopyJSON(want) // rendered values may be shared
+	copyUnknown(want, was, fields)
 	return want
 }
 
-// carry adds to an object that was rendered what is not the renderer's in the one that exists.
-func carry(now, was map[string]any, fields Fields) {
+// copyUnknown adds the fields that are not the renderer's from the existing object to the rendered one.
+func copyUnknown(now, was map[string]any, fields Fields) {
 	for name, value := range was {
 		field, ours := fields[name]
 		rendered, set := now[name]
 		switch {
 		case ours && set && field.Fields != nil:
-			carryValue(rendered, value, field)
+			copyUnknownInValue(rendered, value, field)
 		case !ours && !set:
 			now[name] = runtime.DeepCopyJSONValue(value)
 		}
 	}
 }
 
-func carryValue(now, was any, field Field) {
+func copyUnknownInValue(now, was any, field Field) {
 	switch rendered := now.(type) {
 	case map[string]any:
 		if existing, ok := was.(map[string]any); ok {
-			carry(rendered, existing, field.Fields)
+			copyUnknown(rendered, existing, field.Fields)
 		}
 	case []any:
-		carryItems(Maps(rendered), Maps(was), field)
+		copyUnknownInItems(Maps(rendered), Maps(was), field)
 	}
 }
 
-// carryItems does it for the objects of a list, each of which stands for one that exists at most: where several may be meant,
-// the one with the most fields that are equal.
-func carryItems(now, was []map[string]any, field Field) {
+// copyUnknownInItems does so for the objects of a list. Each corresponds to at most one existing object: among several
+// candidates, the one with the most equal fields.
+func copyUnknownInItems(now, was []map[string]any, field Field) {
 	same := field.Same
 	if same == nil {
 		same = func(was, now map[string]any) bool { return equal(was, now, field.Fields) }
@@ -126,11 +124,11 @@ func carryItems(now, was []map[string]any, field Field) {
 		}
 	}
 	slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(b.equal, a.equal) })
-	carried, taken := make([]bool, len(now)), make([]bool, len(was))
+	completed, taken := make([]bool, len(now)), make([]bool, len(was))
 	for _, p := range pairs {
-		if !carried[p.now] && !taken[p.was] {
-			carry(now[p.now], was[p.was], field.Fields)
-			carried[p.now], taken[p.was] = true, true
+		if !completed[p.now] && !taken[p.was] {
+			copyUnknown(now[p.now], was[p.was], field.Fields)
+			completed[p.now], taken[p.was] = true, true
 		}
 	}
 }

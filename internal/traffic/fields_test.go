@@ -69,7 +69,7 @@ func TestWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			obj := object(t, c.was)
-			traffic.Write(obj, object(t, c.want), c.fields)
+			traffic.WriteFields(obj, object(t, c.want), c.fields)
 			if diff := cmp.Diff(object(t, c.then), obj); diff != "" {
 				t.Errorf("write %s over %s (-want +got):\n%s", c.want, c.was, diff)
 			}

@@ -2,7 +2,6 @@ package traffic_test
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,14 +14,14 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/smi"
 )
 
-func registry() *traffic.Registry {
-	return traffic.NewRegistry(map[string]traffic.Renderer{
+func registry() traffic.Registry {
+	return traffic.Registry{Canary: map[string]traffic.Renderer{
 		"kubernetes":         kubernetes.New(),
 		"istio":              istio.New(),
 		"gatewayapi:v1":      gatewayapi.New(gatewayapi.V1),
 		"gatewayapi:v1beta1": gatewayapi.New(gatewayapi.V1Beta1),
 		"smi:v1alpha1":       smi.New(smi.V1Alpha1),
-	})
+	}}
 }
 
 // TestNormalize has the table of routing.md, A1.
@@ -56,29 +55,26 @@ func TestNormalize(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	r := registry()
-	if names := r.Names(); !slices.IsSorted(names) || !slices.Contains(names, "gatewayapi:v1beta1") {
-		t.Errorf("names are %v", names)
+	if rd, ok := r.ForCanary("istio"); !ok || rd != istio.New() {
+		t.Errorf("ForCanary(istio) = %v, %v", rd, ok)
 	}
-	if rd, ok := r.For("istio"); !ok || rd != istio.New() {
-		t.Errorf("For(istio) = %v, %v", rd, ok)
-	}
-	if _, ok := r.For("unheard-of"); ok {
-		t.Errorf("For(unheard-of) found a renderer")
+	if _, ok := r.ForCanary("unheard-of"); ok {
+		t.Errorf("ForCanary(unheard-of) found a renderer")
 	}
 
-	if rd, ok := r.For("smi:v1alpha1:istio"); !ok || rd != smi.New(smi.V1Alpha1) {
-		t.Errorf("For(smi:v1alpha1:istio) = %v, %v", rd, ok)
+	if rd, ok := r.ForCanary("smi:v1alpha1:istio"); !ok || rd != smi.New(smi.V1Alpha1) {
+		t.Errorf("ForCanary(smi:v1alpha1:istio) = %v, %v", rd, ok)
 	}
 	for _, name := range []string{"smi:v1alpha1:", "smi:v1alpha4", "smi", "istio:smi"} {
-		if _, ok := r.For(name); ok {
-			t.Errorf("For(%s) found a renderer", name)
+		if _, ok := r.ForCanary(name); ok {
+			t.Errorf("ForCanary(%s) found a renderer", name)
 		}
 	}
 }
 
 func TestFeatureTable(t *testing.T) {
 	datadriven.RunTest(t, "testdata/features.txt", func(*testing.T, *datadriven.TestData) string {
-		return traffic.FeatureTable(registry())
+		return traffic.CanaryFeatureTable(registry())
 	})
 }
 

@@ -21,31 +21,31 @@ import (
 // fakeRouter is a router that makes an Ingress, and edits one of the user, to look at the applier alone.
 type fakeRouter struct{ features traffic.Features }
 
-func (f fakeRouter) Features(traffic.RolloutTarget) traffic.Features { return f.features }
+func (f fakeRouter) Features(traffic.Target) traffic.Features { return f.features }
 
-func (fakeRouter) Refs(t traffic.RolloutTarget, _ release.Route, found traffic.Objects) []traffic.Ref {
+func (fakeRouter) Refs(t traffic.Target, _ release.Route, found traffic.Objects) []traffic.Ref {
 	rule := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "DestinationRule"}
 	service := schema.GroupVersionKind{Group: "networking.istio.io", Version: "v1beta1", Kind: "VirtualService"}
 	refs := []traffic.Ref{{
-		GVK: service, Namespace: t.Rollout.Namespace, Name: "users", Shared: true,
-		Told: traffic.Told{Changed: "Patching", Missing: "NotFound"},
+		GVK: service, Namespace: t.Namespace, Name: "users", Shared: true,
+		Events: traffic.EventReasons{Changed: "Patching", Missing: "NotFound"},
 	}}
-	if users := found.Get("VirtualService", t.Rollout.Namespace, "users"); users != nil { // leads to the other
+	if users := found.Get("VirtualService", t.Namespace, "users"); users != nil { // leads to the other
 		refs = append(refs, traffic.Ref{
-			GVK: rule, Namespace: t.Rollout.Namespace, Name: "made", Owned: true,
-			Told: traffic.Told{Created: "Creating", NotCreated: "NotCreated", Changed: "Patching"},
+			GVK: rule, Namespace: t.Namespace, Name: "made", Owned: true,
+			Events: traffic.EventReasons{Created: "Creating", NotCreated: "NotCreated", Changed: "Patching"},
 		})
 	}
 	return refs
 }
 
-func (fakeRouter) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	users, err := existing[0].Edited()
+func (fakeRouter) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	users, err := existing[0].EditShared()
 	if err != nil {
 		return nil, err
 	}
 	traffic.Spec(users)["weight"] = int64(r.Canary)
-	made, err := existing[1].Made(t)
+	made, err := existing[1].EditOwned(t)
 	if err != nil {
 		return nil, err
 	}
@@ -56,24 +56,24 @@ func (fakeRouter) Render(t traffic.RolloutTarget, r release.Route, existing traf
 	return []*unstructured.Unstructured{users, made}, nil
 }
 
-func (fakeRouter) Read(traffic.RolloutTarget, traffic.Objects) (traffic.Observed, error) {
+func (fakeRouter) Read(traffic.Target, traffic.Objects) (traffic.Observed, error) {
 	return traffic.Observed{Found: true, Confirmed: traffic.CannotTell}, nil
 }
 
-func (fakeRouter) Validate(_ traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (fakeRouter) Validate(_ traffic.Target, existing traffic.Objects) field.ErrorList {
 	if existing[0].Object == nil {
 		return field.ErrorList{field.Invalid(traffic.RoutingPath(), "users", "not found")}
 	}
 	return nil
 }
 
-func (fakeRouter) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+func (fakeRouter) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	if existing[0].Object != nil {
 		out[0] = existing[0].Object.DeepCopy()
 		delete(traffic.Spec(out[0]), "weight")
 	}
-	return out
+	return out, nil
 }
 
 func cartRollout(routing string) *argov1.Rollout {
@@ -89,10 +89,10 @@ func cartRollout(routing string) *argov1.Rollout {
 	return ro
 }
 
-func routerOf(t *testing.T, rd traffic.RolloutRenderer) (traffic.RolloutRouter, traffic.RolloutTarget) {
+func routerOf(t *testing.T, rd traffic.Renderer) (traffic.Router, traffic.Target) {
 	t.Helper()
 	ro := cartRollout(`{"istio":{}}`)
-	routers, err := traffic.RolloutRenderers{Istio: rd}.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	routers, err := traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": rd}}.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 	if err != nil || len(routers) != 1 {
 		t.Fatalf("routers: %v, %v", routers, err)
 	}
@@ -129,7 +129,7 @@ func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
 		{release.Route{}, true, nil, nil},
 	} {
 		target.Drained = step.drained
-		got, err := a.ApplyRollout(t.Context(), x, target, step.route, nil)
+		got, err := a.Apply(t.Context(), x.Renderer, target, step.route, nil)
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
@@ -145,7 +145,7 @@ func TestApplyRolloutWritesTheDifferenceAndTellsOfIt(t *testing.T) {
 func TestApplyRolloutOwnsWhatItMakes(t *testing.T) {
 	c := newCluster(t, users())
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{}, nil); err != nil {
+	if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	owner := metav1.GetControllerOf(c.get(t, "DestinationRule", "made"))
@@ -163,8 +163,8 @@ func TestApplyRolloutLeavesWhatBelongsToSomebodyElse(t *testing.T) {
 	theirs.SetName("made")
 	c := newCluster(t, users(), theirs)
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil); !errors.Is(err, traffic.ErrForeign) {
-		t.Errorf("error %v, want ErrForeign", err)
+	if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil); !errors.Is(err, traffic.ErrNotOwned) {
+		t.Errorf("error %v, want ErrNotOwned", err)
 	}
 	if wrote := c.wrote(); wrote != nil {
 		t.Errorf("wrote %v", wrote)
@@ -175,7 +175,7 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{})
-	got, err := a.ApplyRollout(t.Context(), x, target, release.Route{}, nil)
+	got, err := a.Apply(t.Context(), x.Renderer, target, release.Route{}, nil)
 	if !errors.Is(err, traffic.ErrInvalid) {
 		t.Errorf("error %v, want ErrInvalid", err)
 	}
@@ -183,14 +183,14 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	if diff := cmp.Diff(want, got.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	faults, err := a.ValidateRollout(t.Context(), x, target)
+	faults, err := a.Validate(t.Context(), x.Renderer, target)
 	if err != nil || len(faults) != 1 {
 		t.Errorf("faults %v, error %v, want one", faults, err)
 	}
 
 	c = newCluster(t, users())
 	c.fail["create DestinationRule"] = apierrors.NewForbidden(schema.GroupResource{Resource: "destinationrules"}, "made", errors.New("no rights"))
-	got, err = (&traffic.Applier{Client: c}).ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil)
+	got, err = (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil)
 	if !apierrors.IsForbidden(err) || len(got.Events) != 2 || got.Events[1].Reason != "NotCreated" || !got.Events[1].Warning {
 		t.Errorf("error %v, events %v", err, got.Events)
 	}
@@ -200,12 +200,12 @@ func TestRestoreRolloutWritesTheUsersOwnOnly(t *testing.T) {
 	c := newCluster(t, users())
 	a := &traffic.Applier{Client: c}
 	x, target := routerOf(t, fakeRouter{})
-	if _, err := a.ApplyRollout(t.Context(), x, target, release.Route{Canary: 20}, nil); err != nil {
+	if _, err := a.Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.wrote()
 	for _, want := range [][]string{{"patch VirtualService"}, nil} {
-		if err := a.RestoreRollout(t.Context(), x, target); err != nil {
+		if err := a.Restore(t.Context(), x.Renderer, target); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, c.wrote()); diff != "" {
@@ -228,19 +228,19 @@ func TestRolloutRoutesAreFoundByLabel(t *testing.T) {
 	c := newCluster(t, route("one"), route("two"), route("three"))
 	ro := cartRollout(`{"plugins":{"argoproj-labs/gatewayAPI":{"httpRoute":"one",
 		"httpRouteSelector":{"matchExpressions":[{"key":"app","operator":"In","values":["one","two"]}]}}}}`)
-	routers, err := gateways.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	routers, err := gateways.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &traffic.Applier{Client: c}
 	target := routers[0].Target(ro, "", "")
-	if _, err := a.ApplyRollout(t.Context(), routers[0], target, release.Route{Canary: 20}, nil); err != nil {
+	if _, err := a.Apply(t.Context(), routers[0].Renderer, target, release.Route{Canary: 20}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"patch HTTPRoute", "patch HTTPRoute"}, c.wrote()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	seen, _, err := a.ObserveRollout(t.Context(), routers[0], target)
+	seen, _, err := a.Observe(t.Context(), routers[0].Renderer, target)
 	if err != nil || seen.Route.Canary != 20 {
 		t.Errorf("observed %+v, error %v", seen, err)
 	}
@@ -249,14 +249,15 @@ func TestRolloutRoutesAreFoundByLabel(t *testing.T) {
 	}
 }
 
-var gateways = traffic.RolloutRenderers{Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()}}
+var gateways = traffic.Registry{Rollout: map[string]traffic.Renderer{gatewayapi.PluginName: gatewayapi.NewRollout()}}
 
 func TestRoutersOfARollout(t *testing.T) {
-	all := traffic.RolloutRenderers{
-		Istio: fakeRouter{}, Nginx: fakeRouter{}, ALB: fakeRouter{}, SMI: fakeRouter{}, Ambassador: fakeRouter{}, AppMesh: fakeRouter{},
-		Traefik: fakeRouter{}, Apisix: fakeRouter{}, Plugins: map[string]traffic.RolloutRenderer{"a/b": fakeRouter{}, "c/d": fakeRouter{}},
+	order := []string{"istio", "nginx", "alb", "smi", "ambassador", "appMesh", "traefik", "apisix", "a/b", "c/d"}
+	all := traffic.Registry{Rollout: map[string]traffic.Renderer{}}
+	for _, name := range order {
+		all.Rollout[name] = fakeRouter{}
 	}
-	routers, err := all.Of(cartRollout(`{"plugins":{"c/d":{},"a/b":{}},"apisix":{},"traefik":{"weightedTraefikServiceName":"x"},
+	routers, err := all.ForRollout(cartRollout(`{"plugins":{"c/d":{},"a/b":{}},"apisix":{},"traefik":{"weightedTraefikServiceName":"x"},
 		"appMesh":{},"ambassador":{"mappings":[]},"smi":{},"alb":{"servicePort":80},"nginx":{},"istio":{}}`).Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		t.Fatal(err)
@@ -265,22 +266,22 @@ func TestRoutersOfARollout(t *testing.T) {
 	for _, x := range routers {
 		names = append(names, x.Name)
 	}
-	if diff := cmp.Diff([]string{"istio", "nginx", "alb", "smi", "ambassador", "appMesh", "traefik", "apisix", "a/b", "c/d"}, names); diff != "" {
+	if diff := cmp.Diff(order, names); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 
-	_, err = gateways.Of(cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting)
+	_, err = gateways.ForRollout(cartRollout(`{"plugins":{"acme/edge":{}}}`).Spec.Strategy.Canary.TrafficRouting)
 	const sentence = `spec.strategy.canary.trafficRouting.plugins names "acme/edge", and Serin runs no programs of others: built in is argoproj-labs/gatewayAPI`
 	if !errors.Is(err, traffic.ErrUnsupported) || err.Error() != sentence {
 		t.Errorf("a plugin that is not built in: %v", err)
 	}
-	if routers, err := gateways.Of(nil); routers != nil || err != nil {
+	if routers, err := gateways.ForRollout(nil); routers != nil || err != nil {
 		t.Errorf("without trafficRouting: %v, %v", routers, err)
 	}
 }
 
 func TestServicesOfARouter(t *testing.T) {
-	all := traffic.RolloutRenderers{Istio: fakeRouter{}, ALB: fakeRouter{}}
+	all := traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": fakeRouter{}, "alb": fakeRouter{}}}
 	for name, x := range map[string]struct {
 		pair           string // canary and stable of the spec
 		pingPong       bool
@@ -304,7 +305,7 @@ func TestServicesOfARouter(t *testing.T) {
 				c.PingPong = &argov1.PingPongSpec{PingService: "ping", PongService: "pong"}
 			}
 			ro.Status.Canary.StablePingPong = x.state
-			routers, err := all.Of(c.TrafficRouting)
+			routers, err := all.ForRollout(c.TrafficRouting)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -325,7 +326,7 @@ func TestARouterIsToldWhatOnlyItCanDo(t *testing.T) {
 		HeaderRoutes: []release.HeaderRoute{{Name: "testers"}}, MirrorRoutes: []release.MirrorRoute{{Name: "shadow"}},
 	}
 	ro := cartRollout(`{"istio":{},"nginx":{}}`)
-	routers, err := traffic.RolloutRenderers{Istio: able, Nginx: unable}.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	routers, err := traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": able, "nginx": unable}}.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func TestARouterIsToldWhatOnlyItCanDo(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", routers[i].Name, diff)
 		}
 	}
-	routers, err = traffic.RolloutRenderers{Nginx: unable}.Of(cartRollout(`{"nginx":{}}`).Spec.Strategy.Canary.TrafficRouting)
+	routers, err = traffic.Registry{Rollout: map[string]traffic.Renderer{"nginx": unable}}.ForRollout(cartRollout(`{"nginx":{}}`).Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,11 +27,11 @@ import (
 )
 
 // rolloutRouters are those of the program, which this module does not link: it would need all of its dependencies.
-var rolloutRouters = traffic.RolloutRenderers{
-	Istio: istio.NewRollout(""), Nginx: nginx.NewRollout(), ALB: alb.NewRollout(alb.Options{}), SMI: smi.NewRollout(""),
-	Ambassador: ambassador.NewRollout(""), AppMesh: appmesh.NewRollout(), Traefik: traefik.NewRollout(""), Apisix: apisix.NewRollout(),
-	Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()},
-}
+var rolloutRouters = traffic.Registry{Rollout: map[string]traffic.Renderer{
+	"istio": istio.NewRollout(""), "nginx": nginx.NewRollout(), "alb": alb.NewRollout(alb.Options{}), "smi": smi.NewRollout(""),
+	"ambassador": ambassador.NewRollout(""), "appMesh": appmesh.NewRollout(), "traefik": traefik.NewRollout(""), "apisix": apisix.NewRollout(),
+	gatewayapi.PluginName: gatewayapi.NewRollout(),
+}}
 
 // TestRoutersOfRolloutsOnARealAPIServer tells each router of the examples weights, experiments and managed routes, as far as
 // it can do them. The API server admits what is written, by the definitions of the router; nothing is written twice; and
@@ -55,7 +55,7 @@ func TestRoutersOfRolloutsOnARealAPIServer(t *testing.T) {
 			}
 		})
 	}
-	for router := range strings.SplitSeq("istio nginx alb smi ambassador appMesh traefik apisix argoproj-labs/gatewayAPI", " ") {
+	for router := range rolloutRouters.Rollout {
 		if !tried[router] {
 			t.Errorf("no example has router %s", router)
 		}
@@ -86,7 +86,7 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 		return nil // an example of something else
 	}
 	ro.Spec.Strategy.Canary.TrafficRouting.ManagedRoutes = []argov1.ManagedRoute{{Name: "testers"}, {Name: "shadow"}}
-	routers, err := rolloutRouters.Of(ro.Spec.Strategy.Canary.TrafficRouting)
+	routers, err := rolloutRouters.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 	for _, router := range routers {
 		names = append(names, router.Name)
 		target := router.Target(ro, "6d4f", "77c9")
-		if faults, err := a.ValidateRollout(t.Context(), router, target); err != nil || len(faults) > 0 {
+		if faults, err := a.Validate(t.Context(), router.Renderer, target); err != nil || len(faults) > 0 {
 			t.Fatalf("%s: faults %v, error %v", router.Name, faults, err)
 		}
 		for _, route := range []vocabulary.Route{{}, everything(router.Renderer.Features(target)), {Canary: 100}, {}} {
@@ -103,18 +103,18 @@ func routed(t *testing.T, namespace, manifest string) (names []string) {
 		target.Drained = true
 		tell(t, a, router, target, vocabulary.Route{})
 		for range 2 {
-			if err := a.RestoreRollout(t.Context(), router, target); err != nil {
+			if err := a.Restore(t.Context(), router.Renderer, target); err != nil {
 				t.Errorf("%s: restore: %v", router.Name, err)
 			}
 		}
-		made, err := a.MadeForRollout(t.Context(), router, target)
+		made, err := a.Owned(t.Context(), router.Renderer, target)
 		if err == nil {
-			err = a.Unmake(t.Context(), target, made)
+			err = a.Delete(t.Context(), target, made)
 		}
 		if err != nil {
 			t.Errorf("%s: unmake: %v", router.Name, err)
 		}
-		if left, err := a.MadeForRollout(t.Context(), router, target); err != nil || len(left) > 0 {
+		if left, err := a.Owned(t.Context(), router.Renderer, target); err != nil || len(left) > 0 {
 			t.Errorf("%s: made, and still there: %v, error %v", router.Name, left, err)
 		}
 	}
@@ -139,16 +139,16 @@ func everything(f traffic.Features) vocabulary.Route {
 }
 
 // tell makes a route so, twice.
-func tell(t *testing.T, a *traffic.Applier, router traffic.RolloutRouter, target traffic.RolloutTarget, route vocabulary.Route) {
+func tell(t *testing.T, a *traffic.Applier, router traffic.Router, target traffic.Target, route vocabulary.Route) {
 	t.Helper()
-	if _, err := a.ApplyRollout(t.Context(), router, target, route, nil); err != nil {
+	if _, err := a.Apply(t.Context(), router.Renderer, target, router.Route(target, route), nil); err != nil {
 		t.Fatalf("%s: %s: %v", router.Name, route, err)
 	}
-	again, err := a.ApplyRollout(t.Context(), router, target, route, nil)
+	again, err := a.Apply(t.Context(), router.Renderer, target, router.Route(target, route), nil)
 	if err != nil || again.Changed {
 		t.Errorf("%s: %s again: changed %v, error %v", router.Name, route, again.Changed, err)
 	}
-	seen, _, err := a.ObserveRollout(t.Context(), router, target)
+	seen, _, err := a.Observe(t.Context(), router.Renderer, target)
 	if err != nil || !seen.Found || seen.Route.Canary != route.Canary || len(seen.Route.Others) != len(route.Others) {
 		t.Errorf("%s: %s reads back as %+v, error %v", router.Name, route, seen, err)
 	}

@@ -133,32 +133,32 @@ func TestExamplesCanWork(t *testing.T) {
 }
 
 // routed says why the first route of a Canary cannot be made. Routes that are cut out of a user's object need that.
-func routed(routers *traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) error {
-	renderer, _ := routers.For(plan.Provider)
-	target := traffic.TargetOf(c, plan.Provider, "app")
-	refs := renderer.Refs(target)
-	if slices.ContainsFunc(refs, func(ref traffic.Ref) bool { return !ref.Owned }) {
+func routed(routers traffic.Registry, c *flaggerv1.Canary, plan canary.Plan) error {
+	renderer, _ := routers.ForCanary(plan.Provider)
+	target := traffic.NewCanaryTarget(c, plan.Provider, "app")
+	existing := traffictest.Find(renderer, target, release.Route{}, nil)
+	if slices.ContainsFunc(existing, func(x traffic.Found) bool { return !x.Ref.Owned }) {
 		return nil
 	}
 	route := release.Route{}
 	if plan.Strategy == canary.ABTesting {
 		route.Matches = traffic.Matches(c)
 	}
-	_, err := renderer.Render(target, route, make([]*unstructured.Unstructured, len(refs)))
+	_, err := renderer.Render(target, route, existing)
 	return err
 }
 
 // TestExamplesOfRoutersAreRouted: Rollouts of the examples, with the objects that stand beside them, are valid and can be
 // told a weight. The rights that they need are documented.
 func TestExamplesOfRoutersAreRouted(t *testing.T) {
-	role := documentedRole(t)
+	role, registry := documentedRole(t), (&operator.Flags{}).Routers()
 	routed := map[string]bool{}
 	for text, name := range examples(t) {
 		ro, users := rolloutOf(t, name, text)
 		if ro == nil {
 			continue
 		}
-		routers, err := (&operator.Flags{}).RolloutRouters().Of(ro.Spec.Strategy.Canary.TrafficRouting)
+		routers, err := registry.ForRollout(ro.Spec.Strategy.Canary.TrafficRouting)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -169,7 +169,7 @@ func TestExamplesOfRoutersAreRouted(t *testing.T) {
 			}
 		}
 	}
-	for name := range strings.SplitSeq("istio nginx alb smi ambassador appMesh traefik apisix argoproj-labs/gatewayAPI", " ") {
+	for name := range registry.Rollout {
 		if !routed[name] {
 			t.Errorf("docs/examples has no Rollout with router %s", name)
 		}
@@ -202,7 +202,7 @@ func rolloutOf(t *testing.T, name, text string) (ro *argov1.Rollout, others []*u
 }
 
 // routes tells a router a weight, and everything that the steps ask for, and gives what it has to do with.
-func routes(t *testing.T, name string, router traffic.RolloutRouter, target traffic.RolloutTarget, users []*unstructured.Unstructured) []traffic.Ref {
+func routes(t *testing.T, name string, router traffic.Router, target traffic.Target, users []*unstructured.Unstructured) []traffic.Ref {
 	t.Helper()
 	route := release.Route{Canary: 20}
 	for _, step := range target.Rollout.Spec.Strategy.Canary.Steps {
@@ -210,9 +210,11 @@ func routes(t *testing.T, name string, router traffic.RolloutRouter, target traf
 			route.HeaderRoutes = append(route.HeaderRoutes, traffic.HeaderRoute(*step.SetHeaderRoute))
 		}
 	}
-	existing := traffictest.Found(router.Renderer, target, route, users)
-	if faults := router.Renderer.Validate(target, existing); len(faults) > 0 {
-		t.Errorf("%s: %v", name, faults)
+	existing := traffictest.Find(router.Renderer, target, route, users)
+	if validator, ok := router.Renderer.(traffic.Validator); ok {
+		if faults := validator.Validate(target, existing); len(faults) > 0 {
+			t.Errorf("%s: %v", name, faults)
+		}
 	}
 	if _, err := router.Renderer.Render(target, route, existing); err != nil {
 		t.Errorf("%s: %v", name, err)
@@ -265,12 +267,10 @@ func allows(t *testing.T, role rbacv1.ClusterRole, provider string, ref traffic.
 // TestTheDocumentedRightsAreEnoughForEveryRoute: what a renderer may read and write, the rules of the example allow.
 func TestTheDocumentedRightsAreEnoughForEveryRoute(t *testing.T) {
 	role := documentedRole(t)
-	routers := (&operator.Flags{}).Routers()
-	for _, provider := range routers.Names() {
-		renderer, _ := routers.For(provider)
+	for provider, renderer := range (&operator.Flags{}).Routers().Canary {
 		c := &flaggerv1.Canary{}
 		c.Name, c.Namespace = "cart", "shop"
-		for _, ref := range renderer.Refs(traffic.TargetOf(c, provider, "app")) {
+		for _, ref := range renderer.Refs(traffic.NewCanaryTarget(c, provider, "app"), release.Route{}, nil) {
 			allows(t, role, provider, ref, ref.Namespace == "")
 		}
 	}
@@ -341,14 +341,14 @@ func anchors(t *testing.T, page string) []string {
 
 // TestDocsShowWhatProvidersCanDo: the table is made of what they declare, which is also what refuses a plan.
 func TestDocsShowWhatProvidersCanDo(t *testing.T) {
-	table := traffic.FeatureTable((&operator.Flags{}).Routers())
+	table := traffic.CanaryFeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/canary.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/canary.md does not hold the table of features as it is now:\n%s", table)
 	}
 }
 
 func TestDocsShowWhatRoutersOfRolloutsCanDo(t *testing.T) {
-	table := traffic.RolloutFeatureTable((&operator.Flags{}).RolloutRouters())
+	table := traffic.RolloutFeatureTable((&operator.Flags{}).Routers())
 	if !strings.Contains(read(t, "docs/rollout-routers.md"), "\n\n"+table+"\n") {
 		t.Errorf("docs/rollout-routers.md does not hold the table of features as it is now:\n%s", table)
 	}
@@ -407,7 +407,7 @@ func TestDocsGiveTheDefaultsOfFlags(t *testing.T) {
 // TestDocsNameEveryRouter: the page about Rollouts names all that route them.
 func TestDocsNameEveryRouter(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^\| Router \|.*$`).FindString(read(t, "docs/rollouts.md"))
-	table := traffic.RolloutFeatureTable((&operator.Flags{}).RolloutRouters())
+	table := traffic.RolloutFeatureTable((&operator.Flags{}).Routers())
 	for _, found := range regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\|").FindAllStringSubmatch(table, -1) {
 		if name := found[1]; name != "plugins" && !strings.Contains(strings.ToLower(strings.ReplaceAll(row, " ", "")), strings.ToLower(name)) {
 			t.Errorf("docs/rollouts.md does not name the router %s: %s", name, row)

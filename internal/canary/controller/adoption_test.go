@@ -185,7 +185,7 @@ func (l *left) restart() {
 			Client: noted, Workloads: &workload.Workloads{Client: noted, Reader: noted, Options: workload.Options{
 				ConfigTracking: true, SelectorLabels: []string{"app"},
 			}},
-			Routers: traffic.NewRegistry(map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}), Applier: &traffic.Applier{Client: noted},
+			Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"gatewayapi:v1": gatewayapi.New("v1")}}, Applier: &traffic.Applier{Client: noted},
 			Settings: canary.Settings{Provider: "gatewayapi:v1", Drain: time.Second}, EndpointsUnread: "there are none here",
 		},
 		Reader: noted, Clock: l.clock, Metrics: telemetry.New(prometheus.NewRegistry()),

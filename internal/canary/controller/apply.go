@@ -100,7 +100,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	renderer, target, decided := s.renderer, s.target, s.versions
 	if is.Provider != "" {
 		var ok bool
-		if renderer, ok = r.Routers.For(is.Provider); !ok {
+		if renderer, ok = r.Routers.ForCanary(is.Provider); !ok {
 			return nil // it went with an older Serin, and its route with it
 		}
 		target, decided = s.targetOf(is.Provider), nil // which nobody looked at
@@ -121,7 +121,7 @@ func (r *Reconciler) setRoute(ctx context.Context, s *seen, status flaggerv1.Can
 	}
 	var err error
 	if w == keepWeights {
-		_, err = r.Applier.Keep(ctx, renderer, target, route)
+		_, err = r.Applier.ApplyExceptWeights(ctx, renderer, target, route)
 	} else {
 		_, err = r.Applier.Apply(ctx, renderer, target, route, decided)
 	}

@@ -33,7 +33,7 @@ const finalizer = "finalizer.flagger.app"
 type Observer struct {
 	Client    client.Client
 	Workloads Workloads
-	Routers   *traffic.Registry
+	Routers   traffic.Registry
 	Applier   *traffic.Applier
 	Settings  canary.Settings
 	// MetricTypes are the metrics services that templates may name; nil: not known, so that none is refused.
@@ -284,31 +284,31 @@ func copyOf(s workload.State) canary.Copy {
 }
 
 // Features translates what the router of a provider declares for a Canary into what a plan asks for.
-func Features(routers *traffic.Registry, c *flaggerv1.Canary, provider string) canary.Features {
+func Features(routers traffic.Registry, c *flaggerv1.Canary, provider string) canary.Features {
 	if provider == canary.ProviderKubernetes {
 		return canary.Features{Known: true}
 	}
-	renderer, ok := routers.For(provider)
+	renderer, ok := routers.ForCanary(provider)
 	if !ok {
 		return canary.Features{}
 	}
-	target := traffic.TargetOf(c, provider, "")
+	target := traffic.NewCanaryTarget(c, provider, "")
 	f := renderer.Features(target)
 	return canary.Features{
 		Known: true, Weights: f.Weights, Matches: f.Matches, Mirror: f.Mirror, WeightedMirror: f.WeightedMirror, Sticky: f.Sticky,
-		Joins: slices.ContainsFunc(renderer.Refs(target), func(ref traffic.Ref) bool { return ref.Joins }),
+		Joins: slices.ContainsFunc(renderer.Refs(target, release.Route{}, nil), func(ref traffic.Ref) bool { return ref.SelectsPods }),
 	}
 }
 
 // route reads the traffic. A route that cannot be read is part of what is known; only errors of the moment end a pass.
 func (o *Observer) route(ctx context.Context, s *seen) error {
 	provider := s.snapshot.Plan.Provider
-	renderer, ok := o.Routers.For(provider)
+	renderer, ok := o.Routers.ForCanary(provider)
 	if !ok || !s.snapshot.Plan.Routed {
 		return nil
 	}
 	s.renderer, s.target = renderer, s.targetOf(provider)
-	for _, ref := range renderer.Refs(s.target) {
+	for _, ref := range renderer.Refs(s.target, release.Route{}, nil) {
 		s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 		s.routes = withKind(s.routes, ref.GVK)
 	}
@@ -330,14 +330,14 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 }
 
 func (s *seen) targetOf(provider string) traffic.Target {
-	target := traffic.TargetOf(s.object, provider, s.selector)
+	target := traffic.NewCanaryTarget(s.object, provider, s.selector)
 	target.SelectorValue = s.selects
 	return target
 }
 
 // isSentence is true for errors that a person must act on, and whose text tells how.
 func isSentence(err error) bool {
-	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
+	return errors.Is(err, traffic.ErrNotOwned) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
 		errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, workload.ErrForeign) || errors.Is(err, workload.ErrGone) ||
 		errors.Is(err, workload.ErrNotInstalled) || errors.Is(err, workload.ErrUnusable) || byServer(err)
 }

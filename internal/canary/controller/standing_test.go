@@ -108,7 +108,7 @@ func (w *standingWorld) seen(tb testing.TB) *seen {
 	if err := w.client.Get(context.Background(), cart, c); err != nil {
 		tb.Fatal(err)
 	}
-	return &seen{object: c, renderer: istio.New(), target: traffic.TargetOf(c, "istio", "app"), selector: "app"}
+	return &seen{object: c, renderer: istio.New(), target: traffic.NewCanaryTarget(c, "istio", "app"), selector: "app"}
 }
 
 func (w *standingWorld) apply(tb testing.TB, s *seen, effect canary.Effect) {

@@ -96,7 +96,7 @@ func newTownWith(t *testing.T, policy outbound.Policy, limits release.Limits, ob
 	asking := prober.NewPooled(clk, inTown, Pool, asker.Ask, w.look)
 	w.reconciler = New(Parts{
 		Observer: Observer{
-			Client: w.client, Workloads: w.kind, Routers: traffic.NewRegistry(map[string]traffic.Renderer{"kubernetes": kubernetes.New()}),
+			Client: w.client, Workloads: w.kind, Routers: traffic.Registry{Canary: map[string]traffic.Renderer{"kubernetes": kubernetes.New()}},
 			Applier: &traffic.Applier{Client: w.client}, MetricTypes: registry.TemplateTypes(),
 			EndpointsUnread: "a town has no endpoints", Line: line,
 			Settings: canary.Settings{Provider: canary.ProviderKubernetes, NoCrossNamespace: asker.NoCrossNamespace},

@@ -152,20 +152,20 @@ func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) 
 }
 
 // features are what the router of a plan declares, which needs no cluster.
-func features(routers *traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
+func features(routers traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
 	return func(provider string) canary.Features { return controller.Features(routers, object, provider) }
 }
 
 // routes are the objects that carry the traffic of a Canary.
-func routes(routers *traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
-	renderer, ok := routers.For(provider)
+func routes(routers traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
+	renderer, ok := routers.ForCanary(provider)
 	if !ok || provider == canary.ProviderKubernetes {
 		return nil
 	}
-	return renderer.Refs(traffic.TargetOf(object, provider, ""))
+	return renderer.Refs(traffic.NewCanaryTarget(object, provider, ""), release.Route{}, nil)
 }
 
-func routeDenied(routers *traffic.Registry, object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
+func routeDenied(routers traffic.Registry, object *flaggerv1.Canary, provider string, denied map[string]bool) bool {
 	return slices.ContainsFunc(routes(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
 }
 

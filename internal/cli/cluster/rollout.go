@@ -26,7 +26,7 @@ import (
 func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.RolloutRouters(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object, flags)}, InstanceID: instance, Beside: true,
+		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object, flags)}, InstanceID: instance, Beside: true,
 		Line: lineOf(flags.limits(turnOfRollout(object)), flags, c),
 		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {

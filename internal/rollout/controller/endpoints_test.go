@@ -26,7 +26,7 @@ import (
 func begins(t *testing.T, how func(*pocket)) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)
-	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
+	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 	p.settle()
 	p.unpublished = true
 	how(p)

@@ -52,7 +52,7 @@ func (r *Reconciler) markedOf(ctx context.Context, kind schema.GroupVersionKind,
 // recorded is what objects keep of the routers of the Rollout that manages them.
 func recorded(marked []*unstructured.Unstructured) (uid types.UID, routed []argov1.RoutedStatus, err error) {
 	for _, object := range marked {
-		record, ok := traffic.RecordIn(object.GetAnnotations())
+		record, ok := traffic.ReadRecord(object.GetAnnotations())
 		if !ok {
 			continue
 		}

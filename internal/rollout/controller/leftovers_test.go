@@ -46,12 +46,12 @@ func TestWhatARolloutHadIsRestoredByAnotherProcess(t *testing.T) {
 		seen      schema.GroupVersionKind // what leads there
 	}{
 		"by Services":      {routedObjects, serviceKind},
-		"by subsets alone": {withoutServices(), istio.NewRollout("").Marked()},
+		"by subsets alone": {withoutServices(), istio.NewRollout("").MarkedKind()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPocket(t, test.manifests...)
-			p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
-			p.reconciler.Marked = p.reconciler.Routers.Marked()
+			p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
+			p.reconciler.Marked = p.reconciler.Routers.MarkedKinds()
 			p.settle()
 			p.edit(image("cart:2"))
 			p.settle()

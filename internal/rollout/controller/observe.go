@@ -32,7 +32,7 @@ type Observer struct {
 	// Reader reads from the API server.
 	Reader  client.Reader
 	Runs    *launch.Launcher
-	Routers traffic.RolloutRenderers
+	Routers traffic.Registry
 	Applier *traffic.Applier
 	// InstanceID of the controller; what others serve is not seen. Empty: it has none.
 	InstanceID string
@@ -62,9 +62,9 @@ type seen struct {
 	sets map[string]*appsv1.ReplicaSet
 	// hash that the template has, whatever the label of its ReplicaSet says.
 	hash    string
-	routers []traffic.RolloutRouter
+	routers []traffic.Router
 	// versions are those in which the route of each router was read; nil where it was not, or was written since.
-	versions []traffic.RolloutVersions
+	versions []traffic.Versions
 	// former are routers as the spec named them before, as far as their objects still hold something; unnamed are the
 	// managed routes of such, and released is true when some were given back.
 	former   []argov1.RoutedStatus

@@ -30,7 +30,7 @@ status: {loadBalancer: {ingress: [{hostname: shop.example.com}]}}
 func balanced(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, append(slices.Clone(routedObjects), albIngress)...)
-	p.reconciler.Routers = traffic.RolloutRenderers{ALB: alb.NewRollout(alb.Options{VerifyTargetGroups: true})}
+	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"alb": alb.NewRollout(alb.Options{VerifyTargetGroups: true})}}
 	p.reconciler.Outside = prober.New(p.clock, 1, nil, func(types.NamespacedName) {})
 	p.edit(func(object *argov1.Rollout) {
 		c := object.Spec.Strategy.Canary

@@ -388,7 +388,7 @@ func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
 		return nil //nolint:nilerr // a router that is not served has nothing of ours
 	}
 	for _, router := range routers {
-		if err := r.Applier.RestoreRollout(ctx, router, router.Target(was, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
+		if err := r.Applier.Restore(ctx, router.Renderer, router.Target(was, "", "")); err != nil && !errors.Is(err, traffic.ErrNotInstalled) {
 			return err
 		}
 	}

@@ -15,15 +15,15 @@ import (
 )
 
 // routersOf are those that a Rollout names.
-func (r *Reconciler) routersOf(object *argov1.Rollout) ([]traffic.RolloutRouter, error) {
+func (r *Reconciler) routersOf(object *argov1.Rollout) ([]traffic.Router, error) {
 	if object.Spec.Strategy.Canary == nil {
 		return nil, nil
 	}
-	return r.Routers.Of(object.Spec.Strategy.Canary.TrafficRouting)
+	return r.Routers.ForRollout(object.Spec.Strategy.Canary.TrafficRouting)
 }
 
 // target is the Rollout as a router sees it at rest.
-func (s *seen) target(router traffic.RolloutRouter) traffic.RolloutTarget {
+func (s *seen) target(router traffic.Router) traffic.Target {
 	canary, stable := s.object.Status.CurrentPodHash, s.object.Status.StableRS
 	if weights := s.object.Status.Canary.Weights; weights != nil {
 		canary, stable = weights.Canary.PodTemplateHash, weights.Stable.PodTemplateHash
@@ -43,10 +43,10 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 	if err != nil {
 		return nil //nolint:nilerr // see validateRoutes
 	}
-	s.routers, s.versions = routers, make([]traffic.RolloutVersions, len(routers))
+	s.routers, s.versions = routers, make([]traffic.Versions, len(routers))
 	for i, router := range routers {
 		target := s.target(router)
-		refs, err := r.Applier.RolloutRefs(ctx, router, target)
+		refs, err := r.Applier.Refs(ctx, router.Renderer, target)
 		for _, ref := range refs {
 			s.things = append(s.things, watching.Thing{Kind: ref.GVK.GroupKind(), Namespace: ref.Namespace, Name: ref.Name})
 			if !slices.Contains(s.kinds, ref.GVK) {
@@ -59,7 +59,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		if err != nil {
 			return err
 		}
-		observed, versions, err := r.Applier.ObserveRollout(ctx, router, target)
+		observed, versions, err := r.Applier.Observe(ctx, router.Renderer, target)
 		s.versions[i] = versions
 		if isSentence(err) {
 			continue
@@ -68,7 +68,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 			return err
 		}
 		s.snapshot.Router.Carries = s.snapshot.Router.Carries || observed.Found && observed.Route.Canary > 0
-		s.snapshot.Router.Managed = append(s.snapshot.Router.Managed, observed.Managed...)
+		s.snapshot.Router.Managed = append(s.snapshot.Router.Managed, observed.ManagedRoutes...)
 		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {
 			s.snapshot.Router.Confirmed, s.snapshot.Router.Reason = verified, observed.Reason
@@ -79,7 +79,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 
 // isSentence is true for errors that a person must act on, and whose text tells how.
 func isSentence(err error) bool {
-	return errors.Is(err, traffic.ErrForeign) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) || errors.Is(err, traffic.ErrNotInstalled)
+	return errors.Is(err, traffic.ErrNotOwned) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) || errors.Is(err, traffic.ErrNotInstalled)
 }
 
 // validateRoutes finds what of the user's routes does not fit the spec.
@@ -88,7 +88,7 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 		return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 	}
 	for _, router := range s.routers {
-		problems, err := r.Applier.ValidateRollout(ctx, router, s.target(router))
+		problems, err := r.Applier.Validate(ctx, router.Renderer, s.target(router))
 		switch {
 		case errors.Is(err, traffic.ErrNotInstalled):
 			s.missing = true // no watch tells of a definition
@@ -112,7 +112,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 		s.knowUnnamed(told)
 		target := router.Target(told, e.Weights.Canary.PodTemplateHash, e.Weights.Stable.PodTemplateHash)
 		target.Drained = e.Drained
-		outcome, err := r.Applier.ApplyRollout(ctx, router, target, routeOf(e, target), s.versions[i])
+		outcome, err := r.Applier.Apply(ctx, router.Renderer, target, router.Route(target, routeOf(e, target)), s.versions[i])
 		if outcome.Changed {
 			s.versions[i] = nil // whatever it is told next in this pass was decided with that
 		}
@@ -138,7 +138,7 @@ func typeOf(warning bool) release.EventType {
 }
 
 // routeOf is what an effect tells a router.
-func routeOf(e rollout.RouteIs, target traffic.RolloutTarget) release.Route {
+func routeOf(e rollout.RouteIs, target traffic.Target) release.Route {
 	route := release.Route{Canary: int(e.Weights.Canary.Weight), Total: int(e.Most)}
 	for _, additional := range e.Weights.Additional {
 		route.Others = append(route.Others, release.Destination{
@@ -151,7 +151,7 @@ func routeOf(e rollout.RouteIs, target traffic.RolloutTarget) release.Route {
 	for _, mirror := range e.Mirrors {
 		route.MirrorRoutes = append(route.MirrorRoutes, traffic.MirrorRoute(mirror))
 	}
-	slices.SortStableFunc(route.HeaderRoutes, func(a, b release.HeaderRoute) int { return target.ManagedOrder(a.Name, b.Name) })
-	slices.SortStableFunc(route.MirrorRoutes, func(a, b release.MirrorRoute) int { return target.ManagedOrder(a.Name, b.Name) })
+	slices.SortStableFunc(route.HeaderRoutes, func(a, b release.HeaderRoute) int { return target.CompareManagedRoutes(a.Name, b.Name) })
+	slices.SortStableFunc(route.MirrorRoutes, func(a, b release.MirrorRoute) int { return target.CompareManagedRoutes(a.Name, b.Name) })
 	return route
 }

@@ -155,7 +155,7 @@ func (r *Reconciler) routeReleased(ctx context.Context, s *seen, whole bool) err
 
 // release gives back what one spec had routers write, and is true while something is left that was made.
 func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStatus, whole bool) (left bool, err error) {
-	routers, err := r.Routers.Of(&was.TrafficRouting)
+	routers, err := r.Routers.ForRollout(&was.TrafficRouting)
 	if err != nil {
 		return false, nil //nolint:nilerr // a router that is not served has nothing of ours
 	}
@@ -182,21 +182,21 @@ func (r *Reconciler) release(ctx context.Context, s *seen, was argov1.RoutedStat
 	return left, nil
 }
 
-func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.RolloutRouter, was argov1.RoutedStatus, whole bool) (left bool, err error) {
+func (r *Reconciler) releaseRouter(ctx context.Context, s *seen, router traffic.Router, was argov1.RoutedStatus, whole bool) (left bool, err error) {
 	target := router.Target(as(s.object, was), "", "")
 	if !was.Restored {
-		if err := r.Applier.RestoreRollout(ctx, router, target); err != nil {
+		if err := r.Applier.Restore(ctx, router.Renderer, target); err != nil {
 			return false, err
 		}
 	}
-	made, err := r.Applier.MadeForRollout(ctx, router, target)
+	made, err := r.Applier.Owned(ctx, router.Renderer, target)
 	made = slices.DeleteFunc(made, func(x traffic.Found) bool { // a router of the spec needs it
 		return slices.Contains(s.things, watching.Thing{Kind: x.Ref.GVK.GroupKind(), Namespace: x.Ref.Namespace, Name: x.Ref.Name})
 	})
 	if err != nil || !whole {
 		return len(made) > 0, err
 	}
-	return false, r.Applier.Unmake(ctx, target, made)
+	return false, r.Applier.Delete(ctx, target, made)
 }
 
 // as is a Rollout with the routers that it had.

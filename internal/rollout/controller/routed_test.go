@@ -69,7 +69,7 @@ spec:
 func routed(t *testing.T) *pocket {
 	t.Helper()
 	p := newPocket(t, routedObjects...)
-	p.reconciler.Routers = traffic.RolloutRenderers{Istio: istio.NewRollout(""), Nginx: nginx.NewRollout()}
+	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout(""), "nginx": nginx.NewRollout()}}
 	p.settle()
 	p.edit(image("cart:2"))
 	p.settle()

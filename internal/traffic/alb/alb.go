@@ -34,11 +34,11 @@ type RolloutRenderer struct {
 func NewRollout(options Options) RolloutRenderer { return RolloutRenderer{options: options} }
 
 // Features are weights, also of experiments, and routes by header.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Others: true, HeaderRoutes: true}
 }
 
-func configuration(t traffic.RolloutTarget) argov1.ALBTrafficRouting {
+func configuration(t traffic.Target) argov1.ALBTrafficRouting {
 	if alb := t.Routing().ALB; alb != nil {
 		return *alb
 	}
@@ -46,26 +46,26 @@ func configuration(t traffic.RolloutTarget) argov1.ALBTrafficRouting {
 }
 
 // root is the Service that the user's rules name, and the action is for.
-func root(t traffic.RolloutTarget) string {
+func root(t traffic.Target) string {
 	return cmp.Or(configuration(t).RootService, t.StableService)
 }
 
 // Refs are the Ingresses.
-func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	c := configuration(t)
 	var refs []traffic.Ref
-	for _, name := range traffic.OneOrSeveral(c.Ingress, c.Ingresses) {
+	for _, name := range traffic.UniqueNames(c.Ingress, c.Ingresses) {
 		refs = append(refs, traffic.Ref{
-			GVK: traffic.IngressKind, Namespace: t.Rollout.Namespace, Name: name, Shared: true,
-			Told: traffic.Told{Changed: "PatchingALBIngress"},
+			GVK: traffic.IngressKind, Namespace: t.Namespace, Name: name, Shared: true,
+			Events: traffic.EventReasons{Changed: "PatchingALBIngress"},
 		})
 	}
 	return refs
 }
 
 // Render writes the action of the route on every Ingress, and those of managed routes.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("alb", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if len(existing) == 0 {
@@ -79,7 +79,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 		if fault := traffic.IngressFault(x, root(t)); fault != "" {
 			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
 		}
-		obj, err := x.Edited()
+		obj, err := x.EditShared()
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // fault is what is wrong with the spec, whatever the Ingresses are like; nil when nothing is.
-func fault(t traffic.RolloutTarget) *field.Error {
+func fault(t traffic.Target) *field.Error {
 	sticky := configuration(t).StickinessConfig
 	if sticky == nil || sticky.DurationSeconds >= 1 && sticky.DurationSeconds <= maxStickiness {
 		return nil
@@ -106,7 +106,7 @@ const maxStickiness = 604800
 
 // Read takes the weights from the actions. What load balancers do with them is known to AWS alone: what it is to be asked
 // goes with them, where the process is told to.
-func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
 		if x.Object == nil {
@@ -124,7 +124,7 @@ func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects
 }
 
 // Validate finds Ingresses that are missing or do not lead to the root Service.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	if fault := fault(t); fault != nil {
 		return field.ErrorList{fault}
 	}
@@ -134,7 +134,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 }
 
 // Restore sends all requests to the Service of the action itself, and takes managed routes and bookkeeping away.
-func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {
 		if x.Object == nil {
@@ -145,5 +145,5 @@ func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects
 			out[i] = obj
 		}
 	}
-	return out
+	return out, nil
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var routers = traffic.RolloutRenderers{ALB: alb.NewRollout(alb.Options{})}
-
 func TestRolloutContract(t *testing.T) {
 	for name, routing := range map[string]argov1.ALBTrafficRouting{
 		"one": {Ingress: "shop", ServicePort: 80},
@@ -23,17 +21,17 @@ func TestRolloutContract(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: routers, Admission: traffictest.IngressAdmission(), ExactOnly: true,
+			traffictest.Run(t, alb.NewRollout(alb.Options{}), traffictest.Options{
+				Provider: "alb", Admission: traffictest.IngressAdmission(), ExactOnly: true,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) { ro.Spec.Strategy.Canary.TrafficRouting.ALB = &routing },
-				Given:   func(t traffic.RolloutTarget) []*unstructured.Unstructured { return usersIngresses(t, routing) },
+				Given:   func(t traffic.Target) []*unstructured.Unstructured { return usersIngresses(t, routing) },
 			})
 		})
 	}
 }
 
 // usersIngresses are those of a user who wrote the action for the time before a release.
-func usersIngresses(t traffic.RolloutTarget, routing argov1.ALBTrafficRouting) []*unstructured.Unstructured {
+func usersIngresses(t traffic.Target, routing argov1.ALBTrafficRouting) []*unstructured.Unstructured {
 	annotations := map[string]string{
 		"alb.ingress.kubernetes.io/scheme":               "internal",
 		"alb.ingress.kubernetes.io/actions.cart-stable":  `{"Type":"forward","ForwardConfig":{"TargetGroups":[{"ServiceName":"cart-stable","ServicePort":"80","Weight":100}]}}`,
@@ -46,12 +44,12 @@ func usersIngresses(t traffic.RolloutTarget, routing argov1.ALBTrafficRouting) [
 		service = routing.RootService
 	}
 	var out []*unstructured.Unstructured
-	for _, name := range traffic.OneOrSeveral(routing.Ingress, routing.Ingresses) {
+	for _, name := range traffic.UniqueNames(routing.Ingress, routing.Ingresses) {
 		out = append(out, traffictest.UsersIngress("web", name, service, map[string]any{"name": "use-annotation"}, annotations))
 	}
 	return out
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, routers, "testdata/rollout")
+	traffictest.Golden(t, alb.NewRollout(alb.Options{}), "alb", "testdata/rollout")
 }

@@ -66,7 +66,7 @@ var pathFields = traffic.Fields{"path": {}, "pathType": {}, "backend": {Fields: 
 
 // editor writes on an Ingress that is the user's.
 type editor struct {
-	t   traffic.RolloutTarget
+	t   traffic.Target
 	ref traffic.Ref
 }
 
@@ -99,7 +99,7 @@ func (e editor) render(r release.Route, obj *unstructured.Unstructured) error {
 	if err := write(annotations, written[0], forward); err != nil {
 		return err
 	}
-	routes := slices.SortedStableFunc(slices.Values(r.HeaderRoutes), func(a, b release.HeaderRoute) int { return e.t.ManagedOrder(a.Name, b.Name) })
+	routes := slices.SortedStableFunc(slices.Values(r.HeaderRoutes), func(a, b release.HeaderRoute) int { return e.t.CompareManagedRoutes(a.Name, b.Name) })
 	routes = slices.DeleteFunc(routes, func(route release.HeaderRoute) bool { // nothing to match is no reason to send everybody to the canary
 		return !slices.ContainsFunc(route.Match, func(m release.Match) bool { return len(m.Headers) > 0 })
 	})
@@ -149,7 +149,7 @@ func (e editor) headerRoute(annotations map[string]string, route release.HeaderR
 
 // removeManaged takes actions and conditions of managed routes away.
 func (e editor) removeManaged(annotations map[string]string) {
-	for _, name := range e.t.Managed() {
+	for _, name := range e.t.ManagedRoutes() {
 		if name != root(e.t) {
 			delete(annotations, e.key("actions", name))
 			delete(annotations, e.key("conditions", name))
@@ -175,7 +175,7 @@ func (e editor) paths(obj *unstructured.Unstructured, routes []release.HeaderRou
 				return e.managed(was) && traffic.IngressBackend(was)["name"] == route.Name
 			})
 			if i >= 0 {
-				path = traffic.Merged(path, all[i], pathFields)
+				path = traffic.PreserveUnknownFields(path, all[i], pathFields)
 			}
 			paths = append(paths, path)
 		}
@@ -188,7 +188,7 @@ func (e editor) managed(path map[string]any) bool {
 	service := traffic.IngressBackend(path)
 	name, _ := service["name"].(string)
 	port, _, _ := unstructured.NestedString(service, "port", "name")
-	return port == useAnnotation && name != root(e.t) && slices.Contains(e.t.Managed(), name)
+	return port == useAnnotation && name != root(e.t) && slices.Contains(e.t.ManagedRoutes(), name)
 }
 
 // book notes what was written, beside what other Rollouts note.
@@ -234,9 +234,9 @@ func same(text string, value []byte) bool {
 // read adds what the action of an Ingress says to what was observed, and returns what its load balancers shall do.
 func (e editor) read(obj *unstructured.Unstructured, out *traffic.Observed) (traffic.Forward, error) {
 	wanted := traffic.Forward{Ingress: obj.GetName(), Hosts: hosts(obj)}
-	for _, name := range e.t.Managed() {
+	for _, name := range e.t.ManagedRoutes() {
 		if _, there := obj.GetAnnotations()[e.key("actions", name)]; there && name != root(e.t) {
-			out.Managed = append(out.Managed, name)
+			out.ManagedRoutes = append(out.ManagedRoutes, name)
 		}
 	}
 	key := e.key("actions", root(e.t))

@@ -167,19 +167,16 @@ func TestWhatIsToBeAskedIsWhatTheIngressesSay(t *testing.T) {
 		rollout.Spec.Strategy.Canary = &argov1.CanaryStrategy{CanaryService: "cart-canary", StableService: "cart-stable", TrafficRouting: &argov1.RolloutTrafficRouting{
 			ALB: &argov1.ALBTrafficRouting{Ingresses: []string{"shop"}, ServicePort: 80},
 		}}
-		routers, err := traffic.RolloutRenderers{ALB: alb.NewRollout(alb.Options{VerifyTargetGroups: verify})}.Of(rollout.Spec.Strategy.Canary.TrafficRouting)
-		if err != nil {
-			t.Fatal(err)
-		}
-		target := routers[0].Target(rollout, "c", "s")
+		router := traffic.Router{Name: "alb", Renderer: alb.NewRollout(alb.Options{VerifyTargetGroups: verify})}
+		target := router.Target(rollout, "c", "s")
 		ingress := traffictest.UsersIngress("web", "shop", "cart-stable", map[string]any{"name": "use-annotation"}, nil)
 		ingress.Object["status"] = map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"hostname": "shop.example.com"}}}}
-		refs := routers[0].Renderer.Refs(target, release.Route{}, nil)
-		written, err := routers[0].Renderer.Render(target, release.Route{Canary: 20, Others: []release.Destination{{Service: "cart-trial", Weight: 10}}}, traffic.Objects{{Ref: refs[0], Object: ingress}})
+		refs := router.Renderer.Refs(target, release.Route{}, nil)
+		written, err := router.Renderer.Render(target, release.Route{Canary: 20, Others: []release.Destination{{Service: "cart-trial", Weight: 10}}}, traffic.Objects{{Ref: refs[0], Object: ingress}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen, err := routers[0].Renderer.Read(target, traffic.Objects{{Ref: refs[0], Object: written[0]}})
+		seen, err := router.Renderer.Read(target, traffic.Objects{{Ref: refs[0], Object: written[0]}})
 		if err != nil {
 			t.Fatal(err)
 		}

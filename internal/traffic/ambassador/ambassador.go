@@ -49,32 +49,32 @@ func NewRollout(api string) RolloutRenderer {
 }
 
 // Features are weights alone.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }
 
 // Refs are, for each Mapping of the user, it and the canary's.
-func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	ambassador := t.Routing().Ambassador
 	if ambassador == nil {
 		return nil
 	}
 	var refs []traffic.Ref
-	for _, name := range traffic.OneOrSeveral("", ambassador.Mappings) {
+	for _, name := range traffic.UniqueNames("", ambassador.Mappings) {
 		refs = append(refs,
 			traffic.Ref{
-				GVK: rd.gvk, Namespace: t.Rollout.Namespace, Name: name, Told: traffic.Told{Missing: "AmbassadorMappingNotFound"},
+				GVK: rd.gvk, Namespace: t.Namespace, Name: name, Events: traffic.EventReasons{Missing: "AmbassadorMappingNotFound"},
 			},
 			traffic.Ref{
-				GVK: rd.gvk, Namespace: t.Rollout.Namespace, Name: name[:min(len(name), maxBase)] + suffix, Owned: true, Derived: true,
+				GVK: rd.gvk, Namespace: t.Namespace, Name: name[:min(len(name), maxBase)] + suffix, Owned: true, Derived: true,
 			})
 	}
 	return refs
 }
 
 // Render makes the canary's Mappings, and takes them away when nobody needs them any more.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("ambassador", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if faults := rd.Validate(t, existing); len(faults) > 0 {
@@ -96,7 +96,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 
 // canaryMapping is the Mapping of the canary; nil when there shall be none. Without requests it stays until no request is
 // under way any more.
-func canaryMapping(t traffic.RolloutTarget, r release.Route, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Found) (*unstructured.Unstructured, error) {
 	if canary.Object == nil && r.Canary == 0 {
 		return nil, nil
 	}
@@ -108,7 +108,7 @@ func canaryMapping(t traffic.RolloutTarget, r release.Route, users, canary traff
 		obj.Object["spec"] = runtime.DeepCopyJSON(traffic.Spec(users.Object.DeepCopy()))
 		traffic.Spec(obj)["service"] = serviceOfCanary(t, users)
 	}
-	if r.Canary == 0 && t.Drained && t.IsMade(canary.Object) {
+	if r.Canary == 0 && t.Drained && t.Owns(canary.Object) {
 		return nil, nil
 	}
 	traffic.Spec(obj)["weight"] = int64(r.Canary)
@@ -116,13 +116,13 @@ func canaryMapping(t traffic.RolloutTarget, r release.Route, users, canary traff
 }
 
 // made is where the canary's Mapping begins. Argo's has no owner, and is known by leading where it does.
-func made(t traffic.RolloutTarget, users, canary traffic.Found) (*unstructured.Unstructured, error) {
+func made(t traffic.Target, users, canary traffic.Found) (*unstructured.Unstructured, error) {
 	if canary.Object != nil && metav1.GetControllerOf(canary.Object) == nil && serviceOf(canary) == serviceOfCanary(t, users) {
 		obj := canary.Object.DeepCopy()
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), t.OwnerReference()))
 		return obj, nil
 	}
-	return canary.Made(t)
+	return canary.EditOwned(t)
 }
 
 func serviceOf(x traffic.Found) string {
@@ -131,13 +131,13 @@ func serviceOf(x traffic.Found) string {
 }
 
 // serviceOfCanary is what the user's Mapping leads to, with the canary's Service in place of the stable one.
-func serviceOfCanary(t traffic.RolloutTarget, users traffic.Found) string {
+func serviceOfCanary(t traffic.Target, users traffic.Found) string {
 	return strings.Replace(serviceOf(users), t.StableService, t.CanaryService, 1)
 }
 
 // Read takes the weights from the canary's Mappings; without one the canary has none. Emissary does not report what it
 // serves.
-func (RolloutRenderer) Read(_ traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(_ traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
 		if x.Object == nil {
@@ -158,7 +158,7 @@ func (RolloutRenderer) Read(_ traffic.RolloutTarget, existing traffic.Objects) (
 }
 
 // Validate finds Mappings of the user that are missing, or have a weight of their own.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("ambassador", "mappings")
 	if len(existing) == 0 {
 		return field.ErrorList{field.Invalid(path, "", textNoMapping)}
@@ -185,6 +185,6 @@ func hasWeight(mapping *unstructured.Unstructured) bool {
 }
 
 // Restore has nothing to give back: the user's Mappings were never changed.
-func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
-	return existing.Unchanged()
+func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Unchanged(), nil
 }

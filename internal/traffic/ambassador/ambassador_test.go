@@ -18,25 +18,22 @@ func TestRolloutContract(t *testing.T) {
 	for _, api := range []string{"", "getambassador.io/v3alpha1"} {
 		t.Run(api, func(t *testing.T) {
 			rd := ambassador.NewRollout(api)
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: traffic.RolloutRenderers{Ambassador: rd}, Admission: admission,
+			traffictest.Run(t, rd, traffictest.Options{
+				Provider: "ambassador", Admission: admission,
 				Rollout: func(t *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Ambassador = &argov1.AmbassadorTrafficRouting{
 						Mappings: rapid.SampledFrom([][]string{{"shop"}, {"shop", "intranet"}}).Draw(t, "mappings"),
 					}
 				},
-				Given: func(t traffic.RolloutTarget) []*unstructured.Unstructured {
+				Given: func(t traffic.Target) []*unstructured.Unstructured {
 					var out []*unstructured.Unstructured
 					for _, ref := range rd.Refs(t, release.Route{}, nil) {
 						if ref.Owned {
 							continue
 						}
-						obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+						obj := traffictest.NewObject(ref, map[string]any{
 							"prefix": "/cart", "service": "cart-stable.web:80", "timeout_ms": int64(3000),
-						}}}
-						obj.SetGroupVersionKind(ref.GVK)
-						obj.SetNamespace(ref.Namespace)
-						obj.SetName(ref.Name)
+						})
 						out = append(out, obj)
 					}
 					return out
@@ -47,7 +44,7 @@ func TestRolloutContract(t *testing.T) {
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, traffic.RolloutRenderers{Ambassador: ambassador.NewRollout("")}, "testdata/rollout")
+	traffictest.Golden(t, ambassador.NewRollout(""), "ambassador", "testdata/rollout")
 }
 
 func TestRolloutAPI(t *testing.T) {
@@ -55,7 +52,7 @@ func TestRolloutAPI(t *testing.T) {
 	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{TrafficRouting: &argov1.RolloutTrafficRouting{
 		Ambassador: &argov1.AmbassadorTrafficRouting{Mappings: []string{"shop"}},
 	}}
-	target := traffic.RolloutTarget{Rollout: ro}
+	target := traffic.Target{Rollout: ro}
 	for api, want := range map[string]string{
 		"":                            "getambassador.io/v2, Kind=Mapping",
 		"getambassador.io/v3alpha1":   "getambassador.io/v3alpha1, Kind=Mapping",

@@ -40,7 +40,7 @@ const (
 )
 
 // Refs are the user's ApisixRoute, which is only read, and the canary's; none where the Canary names no ApisixRoute.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	ref := t.Canary.Spec.RouteRef
 	if ref == nil || ref.Name == "" {
 		return nil
@@ -52,24 +52,23 @@ func (Renderer) Refs(t traffic.Target) []traffic.Ref {
 }
 
 // Render makes the canary's ApisixRoute of the user's rules that lead to the apex.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	refs := r.Refs(t)
-	if len(refs) == 0 {
+	if len(existing) == 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "apisix route selector is empty")
 	}
-	user := existing[usersRoute]
+	ref, user := existing[usersRoute].Ref, existing[usersRoute].Object
 	if user == nil {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "APISIX route %s.%s get query error: apisixroutes.apisix.apache.org %q not found",
-			refs[usersRoute].Name, t.Namespace, refs[usersRoute].Name)
+			ref.Name, t.Namespace, ref.Name)
 	}
-	rules, err := renderRules(t, route, refs[usersRoute], user)
+	rules, err := renderRules(t, route, ref, user)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := traffic.Desired(t, refs[canaryRoute], existing[canaryRoute])
+	obj, err := existing[canaryRoute].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +77,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if class, ok, _ := unstructured.NestedString(user.Object, "spec", "ingressClassName"); ok {
 		want["ingressClassName"] = class
 	}
-	traffic.Own(traffic.Spec(obj), want, specKeys...)
+	traffic.SetFields(traffic.Spec(obj), want, specKeys...)
 	return []*unstructured.Unstructured{usersRoute: user, canaryRoute: obj}, nil
 }
 
@@ -107,7 +106,7 @@ func renderRules(t traffic.Target, route release.Route, ref traffic.Ref, user *u
 		}
 		copied["priority"] = int64(priority) + ahead
 		copied["backends"] = []any{
-			backend(backends[0], t.Primary, release.Total-route.Canary), backend(backends[0], t.CanaryService, route.Canary),
+			backend(backends[0], t.StableService, release.Total-route.Canary), backend(backends[0], t.CanaryService, route.Canary),
 		}
 		out = append(out, copied)
 	}
@@ -127,43 +126,33 @@ func backend(users map[string]any, service string, weight int) map[string]any {
 
 // Read takes the weights from the first rule that names the release. APISIX reports whether it has taken a route over,
 // and not which version of it it serves.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if len(existing) == 0 || existing[canaryRoute] == nil {
+	if len(existing) == 0 || existing[canaryRoute].Object == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[canaryRoute]
-	list, _, _ := unstructured.NestedFieldNoCopy(existing[canaryRoute].Object, "spec", "http")
+	ref := existing[canaryRoute].Ref
+	list, _, _ := unstructured.NestedFieldNoCopy(existing[canaryRoute].Object.Object, "spec", "http")
 	for _, rule := range traffic.Maps(list) {
 		weights := map[string]int{}
 		for _, b := range traffic.Maps(rule["backends"]) {
-			weight, err := traffic.Number(b["weight"])
-			if err != nil || weight < 0 {
-				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", ref, b["serviceName"], b["weight"])
+			weight, err := traffic.Weight(b["serviceName"], b["weight"])
+			if err != nil {
+				return out, fmt.Errorf("read %s: %w", ref, err)
 			}
 			name, _ := b["serviceName"].(string)
-			weights[name] = int(weight)
+			weights[name] = weight
 		}
-		primary, toPrimary := weights[t.Primary]
-		canary, toCanary := weights[t.CanaryService]
-		if !toPrimary && !toCanary {
-			continue
+		_, toStable := weights[t.StableService]
+		_, toCanary := weights[t.CanaryService]
+		if toStable || toCanary {
+			return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 		}
-		if primary+canary == 0 {
-			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
-		}
-		out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
-		return out, nil
 	}
 	return out, nil
 }
 
-// Restore has nothing to give back: the user's ApisixRoute was never changed, and the canary's goes with the release.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	refs := r.Refs(t)
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	obj, err := traffic.GivenBack(t, refs[canaryRoute], existing[canaryRoute])
-	return []*unstructured.Unstructured{usersRoute: existing[usersRoute], canaryRoute: obj}, err
+// Restore deletes what nothing else would: the user's ApisixRoute was never changed.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return traffic.RestoreCopy(t, existing)
 }

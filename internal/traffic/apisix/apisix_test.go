@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/apisix"
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
@@ -30,15 +31,12 @@ func users(t traffic.Target) []*unstructured.Unstructured {
 			"backends": []any{map[string]any{"serviceName": service, "servicePort": "http", "resolveGranularity": "service"}},
 		}
 	}
-	refs := apisix.New().Refs(t)
-	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+	ref := apisix.New().Refs(t, release.Route{}, nil)[0]
+	obj := traffictest.NewObject(ref, map[string]any{
 		"ingressClassName": "apisix", "http": []any{rule("other", "other"), rule("cart", t.Apex)},
-	}}}
-	obj.SetGroupVersionKind(refs[0].GVK)
-	obj.SetNamespace(refs[0].Namespace)
-	obj.SetName(refs[0].Name)
+	})
 	obj.SetAnnotations(map[string]string{"example.com/owner": "shop", "argocd.argoproj.io/tracking-id": "shop"})
-	return []*unstructured.Unstructured{obj, nil}
+	return []*unstructured.Unstructured{obj}
 }
 
 func TestGolden(t *testing.T) { traffictest.Golden(t, apisix.New(), "apisix", "testdata/golden") }

@@ -21,12 +21,12 @@ type RolloutRenderer struct{}
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights and routes by header.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, HeaderRoutes: true}
 }
 
 // named is what the spec says: an ApisixRoute and rules of it.
-func named(t traffic.RolloutTarget) (route string, rules []string) {
+func named(t traffic.Target) (route string, rules []string) {
 	apisix := t.Routing().Apisix
 	if apisix == nil || apisix.Route == nil {
 		return "", nil
@@ -35,29 +35,29 @@ func named(t traffic.RolloutTarget) (route string, rules []string) {
 }
 
 // Refs are the user's ApisixRoute, and those of managed routes, which have their names.
-func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	name, _ := named(t)
 	if name == "" {
 		return nil
 	}
-	refs := []traffic.Ref{{GVK: apisixRouteKind, Namespace: t.Rollout.Namespace, Name: name, Shared: true}}
-	for _, managed := range t.Managed() {
+	refs := []traffic.Ref{{GVK: apisixRouteKind, Namespace: t.Namespace, Name: name, Shared: true}}
+	for _, managed := range t.ManagedRoutes() {
 		if managed != name {
-			refs = append(refs, traffic.Ref{GVK: apisixRouteKind, Namespace: t.Rollout.Namespace, Name: managed, Owned: true, Derived: true})
+			refs = append(refs, traffic.Ref{GVK: apisixRouteKind, Namespace: t.Namespace, Name: managed, Owned: true, Derived: true})
 		}
 	}
 	return refs
 }
 
 // Render writes the weights, and makes and takes away the ApisixRoutes of managed routes.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("apisix", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if len(existing) == 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid, textNoRoute)
 	}
-	users, err := existing[0].Edited()
+	users, err := existing[0].EditShared()
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 const textNoRoute = "spec.strategy.canary.trafficRouting.apisix names no route: set apisix.route.name"
 
 // rulesOf are the rules that the spec means, where they are, or what is wrong with them.
-func rulesOf(t traffic.RolloutTarget, users *unstructured.Unstructured) (rules []map[string]any, fault string) {
+func rulesOf(t traffic.Target, users *unstructured.Unstructured) (rules []map[string]any, fault string) {
 	name, wanted := named(t)
 	list, _, _ := unstructured.NestedFieldNoCopy(users.Object, "spec", "http")
 	all := traffic.Maps(list)
@@ -119,15 +119,15 @@ func backendOf(rule map[string]any, service string) map[string]any {
 
 // renderManaged makes the ApisixRoute of a managed route that is in force, and takes away one that is not. An object of
 // that name that is somebody else's is in nobody's way until it is needed.
-func renderManaged(t traffic.RolloutTarget, r release.Route, x traffic.Found, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
+func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
 	i := slices.IndexFunc(r.HeaderRoutes, func(route release.HeaderRoute) bool { return route.Name == x.Ref.Name && len(route.Match) > 0 })
 	if i < 0 {
-		if x.Object != nil && t.IsMade(x.Object) {
+		if x.Object != nil && t.Owns(x.Object) {
 			return nil, nil
 		}
 		return x.Object, nil
 	}
-	obj, err := x.Made(t)
+	obj, err := x.EditOwned(t)
 	if err != nil {
 		return nil, err
 	}
@@ -144,12 +144,12 @@ func renderManaged(t traffic.RolloutTarget, r release.Route, x traffic.Found, us
 	if class, ok, _ := unstructured.NestedString(users.Object, "spec", "ingressClassName"); ok {
 		want["ingressClassName"] = class
 	}
-	traffic.Own(traffic.Spec(obj), want, specKeys...)
+	traffic.SetFields(traffic.Spec(obj), want, specKeys...)
 	return obj, nil
 }
 
 // byHeader is a copy of a rule for requests that match, all of which go to the canary.
-func byHeader(t traffic.RolloutTarget, rule map[string]any, route release.HeaderRoute) (map[string]any, error) {
+func byHeader(t traffic.Target, rule map[string]any, route release.HeaderRoute) (map[string]any, error) {
 	out := runtime.DeepCopyJSON(rule)
 	priority, err := traffic.Number(rule["priority"])
 	if err != nil {
@@ -189,14 +189,14 @@ func conditions(route release.HeaderRoute) []any {
 
 // Read takes the weights from the user's ApisixRoute. APISIX reports whether it has taken a route over, and not which
 // version of it it serves.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if len(existing) == 0 || existing[0].Object == nil {
 		return out, nil
 	}
 	for _, x := range existing[1:] {
-		if x.Object != nil && t.IsMade(x.Object) {
-			out.Managed = append(out.Managed, x.Ref.Name)
+		if x.Object != nil && t.Owns(x.Object) {
+			out.ManagedRoutes = append(out.ManagedRoutes, x.Ref.Name)
 		}
 	}
 	rules, fault := rulesOf(t, existing[0].Object)
@@ -216,7 +216,7 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 }
 
 // Validate finds an ApisixRoute that is missing, or whose rules do not name both Services.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("apisix", "route", "name")
 	if len(existing) == 0 {
 		return field.ErrorList{field.Invalid(path, "", textNoRoute)}
@@ -233,6 +233,6 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 }
 
 // Restore has nothing to take back: weights stay, and what was made goes with the Rollout.
-func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
-	return existing.Unchanged()
+func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Unchanged(), nil
 }

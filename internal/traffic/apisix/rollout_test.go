@@ -13,13 +13,11 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var rolloutRouters = traffic.RolloutRenderers{Apisix: apisix.NewRollout()}
-
 func TestRolloutContract(t *testing.T) {
 	for name, rules := range map[string][]string{"by name": {"main", "second"}, "by default": nil} {
 		t.Run(name, func(t *testing.T) {
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: rolloutRouters, Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Copies: true,
+			traffictest.Run(t, apisix.NewRollout(), traffictest.Options{
+				Provider: "apisix", Admission: traffictest.LocalAdmission(t, "testdata/definitions.yaml"), Copies: true,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Apisix = &argov1.ApisixTrafficRouting{Route: &argov1.ApisixRoute{Name: "shop", Rules: rules}}
 				},
@@ -29,7 +27,7 @@ func TestRolloutContract(t *testing.T) {
 	}
 }
 
-func usersRoute(t traffic.RolloutTarget) []*unstructured.Unstructured {
+func usersRoute(t traffic.Target) []*unstructured.Unstructured {
 	rule := func(name string) any {
 		return map[string]any{
 			"name": name, "match": map[string]any{"paths": []any{"/" + name}, "exprs": []any{map[string]any{"op": "Equal", "value": "x"}}},
@@ -40,16 +38,13 @@ func usersRoute(t traffic.RolloutTarget) []*unstructured.Unstructured {
 		}
 	}
 	ref := apisix.NewRollout().Refs(t, release.Route{}, nil)[0]
-	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+	obj := traffictest.NewObject(ref, map[string]any{
 		"ingressClassName": "apisix", "http": []any{rule("main"), rule("shop"), rule("second")},
-	}}}
-	obj.SetGroupVersionKind(ref.GVK)
-	obj.SetNamespace(ref.Namespace)
-	obj.SetName(ref.Name)
+	})
 	obj.SetAnnotations(map[string]string{"example.com/owner": "shop", "argocd.argoproj.io/tracking-id": "shop"})
 	return []*unstructured.Unstructured{obj}
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, rolloutRouters, "testdata/rollout")
+	traffictest.Golden(t, apisix.NewRollout(), "apisix", "testdata/rollout")
 }

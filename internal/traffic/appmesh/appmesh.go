@@ -54,28 +54,27 @@ func (r Renderer) parts(t traffic.Target) []part {
 }
 
 // Refs names nodes before the routes to them, and these before the services, so that nothing leads nowhere.
-func (r Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	parts := r.parts(t)
 	refs := make([]traffic.Ref, len(parts))
 	for i, p := range parts {
 		gvk := schema.GroupVersionKind{Group: "appmesh.k8s.aws", Version: string(r.version), Kind: p.kind}
-		refs[i] = traffic.Ref{GVK: gvk, Namespace: t.Namespace, Name: p.name, Owned: true, Joins: p.node}
+		refs[i] = traffic.Ref{GVK: gvk, Namespace: t.Namespace, Name: p.name, Owned: true, SelectsPods: p.node}
 	}
 	return refs
 }
 
 // Render makes all objects.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
 	if r.version == V1Beta1 && t.Canary.Spec.Service.MeshName == "" {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "mesh name cannot be empty")
 	}
-	refs := r.Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
+	out := make([]*unstructured.Unstructured, len(existing))
 	for i, p := range r.parts(t) {
-		obj, err := traffic.Desired(t, refs[i], existing[i])
+		obj, err := existing[i].Adopt(t)
 		if err != nil {
 			return nil, err
 		}
@@ -89,27 +88,20 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		if p.exposed {
 			setGateway(t, obj)
 		}
-		traffic.Write(traffic.Spec(obj), want, p.fields)
+		traffic.WriteFields(traffic.Spec(obj), want, p.fields)
 		out[i] = obj
 	}
 	return out, nil
 }
 
-// Restore gives back adopted objects.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	refs := r.Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
-	var unknown error
-	for i, p := range r.parts(t) {
-		ours := traffic.Ours{Spec: p.fields.Names(), Bare: !p.node}
-		if p.exposed {
-			ours.Annotations = gatewayAnnotations
+// Restore restores adopted objects.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	parts := r.parts(t)
+	return existing.Originals(t, func(i int) traffic.Written {
+		written := traffic.Written{Spec: parts[i].fields.Names(), NoApexMetadata: !parts[i].node}
+		if parts[i].exposed {
+			written.Annotations = gatewayAnnotations
 		}
-		obj, err := ours.GivenBack(t, refs[i], existing[i])
-		if err != nil {
-			unknown = err
-		}
-		out[i] = obj
-	}
-	return out, unknown
+		return written
+	})
 }

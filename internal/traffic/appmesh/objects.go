@@ -75,7 +75,7 @@ func embedded(t traffic.Target) []part {
 		}
 	}
 	return []part{
-		node(t.CanaryService, t.CanaryService), node(t.Primary, t.Primary), node(t.Apex, t.Primary),
+		node(t.CanaryService, t.CanaryService), node(t.StableService, t.StableService), node(t.Apex, t.StableService),
 		service(t.CanaryService, false), service(t.Apex, true),
 	}
 }
@@ -128,7 +128,7 @@ func separate(t traffic.Target) []part {
 		}
 	}
 	return []part{
-		node(t.CanaryService, false), node(t.Primary, true),
+		node(t.CanaryService, false), node(t.StableService, true),
 		router(t.CanaryService, false), router(t.Apex, true),
 		service(t.CanaryService, false), service(t.Apex, true),
 	}

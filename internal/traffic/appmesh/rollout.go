@@ -37,7 +37,7 @@ type RolloutRenderer struct{}
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights alone.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }
 
@@ -45,10 +45,10 @@ func rolloutKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "appmesh.k8s.aws", Version: string(V1Beta2), Kind: kind}
 }
 
-// Marked implements the traffic package's marker.
-func (RolloutRenderer) Marked() schema.GroupVersionKind { return rolloutKind("VirtualNode") }
+// MarkedKind implements traffic.Marker.
+func (RolloutRenderer) MarkedKind() schema.GroupVersionKind { return rolloutKind("VirtualNode") }
 
-func configuration(t traffic.RolloutTarget) argov1.AppMeshTrafficRouting {
+func configuration(t traffic.Target) argov1.AppMeshTrafficRouting {
 	if mesh := t.Routing().AppMesh; mesh != nil {
 		return *mesh
 	}
@@ -56,7 +56,7 @@ func configuration(t traffic.RolloutTarget) argov1.AppMeshTrafficRouting {
 }
 
 // nodes are the names of the VirtualNodes, empty where the spec has none.
-func nodes(t traffic.RolloutTarget) (canary, stable string) {
+func nodes(t traffic.Target) (canary, stable string) {
 	group := configuration(t).VirtualNodeGroup
 	if group == nil {
 		return "", ""
@@ -72,13 +72,13 @@ func nodes(t traffic.RolloutTarget) (canary, stable string) {
 
 // Refs are the nodes, which know the pods before traffic comes; the VirtualService, which is only read; and the router to
 // which it leads.
-func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, found traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, found traffic.Objects) []traffic.Ref {
 	var refs []traffic.Ref
 	canary, stable := nodes(t)
-	for _, name := range traffic.OneOrSeveral(canary, []string{stable}) {
+	for _, name := range traffic.UniqueNames(canary, []string{stable}) {
 		refs = append(refs, traffic.Ref{
-			GVK: rolloutKind(virtualNode), Namespace: t.Rollout.Namespace, Name: name, Shared: true, Joins: true,
-			Told: traffic.Told{Missing: "VirtualNodeNotFound"},
+			GVK: rolloutKind(virtualNode), Namespace: t.Namespace, Name: name, Shared: true, SelectsPods: true,
+			Events: traffic.EventReasons{Missing: "VirtualNodeNotFound"},
 		})
 	}
 	service := configuration(t).VirtualService
@@ -86,10 +86,10 @@ func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, found traf
 		return refs
 	}
 	refs = append(refs, traffic.Ref{
-		GVK: rolloutKind(virtualService), Namespace: t.Rollout.Namespace, Name: service.Name,
-		Told: traffic.Told{Missing: "VirtualServiceNotFound"},
+		GVK: rolloutKind(virtualService), Namespace: t.Namespace, Name: service.Name,
+		Events: traffic.EventReasons{Missing: "VirtualServiceNotFound"},
 	})
-	users := found.Get(virtualService, t.Rollout.Namespace, service.Name)
+	users := found.Get(virtualService, t.Namespace, service.Name)
 	if users == nil {
 		return refs
 	}
@@ -100,14 +100,14 @@ func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, found traf
 		return refs
 	}
 	return append(refs, traffic.Ref{
-		GVK: rolloutKind(virtualRouter), Namespace: cmp.Or(namespace, t.Rollout.Namespace), Name: name, Shared: true,
-		Told: traffic.Told{Missing: "VirtualRouterNotFound"},
+		GVK: rolloutKind(virtualRouter), Namespace: cmp.Or(namespace, t.Namespace), Name: name, Shared: true,
+		Events: traffic.EventReasons{Missing: "VirtualRouterNotFound"},
 	})
 }
 
 // Render writes revisions and weights.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("appMesh", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if faults := rd.Validate(t, existing); len(faults) > 0 {
@@ -118,11 +118,11 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 		if !x.Ref.Shared {
 			continue
 		}
-		obj, err := x.Edited()
+		obj, err := x.EditShared()
 		if err != nil {
 			return nil, err
 		}
-		if x.Ref.Joins {
+		if x.Ref.SelectsPods {
 			err = setRevision(t, x.Ref, obj)
 		} else {
 			err = setWeights(t, r, obj)
@@ -136,7 +136,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // setRevision makes a node select the pods of its side.
-func setRevision(t traffic.RolloutTarget, ref traffic.Ref, obj *unstructured.Unstructured) error {
+func setRevision(t traffic.Target, ref traffic.Ref, obj *unstructured.Unstructured) error {
 	if err := t.MarkManaged(ref, obj); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func setRevision(t traffic.RolloutTarget, ref traffic.Ref, obj *unstructured.Uns
 	return nil
 }
 
-func setWeights(t traffic.RolloutTarget, r release.Route, router *unstructured.Unstructured) error {
+func setWeights(t traffic.Target, r release.Route, router *unstructured.Unstructured) error {
 	for _, route := range routesOf(t, router) {
 		for _, action := range actions(route) {
 			canary, stable := targets(t, router, action)
@@ -168,7 +168,7 @@ func setWeights(t traffic.RolloutTarget, r release.Route, router *unstructured.U
 }
 
 // routesOf are the routes of a router that the spec means, where they are.
-func routesOf(t traffic.RolloutTarget, router *unstructured.Unstructured) []map[string]any {
+func routesOf(t traffic.Target, router *unstructured.Unstructured) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(router.Object, "spec", "routes")
 	routes := traffic.Maps(list)
 	if service := configuration(t).VirtualService; service != nil && len(service.Routes) > 0 {
@@ -192,12 +192,12 @@ func actions(route map[string]any) []map[string]any {
 }
 
 // targets are those of the two nodes. Nodes of other namespaces are others, whatever their names.
-func targets(t traffic.RolloutTarget, router *unstructured.Unstructured, action map[string]any) (canary, stable map[string]any) {
+func targets(t traffic.Target, router *unstructured.Unstructured, action map[string]any) (canary, stable map[string]any) {
 	canaryNode, stableNode := nodes(t)
 	for _, target := range traffic.Maps(action["weightedTargets"]) {
 		name, _, _ := unstructured.NestedString(target, "virtualNodeRef", "name")
 		namespace, _, _ := unstructured.NestedString(target, "virtualNodeRef", "namespace")
-		if cmp.Or(namespace, router.GetNamespace()) != t.Rollout.Namespace {
+		if cmp.Or(namespace, router.GetNamespace()) != t.Namespace {
 			continue
 		}
 		switch name {
@@ -211,7 +211,7 @@ func targets(t traffic.RolloutTarget, router *unstructured.Unstructured, action 
 }
 
 // Read takes the weights from the router. App Mesh does not say which of them its proxies serve.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
 		if x.Object == nil || x.Ref.GVK.Kind != virtualRouter {
@@ -236,7 +236,7 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 }
 
 // Validate finds objects that are missing, and routes without a target for each side.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("appMesh")
 	service := configuration(t).VirtualService
 	if service == nil {
@@ -252,7 +252,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 		switch {
 		case x.Object == nil:
 			where := at
-			if x.Ref.Joins {
+			if x.Ref.SelectsPods {
 				where = path.Child("virtualNodeGroup")
 			}
 			all = append(all, field.Invalid(where, x.Ref.Name, x.Ref.String()+" not found"))
@@ -267,7 +267,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 	return all
 }
 
-func validateRouter(t traffic.RolloutTarget, x traffic.Found, at *field.Path) field.ErrorList {
+func validateRouter(t traffic.Target, x traffic.Found, at *field.Path) field.ErrorList {
 	routes := routesOf(t, x.Object)
 	if len(routes) == 0 {
 		return field.ErrorList{field.Invalid(at, x.Ref.Name, fmt.Sprintf(textNoRoutes, x.Ref.Name))}
@@ -290,10 +290,10 @@ func validateRouter(t traffic.RolloutTarget, x traffic.Found, at *field.Path) fi
 
 // Restore takes the mark away. The nodes keep their selectors: without them they would select the same pods, which App
 // Mesh refuses.
-func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {
-		if x.Object == nil || !x.Ref.Joins {
+		if x.Object == nil || !x.Ref.SelectsPods {
 			continue
 		}
 		obj := x.Object.DeepCopy()
@@ -301,5 +301,5 @@ func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects
 			out[i] = obj
 		}
 	}
-	return out
+	return out, nil
 }

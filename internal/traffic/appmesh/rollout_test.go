@@ -12,14 +12,12 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var rolloutRouters = traffic.RolloutRenderers{AppMesh: appmesh.NewRollout()}
-
 func TestRolloutContract(t *testing.T) {
 	admission := traffictest.LocalAdmission(t, "testdata/crds/v1beta2.yaml")
 	for name, routes := range map[string][]string{"all routes": nil, "one route": {"main"}} {
 		t.Run(name, func(t *testing.T) {
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: rolloutRouters, Admission: admission, Given: users,
+			traffictest.Run(t, appmesh.NewRollout(), traffictest.Options{
+				Provider: "appMesh", Admission: admission, Given: users,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.AppMesh = &argov1.AppMeshTrafficRouting{
 						VirtualService: &argov1.AppMeshVirtualService{Name: "cart", Routes: routes},
@@ -35,7 +33,7 @@ func TestRolloutContract(t *testing.T) {
 }
 
 // users are the objects of a mesh as they are when a Rollout is at rest.
-func users(t traffic.RolloutTarget) []*unstructured.Unstructured {
+func users(t traffic.Target) []*unstructured.Unstructured {
 	object := func(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "appmesh.k8s.aws/v1beta2", "kind": kind, "spec": spec}}
 		obj.SetNamespace(namespace)
@@ -71,5 +69,5 @@ func users(t traffic.RolloutTarget) []*unstructured.Unstructured {
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, rolloutRouters, "testdata/rollout")
+	traffictest.Golden(t, appmesh.NewRollout(), "appMesh", "testdata/rollout")
 }

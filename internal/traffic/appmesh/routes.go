@@ -63,7 +63,7 @@ func routesOfRelease(t traffic.Target) traffic.Field {
 		Fields: traffic.Fields{"name": {}, "priority": {}, "http": {Fields: ruleFields}, "httpRoute": {Fields: ruleFields}},
 		Same: func(was, now map[string]any) bool {
 			return was["name"] == now["name"] && slices.ContainsFunc(weightedTargets(was), func(target map[string]any) bool {
-				return nodeOf(target) == t.Primary || nodeOf(target) == t.CanaryService
+				return nodeOf(target) == t.StableService || nodeOf(target) == t.CanaryService
 			})
 		},
 	}
@@ -120,7 +120,7 @@ func inVirtualRouter(t traffic.Target) dialect {
 // routes of the object of that name. In an A/B test there are two, and the first has the weights.
 func (d dialect) routes(name string, r release.Route) ([]any, error) {
 	canary := d.weighted(d.target.CanaryService, r.Canary)
-	primary := d.weighted(d.target.Primary, release.Total-r.Canary)
+	primary := d.weighted(d.target.StableService, release.Total-r.Canary)
 	if len(r.Matches) == 0 {
 		rule, err := d.of(nil, canary, primary)
 		return []any{map[string]any{"name": name, d.rule: rule}}, err
@@ -129,7 +129,7 @@ func (d dialect) routes(name string, r release.Route) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest, err := d.of(nil, d.weighted(d.target.Primary, release.Total))
+	rest, err := d.of(nil, d.weighted(d.target.StableService, release.Total))
 	return []any{
 		map[string]any{"name": name + "-a", "priority": int64(first), d.rule: matching},
 		map[string]any{"name": name + "-b", "priority": int64(second), d.rule: rest},
@@ -271,51 +271,26 @@ func (d dialect) retries() (map[string]any, error) {
 }
 
 // Read takes the weights from the first route that names the canary. App Mesh does not report what its proxies serve.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	parts, refs := r.parts(t), r.Refs(t)
-	at := slices.IndexFunc(parts, func(p part) bool { return p.routed })
-	if existing[at] == nil {
+	routed := existing[slices.IndexFunc(r.parts(t), func(p part) bool { return p.routed })]
+	if routed.Object == nil {
 		return out, nil
 	}
-	list, _, err := unstructured.NestedFieldNoCopy(existing[at].Object, "spec", "routes")
+	list, _, err := unstructured.NestedFieldNoCopy(routed.Object.Object, "spec", "routes")
 	if err != nil {
-		return out, fmt.Errorf("read %s: %w", refs[at], err)
+		return out, fmt.Errorf("read %s: %w", routed.Ref, err)
 	}
 	for _, route := range traffic.Maps(list) {
-		primary, canary, named, err := weights(t, route)
+		weights, err := t.SideWeights(weightedTargets(route), nodeOf)
 		if err != nil {
-			return out, fmt.Errorf("read %s: spec.routes: %w", refs[at], err)
+			return out, fmt.Errorf("read %s: spec.routes: %w", routed.Ref, err)
 		}
-		if !named {
-			continue
+		if _, named := weights[t.CanaryService]; named {
+			return traffic.ObserveShare(routed.Ref, weights, t.StableService, t.CanaryService)
 		}
-		if primary+canary == 0 {
-			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", refs[at], t.Primary, t.CanaryService)
-		}
-		out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
-		return out, nil
 	}
 	return out, nil
-}
-
-func weights(t traffic.Target, route map[string]any) (primary, canary int, namesCanary bool, err error) {
-	for _, target := range weightedTargets(route) {
-		node := nodeOf(target)
-		if node != t.Primary && node != t.CanaryService {
-			continue
-		}
-		weight, err := traffic.Number(target["weight"])
-		if err != nil || weight < 0 {
-			return 0, 0, false, fmt.Errorf("the weight of %s is %v, which is not a number from 0", node, target["weight"])
-		}
-		if node == t.Primary {
-			primary = int(weight)
-		} else {
-			canary, namesCanary = int(weight), true
-		}
-	}
-	return primary, canary, namesCanary, nil
 }
 
 // nodeOf is the name of the node of a weighted target.

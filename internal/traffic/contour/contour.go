@@ -30,16 +30,16 @@ func (Renderer) Features(traffic.Target) traffic.Features {
 }
 
 // Refs is the HTTPProxy.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{{GVK: httpProxyKind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
 // Render makes the HTTPProxy.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	obj, err := traffic.Desired(t, r.Refs(t)[0], existing[0])
+	obj, err := existing[0].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if r.class != "" {
 		want["ingressClassName"] = r.class
 	}
-	traffic.Write(spec, want, r.specFields(t))
+	traffic.WriteFields(spec, want, r.specFields(t))
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -66,16 +66,16 @@ func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 	return out
 }
 
-// Restore gives back the routes of an adopted HTTPProxy.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specFields(t).Names()...)
+// Restore restores the routes of an adopted HTTPProxy.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	obj, err := existing[0].Original(t, r.specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }
 
 // role tells the routes of a release from each other and from those of others, whose role is empty.
 func role(t traffic.Target, route map[string]any) string {
 	ours := slices.ContainsFunc(traffic.Maps(route["services"]), func(service map[string]any) bool {
-		return service["name"] == t.Primary || service["name"] == t.CanaryService
+		return service["name"] == t.StableService || service["name"] == t.CanaryService
 	})
 	switch {
 	case !ours:

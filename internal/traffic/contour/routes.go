@@ -49,7 +49,7 @@ func renderRoutes(t traffic.Target, r release.Route) []map[string]any {
 func route(t traffic.Target, headers map[string]release.StringMatch, canary int) map[string]any {
 	out := map[string]any{
 		"conditions": conditions(t, headers),
-		"services":   []any{service(t, t.Primary, release.Total-canary), service(t, t.CanaryService, canary)},
+		"services":   []any{service(t, t.StableService, release.Total-canary), service(t, t.CanaryService, canary)},
 	}
 	s := t.Canary.Spec.Service
 	if s.Timeout != "" {
@@ -115,31 +115,27 @@ func service(t traffic.Target, name string, weight int) map[string]any {
 
 // Read takes the weights from the first route that names the canary: in an A/B test that is one for requests that match.
 // Contour reports whether an HTTPProxy is valid, and not what its Envoys serve.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if existing[0] == nil {
+	if existing[0].Object == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[0]
-	routes, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object, "spec", "routes")
+	ref := existing[0].Ref
+	routes, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object.Object, "spec", "routes")
 	for _, route := range traffic.Maps(routes) {
 		if role(t, route) == "" {
 			continue
 		}
 		weights := map[string]int{}
 		for _, service := range traffic.Maps(route["services"]) {
-			weight, err := traffic.Number(service["weight"])
-			if err != nil || weight < 0 {
-				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", ref, service["name"], service["weight"])
+			weight, err := traffic.Weight(service["name"], service["weight"])
+			if err != nil {
+				return out, fmt.Errorf("read %s: %w", ref, err)
 			}
 			name, _ := service["name"].(string)
-			weights[name] = int(weight)
+			weights[name] = weight
 		}
-		if weights[t.Primary]+weights[t.CanaryService] == 0 {
-			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
-		}
-		out.Found, out.Route.Canary = true, traffic.Share(weights[t.Primary], weights[t.CanaryService])
-		return out, nil
+		return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 	}
 	return out, nil
 }

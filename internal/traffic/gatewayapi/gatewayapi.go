@@ -38,20 +38,20 @@ func (Renderer) Features(traffic.Target) traffic.Features {
 }
 
 // Refs is the HTTPRoute.
-func (r Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	gvk := schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: string(r.version), Kind: "HTTPRoute"}
 	return []traffic.Ref{{GVK: gvk, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
 // Render makes the HTTPRoute.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
 	if len(t.Canary.Spec.Service.GatewayRefs) == 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid, "GatewayRefs must be specified when using Gateway API as a provider.")
 	}
-	obj, err := traffic.Desired(t, r.Refs(t)[0], existing[0])
+	obj, err := existing[0].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	return []*unstructured.Unstructured{obj}, nil
 }
 
-// Restore gives back the parents, host names and rules of an adopted HTTPRoute.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], r.specFields(t).Names()...)
+// Restore restores the parents, host names and rules of an adopted HTTPRoute.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	obj, err := existing[0].Original(t, r.specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -74,8 +73,9 @@ func TestConditionsThatAnHTTPRouteDoesNotHave(t *testing.T) {
 		if value.IsZero() {
 			t.Fatalf("the test does not know how to set %s", field.Name)
 		}
-		target := traffic.TargetOf(c, "gatewayapi:v1", "app")
-		_, err := gatewayapi.New(gatewayapi.V1).Render(target, release.Route{}, make([]*unstructured.Unstructured, 1))
+		target := traffic.NewCanaryTarget(c, "gatewayapi:v1", "app")
+		rd := gatewayapi.New(gatewayapi.V1)
+		_, err := rd.Render(target, release.Route{}, traffictest.Find(rd, target, release.Route{}, nil))
 		if refused := errors.Is(err, traffic.ErrUnsupported); refused == slices.Contains(served, field.Name) {
 			t.Errorf("spec.service.match[0].%s: error %v", field.Name, err)
 		}

@@ -13,13 +13,12 @@ import (
 
 // Read takes the weights from the last rule that names the canary: the weighted one comes after those for cookies. Two
 // weights of 0 are a canary without traffic.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	obj := existing[0]
+	ref, obj := existing[0].Ref, existing[0].Object
 	if obj == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[0]
 	rules, _, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
 	if err != nil {
 		return out, fmt.Errorf("read %s: %w", ref, err)
@@ -47,20 +46,20 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 
 func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesCanary bool, err error) {
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
-		toPrimary, toCanary := isService(ref, t.Primary), isService(ref, t.CanaryService)
+		toPrimary, toCanary := isService(ref, t.StableService), isService(ref, t.CanaryService)
 		if !toPrimary && !toCanary {
 			continue
 		}
-		weight := 1.0 // the default of the API
+		weight := 1 // the default of the API
 		if value := ref["weight"]; value != nil {
-			if weight, err = traffic.Number(value); err != nil || weight < 0 {
-				return 0, 0, false, fmt.Errorf("the weight of %v is %v, which is not a number from 0", ref["name"], value)
+			if weight, err = traffic.Weight(ref["name"], value); err != nil {
+				return 0, 0, false, err
 			}
 		}
 		if toPrimary {
-			primary = int(weight)
+			primary = weight
 		} else {
-			canary, namesCanary = int(weight), true
+			canary, namesCanary = weight, true
 		}
 	}
 	return primary, canary, namesCanary, nil

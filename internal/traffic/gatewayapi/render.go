@@ -93,7 +93,7 @@ func (r Renderer) renderSpec(t traffic.Target, route release.Route, spec map[str
 			return err
 		}
 	}
-	traffic.Write(spec, want, r.specFields(t))
+	traffic.WriteFields(spec, want, r.specFields(t))
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv
 			return nil, err
 		}
 		rest := base
-		rest.BackendRefs = []gatewayv1.HTTPBackendRef{backend(t, t.Primary, release.Total)}
+		rest.BackendRefs = []gatewayv1.HTTPBackendRef{backend(t, t.StableService, release.Total)}
 		return []gatewayv1.HTTPRouteRule{weighted, rest}, nil
 	case route.Sticky != nil:
 		return stickyRules(t, route, base, weighted)
@@ -169,7 +169,7 @@ func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1
 		return rule, err
 	}
 	if route.Canary == 0 {
-		c, ok := traffic.TakenBack(route.Sticky)
+		c, ok := traffic.ExpiredCookie(route.Sticky)
 		if !ok {
 			return []gatewayv1.HTTPRouteRule{weighted}, nil
 		}
@@ -239,7 +239,7 @@ func duration(where, text string) (*gatewayv1.Duration, error) {
 
 // split shares requests between primary and canary, in this order.
 func split(t traffic.Target, canary int) []gatewayv1.HTTPBackendRef {
-	return []gatewayv1.HTTPBackendRef{backend(t, t.Primary, release.Total-canary), backend(t, t.CanaryService, canary)}
+	return []gatewayv1.HTTPBackendRef{backend(t, t.StableService, release.Total-canary), backend(t, t.CanaryService, canary)}
 }
 
 func backend(t traffic.Target, name string, weight int) gatewayv1.HTTPBackendRef {
@@ -259,7 +259,7 @@ func role(t traffic.Target, rule map[string]any) string {
 	toCanary, toPrimary := false, false
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
 		toCanary = toCanary || isService(ref, t.CanaryService)
-		toPrimary = toPrimary || isService(ref, t.Primary)
+		toPrimary = toPrimary || isService(ref, t.StableService)
 	}
 	if !toCanary && !toPrimary {
 		return ""

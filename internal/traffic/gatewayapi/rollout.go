@@ -79,13 +79,13 @@ var (
 )
 
 // layoutOf reads the configuration. It is refused with a sentence where it makes no sense.
-func layoutOf(t traffic.RolloutTarget) (layout, error) {
+func layoutOf(t traffic.Target) (layout, error) {
 	var l layout
 	if err := json.Unmarshal(t.Routing().Plugins[PluginName], &l); err != nil {
 		return l, traffic.Refuse(traffic.ErrInvalid, "the configuration of plugin %s cannot be read: %v", PluginName, err)
 	}
 	if l.Namespace == "" {
-		l.Namespace = t.Rollout.Namespace
+		l.Namespace = t.Namespace
 	}
 	if l.InProgressLabelKey == "" {
 		l.InProgressLabelKey = inProgressKey
@@ -139,7 +139,7 @@ func (l layout) headerRoutes(ref traffic.Ref) bool {
 }
 
 // Features depend on the kinds of the routes: only HTTPRoutes take experiments, and only some are given rules by header.
-func (RolloutRenderer) Features(t traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(t traffic.Target) traffic.Features {
 	f := traffic.Features{Weights: true, MaxWeight: true, Confirms: true}
 	l, err := layoutOf(t)
 	if err != nil { // nothing is routed by it, so this is what it might be
@@ -160,7 +160,7 @@ func (RolloutRenderer) Features(t traffic.RolloutTarget) traffic.Features {
 }
 
 // Refs are the routes, and the Services of experiments, whose ports are read.
-func (RolloutRenderer) Refs(t traffic.RolloutTarget, r release.Route, _ traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, r release.Route, _ traffic.Objects) []traffic.Ref {
 	l, err := layoutOf(t)
 	if err != nil {
 		return nil
@@ -178,18 +178,18 @@ func (RolloutRenderer) Refs(t traffic.RolloutTarget, r release.Route, _ traffic.
 		}
 	}
 	for _, d := range r.Others {
-		refs = append(refs, traffic.Ref{GVK: serviceGVK, Namespace: t.Rollout.Namespace, Name: d.Service})
+		refs = append(refs, traffic.Ref{GVK: serviceGVK, Namespace: t.Namespace, Name: d.Service})
 	}
 	return refs
 }
 
 // Render writes weights, experiments and managed rules into each route.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	l, err := layoutOf(t)
 	if err != nil {
 		return nil, err
 	}
-	if err := rd.Features(t).CheckRollout(PluginName, r); err != nil {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if t.CanaryService == "" || t.StableService == "" {
@@ -203,7 +203,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 		if !x.Ref.Shared {
 			continue
 		}
-		obj, err := x.Edited()
+		obj, err := x.EditShared()
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +215,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 	return out, nil
 }
 
-func (l layout) render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
+func (l layout) render(t traffic.Target, r release.Route, existing traffic.Objects, ref traffic.Ref, obj *unstructured.Unstructured) error {
 	if ref.GVK != httpKind {
 		r.Others = nil // they take none, and the share stays with the stable side
 	}
@@ -225,9 +225,9 @@ func (l layout) render(t traffic.RolloutTarget, r release.Route, existing traffi
 	if fault := unfit(t, obj); fault != "" {
 		return traffic.Refuse(traffic.ErrInvalid, "%s %s", ref, fault)
 	}
-	rules := editor{t: t, added: traffic.AddedTo(t, obj)}.rules(traffic.Spec(obj), r, existing)
+	rules := editor{t: t, added: traffic.ExperimentServices(t, obj)}.rules(traffic.Spec(obj), r, existing)
 	traffic.Spec(obj)["rules"] = traffic.List(rules)
-	traffic.NoteAdded(obj, r.Others)
+	traffic.RecordExperiments(obj, r.Others)
 	if l.DisableInProgressLabel {
 		return nil
 	}
@@ -247,7 +247,7 @@ func (l layout) render(t traffic.RolloutTarget, r release.Route, existing traffi
 const nothingFound = "its selectors find no route: label the routes, or name them"
 
 // unfit says what is wrong with a route of the user, after its name; empty when nothing is.
-func unfit(t traffic.RolloutTarget, obj *unstructured.Unstructured) string {
+func unfit(t traffic.Target, obj *unstructured.Unstructured) string {
 	rules, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "rules")
 	if slices.ContainsFunc(traffic.Maps(rules), func(rule map[string]any) bool { return shares(t, rule) }) {
 		return ""
@@ -256,7 +256,7 @@ func unfit(t traffic.RolloutTarget, obj *unstructured.Unstructured) string {
 }
 
 // Read takes the weights from the rules with both Services. A route is confirmed when all its parents accepted it.
-func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.ConfirmedYes}
 	for _, x := range existing {
 		if x.Object == nil || !x.Ref.Shared {
@@ -272,18 +272,18 @@ func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects
 	return out, nil
 }
 
-func readRoute(t traffic.RolloutTarget, x traffic.Found, out *traffic.Observed) error {
-	added := traffic.AddedTo(t, x.Object)
+func readRoute(t traffic.Target, x traffic.Found, out *traffic.Observed) error {
+	added := traffic.ExperimentServices(t, x.Object)
 	rules, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "rules")
 	e := editor{t: t, added: added}
 	for _, rule := range traffic.Maps(rules) {
 		if route, managed := e.routeOf(rule); managed {
-			out.Managed = append(out.Managed, route)
+			out.ManagedRoutes = append(out.ManagedRoutes, route)
 		}
 		if !shares(t, rule) {
 			continue
 		}
-		_, canary, _, err := weights(sides(t), rule)
+		_, canary, _, err := weights(t, rule)
 		if err != nil {
 			return fmt.Errorf("read %s: spec.rules: %w", x.Ref, err)
 		}
@@ -303,11 +303,6 @@ func readRoute(t traffic.RolloutTarget, x traffic.Found, out *traffic.Observed) 
 	return nil
 }
 
-// sides are the two Services in the form that reading a Canary's route takes.
-func sides(t traffic.RolloutTarget) traffic.Target {
-	return traffic.Target{Primary: t.StableService, CanaryService: t.CanaryService}
-}
-
 func others(rule map[string]any, added []string) []release.Destination {
 	var out []release.Destination
 	for _, ref := range traffic.Maps(rule["backendRefs"]) {
@@ -321,7 +316,7 @@ func others(rule map[string]any, added []string) []release.Destination {
 }
 
 // Validate finds routes that are missing or do not name both Services.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path := traffic.RoutingPath().Child("plugins").Key(PluginName)
 	if _, err := layoutOf(t); err != nil {
 		return field.ErrorList{field.Invalid(path, string(t.Routing().Plugins[PluginName]), err.Error())}
@@ -345,11 +340,11 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 }
 
 // Restore takes managed rules, experiments and the label away. Weights stay.
-func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	l, err := layoutOf(t)
 	if err != nil {
-		return out
+		return out, nil
 	}
 	for i, x := range existing {
 		if x.Object == nil || !x.Ref.Shared {
@@ -357,13 +352,13 @@ func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects
 		}
 		obj := x.Object.DeepCopy()
 		if spec, ok := obj.Object["spec"].(map[string]any); ok && spec["rules"] != nil {
-			spec["rules"] = traffic.List(editor{t: t, added: traffic.AddedTo(t, obj)}.users(spec))
+			spec["rules"] = traffic.List(editor{t: t, added: traffic.ExperimentServices(t, obj)}.users(spec))
 		}
-		traffic.NoteAdded(obj, nil)
+		traffic.RecordExperiments(obj, nil)
 		if !l.DisableInProgressLabel {
 			traffic.RemoveLabels(obj, l.InProgressLabelKey)
 		}
 		out[i] = obj
 	}
-	return out
+	return out, nil
 }

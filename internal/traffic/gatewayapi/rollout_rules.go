@@ -20,13 +20,13 @@ const defaultPort = 8080
 
 // editor writes into the rules of a route that is the user's.
 type editor struct {
-	t traffic.RolloutTarget
+	t traffic.Target
 	// added are the Services of experiments that are in the route because of the Rollout.
 	added []string
 }
 
 // shares says whether a rule leads to both sides, so that there is something to share.
-func shares(t traffic.RolloutTarget, rule map[string]any) bool {
+func shares(t traffic.Target, rule map[string]any) bool {
 	return backendOf(rule, t.StableService) != nil && backendOf(rule, t.CanaryService) != nil
 }
 
@@ -72,7 +72,7 @@ func (e editor) rules(spec map[string]any, r release.Route, existing traffic.Obj
 }
 
 func (e editor) inOrder(routes []release.HeaderRoute) []release.HeaderRoute {
-	return slices.SortedStableFunc(slices.Values(routes), func(a, b release.HeaderRoute) int { return e.t.ManagedOrder(a.Name, b.Name) })
+	return slices.SortedStableFunc(slices.Values(routes), func(a, b release.HeaderRoute) int { return e.t.CompareManagedRoutes(a.Name, b.Name) })
 }
 
 // users are the rules without those that are managed, and without experiments.
@@ -100,11 +100,11 @@ func (e editor) weigh(rule map[string]any, before []map[string]any, r release.Ro
 	refs := traffic.Maps(rule["backendRefs"])
 	for _, d := range r.Others {
 		made := map[string]any{
-			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Rollout.Namespace,
-			"port": portOf(existing.Get(serviceKind, e.t.Rollout.Namespace, d.Service)), "weight": int64(d.Weight),
+			"group": "", "kind": serviceKind, "name": d.Service, "namespace": e.t.Namespace,
+			"port": portOf(existing.Get(serviceKind, e.t.Namespace, d.Service)), "weight": int64(d.Weight),
 		}
 		if i := slices.IndexFunc(before, func(was map[string]any) bool { return isService(was, d.Service) }); i >= 0 {
-			made = traffic.Merged(made, before[i], backendFields.With(traffic.Whole("weight")))
+			made = traffic.PreserveUnknownFields(made, before[i], backendFields.With(traffic.Whole("weight")))
 		}
 		refs = append(refs, made)
 	}
@@ -172,9 +172,9 @@ func keepHeaders(made, users map[string]any, before []map[string]any) {
 		case k < 0:
 			continue
 		case len(traffic.Maps(users["matches"])) == 0: // the user has none that it could be a copy of
-			matches[j] = traffic.Merged(match, was[k], matchFields)
+			matches[j] = traffic.PreserveUnknownFields(match, was[k], matchFields)
 		default:
-			merged := traffic.Merged(map[string]any{"headers": match["headers"]}, map[string]any{"headers": was[k]["headers"]}, matchFields)
+			merged := traffic.PreserveUnknownFields(map[string]any{"headers": match["headers"]}, map[string]any{"headers": was[k]["headers"]}, matchFields)
 			match["headers"] = merged["headers"]
 		}
 		was = slices.Delete(was, k, k+1)
@@ -247,7 +247,7 @@ func (e editor) managed(rule map[string]any) bool {
 func (e editor) routeOf(rule map[string]any) (route string, managed bool) {
 	name, _ := rule["name"].(string)
 	if name != "" {
-		all := e.t.Managed()
+		all := e.t.ManagedRoutes()
 		i := slices.IndexFunc(all, func(route string) bool { return isNamed(name, route) })
 		if i < 0 {
 			return "", false

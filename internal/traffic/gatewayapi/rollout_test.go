@@ -14,10 +14,6 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var plugins = traffic.RolloutRenderers{
-	Plugins: map[string]traffic.RolloutRenderer{gatewayapi.PluginName: gatewayapi.NewRollout()},
-}
-
 func TestRolloutContract(t *testing.T) {
 	admission := traffictest.NewAdmission(t, "sigs.k8s.io/gateway-api",
 		"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
@@ -33,8 +29,8 @@ func TestRolloutContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: plugins, Admission: admission, Given: routes,
+			traffictest.Run(t, gatewayapi.NewRollout(), traffictest.Options{
+				Provider: gatewayapi.PluginName, Admission: admission, Given: routes,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Plugins = map[string]json.RawMessage{gatewayapi.PluginName: json.RawMessage(configuration)}
 				},
@@ -44,7 +40,7 @@ func TestRolloutContract(t *testing.T) {
 }
 
 // routes are those of a user, of every kind and name that a configuration asks for.
-func routes(t traffic.RolloutTarget) []*unstructured.Unstructured {
+func routes(t traffic.Target) []*unstructured.Unstructured {
 	backend := func(name string, weight int64) any {
 		return map[string]any{"name": name, "port": int64(80), "weight": weight}
 	}
@@ -63,15 +59,12 @@ func routes(t traffic.RolloutTarget) []*unstructured.Unstructured {
 	}
 	var out []*unstructured.Unstructured
 	for _, ref := range gatewayapi.NewRollout().Refs(t, release.Route{}, nil) {
-		obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		obj := traffictest.NewObject(ref, map[string]any{
 			"parentRefs": []any{map[string]any{"name": "edge"}}, "rules": rules[ref.GVK.Kind],
-		}}}
+		})
 		if ref.GVK.Kind == "TLSRoute" {
 			obj.Object["spec"].(map[string]any)["hostnames"] = []any{"cart.example.com"}
 		}
-		obj.SetGroupVersionKind(ref.GVK)
-		obj.SetNamespace(ref.Namespace)
-		obj.SetName(ref.Name)
 		if ref.Selector != "" {
 			obj.SetName("found")
 		}
@@ -81,4 +74,6 @@ func routes(t traffic.RolloutTarget) []*unstructured.Unstructured {
 	return out
 }
 
-func TestRolloutGolden(t *testing.T) { traffictest.GoldenRollout(t, plugins, "testdata/rollout") }
+func TestRolloutGolden(t *testing.T) {
+	traffictest.Golden(t, gatewayapi.NewRollout(), gatewayapi.PluginName, "testdata/rollout")
+}

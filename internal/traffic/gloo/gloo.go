@@ -5,6 +5,7 @@
 package gloo
 
 import (
+	"cmp"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,29 +35,45 @@ func (*Renderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Matches: true}
 }
 
-// The places of the objects among the references.
+// The positions of the objects. The one that spec.upstreamRef names comes last.
 const (
 	primaryUpstream = iota
 	canaryUpstream
 	routeTable
-	usersUpstream // only where the Canary names one
 )
 
 // Refs names the Upstreams before the RouteTable that leads to them.
-func (*Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (*Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	refs := []traffic.Ref{
 		primaryUpstream: {GVK: upstreamKind, Namespace: t.Namespace, Name: upstreamName(t, "primary"), Owned: true, Derived: true},
 		canaryUpstream:  {GVK: upstreamKind, Namespace: t.Namespace, Name: upstreamName(t, "canary"), Owned: true, Derived: true},
 		routeTable:      {GVK: routeTableKind, Namespace: t.Namespace, Name: t.Apex, Owned: true},
 	}
-	if ref := t.Canary.Spec.UpstreamRef; ref != nil {
-		namespace := ref.Namespace
-		if namespace == "" {
-			namespace = t.Namespace
-		}
-		refs = append(refs, traffic.Ref{GVK: upstreamKind, Namespace: namespace, Name: ref.Name})
+	if ref, named := usersRef(t); named {
+		refs = append(refs, ref)
 	}
 	return refs
+}
+
+// usersRef is the Upstream that the Canary names, if it names one.
+func usersRef(t traffic.Target) (traffic.Ref, bool) {
+	ref := t.Canary.Spec.UpstreamRef
+	if ref == nil {
+		return traffic.Ref{}, false
+	}
+	return traffic.Ref{GVK: upstreamKind, Namespace: cmp.Or(ref.Namespace, t.Namespace), Name: ref.Name}, true
+}
+
+// users is the Upstream that the Canary names; nil if it names none.
+func users(t traffic.Target, existing traffic.Objects) (*unstructured.Unstructured, error) {
+	ref, named := usersRef(t)
+	if !named {
+		return nil, nil
+	}
+	if obj := existing.Get(ref.GVK.Kind, ref.Namespace, ref.Name); obj != nil {
+		return obj, nil
+	}
+	return nil, traffic.Refuse(traffic.ErrInvalid, "%s, which spec.upstreamRef names, does not exist: create it, or correct spec.upstreamRef", ref)
 }
 
 func upstreamName(t traffic.Target, side string) string {
@@ -64,43 +81,27 @@ func upstreamName(t traffic.Target, side string) string {
 }
 
 // Render makes all three objects.
-func (r *Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r *Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	refs := r.Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
-	copy(out, existing) // what is the user's stays as it is
-	var pattern *unstructured.Unstructured
-	if len(refs) > usersUpstream {
-		if pattern = existing[usersUpstream]; pattern == nil {
-			return nil, traffic.Refuse(traffic.ErrInvalid, "%s, which spec.upstreamRef names, does not exist: create it, or correct spec.upstreamRef", refs[usersUpstream])
-		}
+	out := existing.Unchanged()
+	pattern, err := users(t, existing)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	for i, service := range []string{primaryUpstream: t.Primary, canaryUpstream: t.CanaryService} {
-		if out[i], err = r.renderUpstream(t, refs[i], service, pattern, existing[i]); err != nil {
+	for i, service := range []string{primaryUpstream: t.StableService, canaryUpstream: t.CanaryService} {
+		if out[i], err = r.renderUpstream(t, service, pattern, existing[i]); err != nil {
 			return nil, err
 		}
 	}
-	if out[routeTable], err = renderRouteTable(t, route, refs, existing[routeTable]); err != nil {
+	if out[routeTable], err = renderRouteTable(t, route, existing); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// Restore gives back the routes of an adopted RouteTable. Upstreams go with the release.
-func (r *Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	refs := r.Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
-	copy(out, existing)
-	var unknown error
-	for _, i := range []int{primaryUpstream, canaryUpstream, routeTable} {
-		obj, err := traffic.GivenBack(t, refs[i], existing[i], specFields(refs).Names()...)
-		if err != nil {
-			unknown = err
-		}
-		out[i] = obj
-	}
-	return out, unknown
+// Restore restores the routes of an adopted RouteTable. Upstreams are deleted with the release.
+func (r *Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Originals(t, func(int) traffic.Written { return traffic.Written{Spec: specFields(existing).Names()} })
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/gloo"
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
@@ -33,19 +34,14 @@ func patterned(t *rapid.T, c *flaggerv1.Canary) {
 
 // pattern is an Upstream of a user.
 func pattern(t traffic.Target) []*unstructured.Unstructured {
-	refs := gloo.New(nil).Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
-	i := len(refs) - 1
-	out[i] = &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+	refs := gloo.New(nil).Refs(t, release.Route{}, nil)
+	obj := traffictest.NewObject(refs[len(refs)-1], map[string]any{
 		"connectionConfig": map[string]any{"maxRequestsPerConnection": int64(32)},
 		"useHttp2":         true,
 		"kube":             map[string]any{"serviceName": "other"},
-	}}}
-	out[i].SetGroupVersionKind(refs[i].GVK)
-	out[i].SetNamespace(refs[i].Namespace)
-	out[i].SetName(refs[i].Name)
-	out[i].SetLabels(map[string]string{"team": "shop"})
-	return out
+	})
+	obj.SetLabels(map[string]string{"team": "shop"})
+	return []*unstructured.Unstructured{obj}
 }
 
 func TestGolden(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // specFields are what of a RouteTable Serin writes. Options and all else may be written by others. Routes are told apart by
 // what they do.
-func specFields(refs []traffic.Ref) traffic.Fields {
+func specFields(existing traffic.Objects) traffic.Fields {
 	destinations := traffic.Field{
 		Fields: traffic.Fields{
 			"destination": {Fields: traffic.Fields{"upstream": {Fields: traffic.Whole("name", "namespace")}}},
@@ -30,12 +30,12 @@ func specFields(refs []traffic.Ref) traffic.Fields {
 			}},
 			"routeAction": {Fields: traffic.Fields{"multi": {Fields: traffic.Fields{"destinations": destinations}}}},
 		},
-		Same: func(was, now map[string]any) bool { return role(refs, was) == role(refs, now) },
+		Same: func(was, now map[string]any) bool { return role(existing, was) == role(existing, now) },
 	}}
 }
 
-func renderRouteTable(t traffic.Target, r release.Route, refs []traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	obj, err := traffic.Desired(t, refs[routeTable], existing)
+func renderRouteTable(t traffic.Target, r release.Route, existing traffic.Objects) (*unstructured.Unstructured, error) {
+	obj, err := existing[routeTable].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -43,21 +43,21 @@ func renderRouteTable(t traffic.Target, r release.Route, refs []traffic.Ref, exi
 
 	var routes []map[string]any
 	if len(r.Matches) > 0 {
-		matched := route(refs, r.Canary)
+		matched := route(existing, r.Canary)
 		matched["matchers"] = matchers(r.Matches)
-		routes = append(routes, matched, route(refs, 0))
+		routes = append(routes, matched, route(existing, 0))
 	} else {
-		routes = append(routes, route(refs, r.Canary))
+		routes = append(routes, route(existing, r.Canary))
 	}
-	traffic.Write(traffic.Spec(obj), map[string]any{"routes": traffic.List(routes)}, specFields(refs))
+	traffic.WriteFields(traffic.Spec(obj), map[string]any{"routes": traffic.List(routes)}, specFields(existing))
 	return obj, nil
 }
 
 // route leads to both sides whatever path the user's VirtualService delegates.
-func route(refs []traffic.Ref, canary int) map[string]any {
+func route(existing traffic.Objects, canary int) map[string]any {
 	destination := func(i, weight int) any {
 		return map[string]any{
-			"destination": map[string]any{"upstream": map[string]any{"name": refs[i].Name, "namespace": refs[i].Namespace}},
+			"destination": map[string]any{"upstream": map[string]any{"name": existing[i].Ref.Name, "namespace": existing[i].Ref.Namespace}},
 			"weight":      int64(weight),
 		}
 	}
@@ -95,10 +95,10 @@ func matchers(matches []release.Match) []any {
 }
 
 // role tells the routes of a release from each other and from those of others, whose role is empty.
-func role(refs []traffic.Ref, route map[string]any) string {
+func role(existing traffic.Objects, route map[string]any) string {
 	ours := slices.ContainsFunc(destinations(route), func(to map[string]any) bool {
 		name := upstreamOf(to)
-		return name == refs[primaryUpstream].Name || name == refs[canaryUpstream].Name
+		return name == existing[primaryUpstream].Ref.Name || name == existing[canaryUpstream].Ref.Name
 	})
 	switch {
 	case !ours:
@@ -122,33 +122,26 @@ func upstreamOf(destination map[string]any) string {
 
 // Read takes the weights from the first route that names the release: in an A/B test that is the one for requests that
 // match. Gloo reports whether a RouteTable is valid, and not what its Envoys serve.
-func (r *Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r *Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	table := existing[routeTable]
-	if table == nil {
+	if table.Object == nil {
 		return out, nil
 	}
-	refs := r.Refs(t)
-	routes, _, _ := unstructured.NestedFieldNoCopy(table.Object, "spec", "routes")
+	routes, _, _ := unstructured.NestedFieldNoCopy(table.Object.Object, "spec", "routes")
 	for _, route := range traffic.Maps(routes) {
-		if role(refs, route) == "" {
+		if role(existing, route) == "" {
 			continue
 		}
 		weights := map[string]int{}
 		for _, to := range destinations(route) {
-			weight, err := traffic.Number(to["weight"])
-			if err != nil || weight < 0 {
-				return out, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", refs[routeTable], upstreamOf(to), to["weight"])
+			weight, err := traffic.Weight(upstreamOf(to), to["weight"])
+			if err != nil {
+				return out, fmt.Errorf("read %s: %w", table.Ref, err)
 			}
-			weights[upstreamOf(to)] = int(weight)
+			weights[upstreamOf(to)] = weight
 		}
-		primary, canary := weights[refs[primaryUpstream].Name], weights[refs[canaryUpstream].Name]
-		if primary+canary == 0 {
-			return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests",
-				refs[routeTable], refs[primaryUpstream].Name, refs[canaryUpstream].Name)
-		}
-		out.Found, out.Route.Canary = true, traffic.Share(primary, canary)
-		return out, nil
+		return traffic.ObserveShare(table.Ref, weights, existing[primaryUpstream].Ref.Name, existing[canaryUpstream].Ref.Name)
 	}
 	return out, nil
 }

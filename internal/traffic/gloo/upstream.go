@@ -20,8 +20,8 @@ var kubeKeys = []string{"serviceName", "serviceNamespace", "servicePort", "selec
 
 // renderUpstream makes the Upstream of one side. Settings are those of the pattern, as long as one is named; without one
 // they may be written by others.
-func (r *Renderer) renderUpstream(t traffic.Target, ref traffic.Ref, service string, pattern, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	obj, err := traffic.Desired(t, ref, existing)
+func (r *Renderer) renderUpstream(t traffic.Target, service string, pattern *unstructured.Unstructured, existing traffic.Found) (*unstructured.Unstructured, error) {
+	obj, err := existing.Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -37,12 +37,12 @@ func (r *Renderer) renderUpstream(t traffic.Target, ref traffic.Ref, service str
 	if t.SelectorLabel != "" {
 		want["selector"] = map[string]any{t.SelectorLabel: selected(t, service)}
 	}
-	traffic.Own(kube, want, kubeKeys...) // whole values, in which there is nothing to keep
+	traffic.SetFields(kube, want, kubeKeys...) // whole values, in which there is nothing to keep
 	if pattern == nil {
 		return obj, nil
 	}
 	settings, _, _ := unstructured.NestedMap(pattern.Object, "spec")
-	traffic.Own(spec, settings, patternKeys...)
+	traffic.SetFields(spec, settings, patternKeys...)
 	if labels := r.labels(pattern); len(labels) > 0 {
 		all := obj.GetLabels()
 		if all == nil {
@@ -60,7 +60,7 @@ func selected(t traffic.Target, service string) string {
 	if value == "" {
 		value = t.Canary.Spec.TargetRef.Name
 	}
-	if service == t.Primary {
+	if service == t.StableService {
 		return value + "-primary"
 	}
 	return value

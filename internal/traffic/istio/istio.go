@@ -37,7 +37,7 @@ func (Renderer) Features(t traffic.Target) traffic.Features {
 	}
 }
 
-// The places of the objects among the references.
+// The positions of the objects.
 const (
 	canaryRule = iota
 	primaryRule
@@ -45,52 +45,42 @@ const (
 )
 
 // Refs names the DestinationRules before the VirtualService, so that their policy is there when traffic comes.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{
 		canaryRule:     {GVK: destinationRuleKind, Namespace: t.Namespace, Name: t.CanaryService, Owned: true},
-		primaryRule:    {GVK: destinationRuleKind, Namespace: t.Namespace, Name: t.Primary, Owned: true},
+		primaryRule:    {GVK: destinationRuleKind, Namespace: t.Namespace, Name: t.StableService, Owned: true},
 		virtualService: {GVK: virtualServiceKind, Namespace: t.Namespace, Name: t.Apex, Owned: true},
 	}
 }
 
 // Render makes all three objects.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	refs := r.Refs(t)
-	service, err := renderVirtualService(t, route, refs[virtualService], existing[virtualService])
+	service, err := renderVirtualService(t, route, existing[virtualService])
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*unstructured.Unstructured, len(refs))
+	out := make([]*unstructured.Unstructured, len(existing))
 	out[virtualService] = service
 	for _, i := range []int{canaryRule, primaryRule} {
-		if out[i], err = renderDestinationRule(t, refs[i], existing[i]); err != nil {
+		if out[i], err = renderDestinationRule(t, existing[i]); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// Restore gives back what was adopted: hosts, gateways and routes of the VirtualService, host and policy of the
+// Restore restores what was adopted: hosts, gateways and routes of the VirtualService, host and policy of the
 // DestinationRules.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	refs := r.Refs(t)
-	out := make([]*unstructured.Unstructured, len(refs))
-	var unknown error
-	for i, ref := range refs {
-		ours := traffic.Ours{Spec: destinationRuleFields.Names(), Bare: true}
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Originals(t, func(i int) traffic.Written {
 		if i == virtualService {
-			ours = traffic.Ours{Spec: virtualServiceFields(t).Names()}
+			return traffic.Written{Spec: virtualServiceFields(t).Names()}
 		}
-		obj, err := ours.GivenBack(t, ref, existing[i])
-		if err != nil {
-			unknown = err
-		}
-		out[i] = obj
-	}
-	return out, unknown
+		return traffic.Written{Spec: destinationRuleFields.Names(), NoApexMetadata: true}
+	})
 }
 
 // tcp says whether the service speaks TCP and nothing above it that could be matched or mirrored.

@@ -12,13 +12,12 @@ import (
 
 // Read takes the weights from the last rule that names the canary: the weighted one comes after those for cookies.
 // Istio does not report what its proxies serve.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	service := existing[virtualService]
+	ref, service := existing[virtualService].Ref, existing[virtualService].Object
 	if service == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[virtualService]
 	key := "http"
 	if tcp(t) {
 		key = "tcp"
@@ -27,46 +26,26 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 	if err != nil {
 		return out, fmt.Errorf("read %s: %w", ref, err)
 	}
-	var primary, canary int
+	var weighted map[string]int
+	var mirror release.Mirror
 	for _, rule := range traffic.Maps(list) {
-		p, c, named, err := weights(t, rule)
+		weights, err := t.SideWeights(traffic.Maps(rule["route"]), hostOf)
 		if err != nil {
 			return out, fmt.Errorf("read %s: spec.%s: %w", ref, key, err)
 		}
-		if named {
-			out.Found, primary, canary = true, p, c
+		if _, named := weights[t.CanaryService]; named {
+			weighted = weights
 		}
 		if host, _, _ := unstructured.NestedString(rule, "mirror", "host"); host == t.CanaryService {
-			out.Route.Mirror = release.Mirror{On: true, Percent: percent(rule)}
+			mirror = release.Mirror{On: true, Percent: percent(rule)}
 		}
 	}
-	if !out.Found {
-		return traffic.Observed{Confirmed: traffic.CannotTell}, nil
+	if weighted == nil {
+		return out, nil
 	}
-	if primary+canary == 0 {
-		return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
-	}
-	out.Route.Canary = traffic.Share(primary, canary)
-	return out, nil
-}
-
-func weights(t traffic.Target, rule map[string]any) (primary, canary int, namesCanary bool, err error) {
-	for _, d := range traffic.Maps(rule["route"]) {
-		host, _, _ := unstructured.NestedString(d, "destination", "host")
-		if host != t.Primary && host != t.CanaryService {
-			continue
-		}
-		weight, err := traffic.Number(d["weight"])
-		if err != nil || weight < 0 {
-			return 0, 0, false, fmt.Errorf("the weight of %s is %v, which is not a number from 0", host, d["weight"])
-		}
-		if host == t.Primary {
-			primary = int(weight)
-		} else {
-			canary, namesCanary = int(weight), true
-		}
-	}
-	return primary, canary, namesCanary, nil
+	out, err = traffic.ObserveShare(ref, weighted, t.StableService, t.CanaryService)
+	out.Route.Mirror = mirror
+	return out, err
 }
 
 // percent is 0 where the router copies all.

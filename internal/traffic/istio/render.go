@@ -50,28 +50,28 @@ func hostOf(destination map[string]any) string {
 // cookieHeader is how the match of a session affinity rule names the header. Istio takes names in any case.
 const cookieHeader = "Cookie"
 
-func renderDestinationRule(t traffic.Target, ref traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	obj, err := traffic.Desired(t, ref, existing)
+func renderDestinationRule(t traffic.Target, existing traffic.Found) (*unstructured.Unstructured, error) {
+	obj, err := existing.Adopt(t)
 	if err != nil {
 		return nil, err
 	}
-	want := map[string]any{"host": ref.Name}
+	want := map[string]any{"host": existing.Ref.Name}
 	if policy := t.Canary.Spec.Service.TrafficPolicy; policy != nil {
 		if want["trafficPolicy"], err = traffic.Value(policy); err != nil {
 			return nil, err
 		}
 	}
-	traffic.Write(traffic.Spec(obj), want, destinationRuleFields)
+	traffic.WriteFields(traffic.Spec(obj), want, destinationRuleFields)
 	return obj, nil
 }
 
-func renderVirtualService(t traffic.Target, r release.Route, ref traffic.Ref, existing *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func renderVirtualService(t traffic.Target, r release.Route, existing traffic.Found) (*unstructured.Unstructured, error) {
 	service := t.Canary.Spec.Service
 	if service.Delegation && len(service.Hosts)+len(service.Gateways) > 0 {
 		return nil, traffic.Refuse(traffic.ErrInvalid,
-			"reconcileVirtualService failed: %s cannot have hosts and gateways when delegation enabled", ref)
+			"reconcileVirtualService failed: %s cannot have hosts and gateways when delegation enabled", existing.Ref)
 	}
-	obj, err := traffic.Desired(t, ref, existing)
+	obj, err := existing.Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func renderVirtualService(t traffic.Target, r release.Route, ref traffic.Ref, ex
 			want[other] = value // routes of the other protocol that are not of this release
 		}
 	}
-	traffic.Write(spec, want, virtualServiceFields(t))
+	traffic.WriteFields(spec, want, virtualServiceFields(t))
 	return obj, nil
 }
 
@@ -141,7 +141,7 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 			return nil, err
 		}
 		rest := maps.Clone(base)
-		rest["route"] = []any{destination(t, t.Primary, release.Total)}
+		rest["route"] = []any{destination(t, t.StableService, release.Total)}
 		return []map[string]any{weighted, rest}, nil
 	case r.Sticky != nil:
 		return stickyRules(t, r, base, weighted)
@@ -170,7 +170,7 @@ func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]an
 		return err
 	}
 	if r.Canary == 0 {
-		if c, ok := traffic.TakenBack(r.Sticky); ok {
+		if c, ok := traffic.ExpiredCookie(r.Sticky); ok {
 			if err := cookieRule(c, 0); err != nil {
 				return nil, err
 			}
@@ -239,7 +239,7 @@ func tcpRule(t traffic.Target, r release.Route) map[string]any {
 
 // split shares requests between primary and canary, in this order.
 func split(t traffic.Target, canary int) []any {
-	return []any{destination(t, t.Primary, release.Total-canary), destination(t, t.CanaryService, canary)}
+	return []any{destination(t, t.StableService, release.Total-canary), destination(t, t.CanaryService, canary)}
 }
 
 func destination(t traffic.Target, host string, weight int) map[string]any {
@@ -328,7 +328,7 @@ func role(t traffic.Target, rule map[string]any) string {
 	for _, d := range traffic.Maps(rule["route"]) {
 		host, _, _ := unstructured.NestedString(d, "destination", "host")
 		toCanary = toCanary || host == t.CanaryService
-		toPrimary = toPrimary || host == t.Primary
+		toPrimary = toPrimary || host == t.StableService
 	}
 	if !toCanary && !toPrimary {
 		return ""

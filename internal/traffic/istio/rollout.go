@@ -39,37 +39,37 @@ func NewRollout(version string) RolloutRenderer {
 }
 
 // Features are all but another total.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Others: true, HeaderRoutes: true, MirrorRoutes: true}
 }
 
 // Refs names the DestinationRule first, so that a subset is right before it gets traffic.
-func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	var refs []traffic.Ref
 	if rule := ruleOf(t); rule != nil {
 		refs = append(refs, traffic.Ref{
-			GVK: rd.kind("DestinationRule"), Namespace: t.Rollout.Namespace, Name: rule.Name, Shared: true, Joins: true,
-			Told: traffic.Told{Changed: "UpdatedDestinationRule", Missing: "DestinationRuleNotFound"},
+			GVK: rd.kind("DestinationRule"), Namespace: t.Namespace, Name: rule.Name, Shared: true, SelectsPods: true,
+			Events: traffic.EventReasons{Changed: "UpdatedDestinationRule", Missing: "DestinationRuleNotFound"},
 		})
 	}
 	for _, service := range servicesOf(t) {
 		namespace, name := place(t, service.Name)
 		refs = append(refs, traffic.Ref{
 			GVK: rd.kind("VirtualService"), Namespace: namespace, Name: name, Shared: true,
-			Told: traffic.Told{Changed: "Updated VirtualService", Missing: "VirtualServiceNotFound"},
+			Events: traffic.EventReasons{Changed: "Updated VirtualService", Missing: "VirtualServiceNotFound"},
 		})
 	}
 	return refs
 }
 
-// Marked implements the traffic package's marker.
-func (rd RolloutRenderer) Marked() schema.GroupVersionKind { return rd.kind("DestinationRule") }
+// MarkedKind implements traffic.Marker.
+func (rd RolloutRenderer) MarkedKind() schema.GroupVersionKind { return rd.kind("DestinationRule") }
 
 func (rd RolloutRenderer) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "networking.istio.io", Version: rd.version, Kind: kind}
 }
 
-func ruleOf(t traffic.RolloutTarget) *argov1.IstioDestinationRule {
+func ruleOf(t traffic.Target) *argov1.IstioDestinationRule {
 	if istio := t.Routing().Istio; istio != nil {
 		return istio.DestinationRule
 	}
@@ -77,7 +77,7 @@ func ruleOf(t traffic.RolloutTarget) *argov1.IstioDestinationRule {
 }
 
 // servicesOf are the VirtualServices that a spec names, each once.
-func servicesOf(t traffic.RolloutTarget) []argov1.IstioVirtualService {
+func servicesOf(t traffic.Target) []argov1.IstioVirtualService {
 	istio := t.Routing().Istio
 	if istio == nil {
 		return nil
@@ -95,17 +95,17 @@ func servicesOf(t traffic.RolloutTarget) []argov1.IstioVirtualService {
 }
 
 // place is where a VirtualService is: its name may end in a namespace, and in the domain of a cluster after it.
-func place(t traffic.RolloutTarget, text string) (namespace, name string) {
+func place(t traffic.Target, text string) (namespace, name string) {
 	text = strings.TrimSuffix(text, ".svc.cluster.local")
 	if i := strings.LastIndex(text, "."); i >= 0 {
 		return text[i+1:], text[:i]
 	}
-	return t.Rollout.Namespace, text
+	return t.Namespace, text
 }
 
 // Render writes the subsets and the routes.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("istio", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if len(servicesOf(t)) == 0 {
@@ -117,11 +117,11 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 	out := existing.Unchanged()
 	e := editor{t: t, ruleHost: hostOfRule(existing)}
 	for i, x := range existing {
-		obj, err := x.Edited()
+		obj, err := x.EditShared()
 		if err != nil {
 			return nil, err
 		}
-		if x.Ref.Joins {
+		if x.Ref.SelectsPods {
 			err = e.subsets(x.Ref, r, obj)
 		} else {
 			err = e.routes(x, r, obj)
@@ -135,7 +135,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // serviceFor is what the spec says of a VirtualService.
-func serviceFor(t traffic.RolloutTarget, ref traffic.Ref) argov1.IstioVirtualService {
+func serviceFor(t traffic.Target, ref traffic.Ref) argov1.IstioVirtualService {
 	for _, service := range servicesOf(t) {
 		if namespace, name := place(t, service.Name); namespace == ref.Namespace && name == ref.Name {
 			return service
@@ -146,7 +146,7 @@ func serviceFor(t traffic.RolloutTarget, ref traffic.Ref) argov1.IstioVirtualSer
 
 func hostOfRule(existing traffic.Objects) string {
 	for _, x := range existing {
-		if x.Ref.Joins && x.Object != nil {
+		if x.Ref.SelectsPods && x.Object != nil {
 			host, _, _ := unstructured.NestedString(x.Object.Object, "spec", "host")
 			return host
 		}
@@ -162,7 +162,7 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 	}
 	spec := traffic.Spec(obj)
 	all := traffic.Maps(spec["subsets"])
-	subsets := e.withoutExperiments(spec, traffic.AddedTo(e.t, obj))
+	subsets := e.withoutExperiments(spec, traffic.ExperimentServices(e.t, obj))
 	for name, hash := range map[string]string{rule.CanarySubsetName: e.t.CanaryHash, rule.StableSubsetName: e.t.StableHash} {
 		i := slices.IndexFunc(subsets, func(subset map[string]any) bool { return subset["name"] == name })
 		if i < 0 {
@@ -174,12 +174,12 @@ func (e editor) subsets(ref traffic.Ref, r release.Route, obj *unstructured.Unst
 		subset := map[string]any{"name": d.Service}
 		setHash(subset, d.Revision)
 		if i := slices.IndexFunc(all, func(was map[string]any) bool { return was["name"] == d.Service }); i >= 0 {
-			subset = traffic.Merged(subset, all[i], traffic.Whole("name", "labels"))
+			subset = traffic.PreserveUnknownFields(subset, all[i], traffic.Whole("name", "labels"))
 		}
 		subsets = append(subsets, subset)
 	}
 	spec["subsets"] = traffic.List(subsets)
-	traffic.NoteAdded(obj, r.Others)
+	traffic.RecordExperiments(obj, r.Others)
 	return nil
 }
 
@@ -213,18 +213,18 @@ func setHash(subset map[string]any, hash string) {
 }
 
 // Read takes the weights from the routes that are written. Istio does not report what its proxies serve.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {
-		if x.Object == nil || x.Ref.Joins {
+		if x.Object == nil || x.Ref.SelectsPods {
 			continue
 		}
-		e := editor{t: t, added: traffic.AddedTo(t, x.Object)}
+		e := editor{t: t, added: traffic.ExperimentServices(t, x.Object)}
 		spec, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec")
 		fields, _ := spec.(map[string]any)
 		for _, route := range traffic.Maps(fields["http"]) {
 			if e.managed(route) {
-				out.Managed = append(out.Managed, nameOf(route))
+				out.ManagedRoutes = append(out.ManagedRoutes, nameOf(route))
 			}
 		}
 		chosen, err := e.choose(serviceFor(t, x.Ref), fields)
@@ -246,7 +246,7 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 }
 
 // Validate finds VirtualServices and DestinationRules that are missing or do not name both sides.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	istio := traffic.RoutingPath().Child("istio")
 	named := t.Routing().Istio
 	if named != nil && (named.VirtualService == nil) == (len(named.VirtualServices) == 0) {
@@ -256,7 +256,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 	for _, x := range existing {
 		path := istio.Child("virtualService", "name")
 		switch {
-		case x.Ref.Joins:
+		case x.Ref.SelectsPods:
 			path = istio.Child("destinationRule", "name")
 		case len(named.VirtualServices) > 0:
 			path = istio.Child("virtualServices", "name")
@@ -265,7 +265,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 			all = append(all, field.Invalid(path, x.Ref.Name, x.Ref.String()+" not found"))
 			continue
 		}
-		e := editor{t: t, added: traffic.AddedTo(t, x.Object)}
+		e := editor{t: t, added: traffic.ExperimentServices(t, x.Object)}
 		if fault := e.fault(x); fault != nil {
 			all = append(all, field.Invalid(path, x.Ref.Name, fault.Error()))
 		}
@@ -275,7 +275,7 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 
 // fault is what keeps an object of the user from being written; nil when nothing does.
 func (e editor) fault(x traffic.Found) error {
-	if x.Ref.Joins {
+	if x.Ref.SelectsPods {
 		return e.subsets(x.Ref, release.Route{}, x.Object.DeepCopy())
 	}
 	spec := traffic.Spec(x.Object.DeepCopy())
@@ -284,7 +284,7 @@ func (e editor) fault(x traffic.Found) error {
 }
 
 // Restore takes managed routes, experiments, revisions and the mark away. Weights stay.
-func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
+func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {
 		if x.Object == nil {
@@ -296,10 +296,10 @@ func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects
 		if !ok {
 			continue
 		}
-		e := editor{t: t, added: traffic.AddedTo(t, obj)}
-		if !x.Ref.Joins {
+		e := editor{t: t, added: traffic.ExperimentServices(t, obj)}
+		if !x.Ref.SelectsPods {
 			e.restoreRoutes(spec)
-			traffic.NoteAdded(obj, nil)
+			traffic.RecordExperiments(obj, nil)
 			continue
 		}
 		if !t.UnmarkManaged(obj) {
@@ -314,7 +314,7 @@ func (RolloutRenderer) Restore(t traffic.RolloutTarget, existing traffic.Objects
 			}
 			spec["subsets"] = traffic.List(subsets)
 		}
-		traffic.NoteAdded(obj, nil)
+		traffic.RecordExperiments(obj, nil)
 	}
-	return out
+	return out, nil
 }

@@ -35,7 +35,7 @@ var (
 
 // editor writes into objects that are the user's.
 type editor struct {
-	t traffic.RolloutTarget
+	t traffic.Target
 	// added are the Services of experiments that are in the object because of the Rollout.
 	added []string
 	// ruleHost is the host of the DestinationRule, where there is one.
@@ -205,7 +205,7 @@ func (e editor) hasBoth(route map[string]any) error {
 // managed says whether an HTTP route belongs to the Rollout.
 func (e editor) managed(route map[string]any) bool {
 	name := nameOf(route)
-	return name != "" && slices.Contains(e.t.Managed(), name)
+	return name != "" && slices.Contains(e.t.ManagedRoutes(), name)
 }
 
 func nameOf(route map[string]any) string {
@@ -215,7 +215,7 @@ func nameOf(route map[string]any) string {
 
 // routes writes weights, experiments and managed routes into a VirtualService.
 func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstructured) error {
-	e.added = traffic.AddedTo(e.t, obj)
+	e.added = traffic.ExperimentServices(e.t, obj)
 	spec := traffic.Spec(obj)
 	found, err := e.choose(serviceFor(e.t, x.Ref), spec)
 	if err != nil {
@@ -226,7 +226,7 @@ func (e editor) routes(x traffic.Found, r release.Route, obj *unstructured.Unstr
 			return fmt.Errorf("%s: %w", x.Ref, err)
 		}
 	}
-	traffic.NoteAdded(obj, r.Others)
+	traffic.RecordExperiments(obj, r.Others)
 	if len(r.HeaderRoutes)+len(r.MirrorRoutes) > 0 && found.http == nil {
 		return traffic.Refuse(traffic.ErrInvalid, "%s has no HTTP route that the steps setHeaderRoute and setMirrorRoute could be for", x.Ref)
 	}
@@ -268,7 +268,7 @@ func (e editor) weigh(route map[string]any, r release.Route) error {
 		made := map[string]any{"destination": map[string]any{"host": d.Service}, "weight": int64(d.Weight)}
 		was := slices.IndexFunc(all, func(was map[string]any) bool { return e.sideOf(was) == experiment && hostOf(was) == d.Service })
 		if was >= 0 {
-			made = traffic.Merged(made, all[was], experimentFields)
+			made = traffic.PreserveUnknownFields(made, all[was], experimentFields)
 		}
 		kept = append(kept, made)
 	}
@@ -281,7 +281,7 @@ func (e editor) managedRoutes(r release.Route, from map[string]any, existing []m
 	var out []map[string]any
 	add := func(route map[string]any, fields traffic.Fields) {
 		if i := slices.IndexFunc(existing, func(was map[string]any) bool { return was["name"] == route["name"] }); i >= 0 {
-			route = traffic.Merged(route, existing[i], fields)
+			route = traffic.PreserveUnknownFields(route, existing[i], fields)
 		}
 		out = append(out, route)
 	}
@@ -298,7 +298,7 @@ func (e editor) managedRoutes(r release.Route, from map[string]any, existing []m
 	slices.SortStableFunc(out, func(a, b map[string]any) int {
 		before, _ := a["name"].(string)
 		after, _ := b["name"].(string)
-		return e.t.ManagedOrder(before, after)
+		return e.t.CompareManagedRoutes(before, after)
 	})
 	return out
 }

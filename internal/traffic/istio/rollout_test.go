@@ -30,22 +30,22 @@ func TestRolloutContract(t *testing.T) {
 			if name == "hosts" {
 				version = ""
 			}
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: traffic.RolloutRenderers{Istio: istio.NewRollout(version)}, Admission: admission,
+			traffictest.Run(t, istio.NewRollout(version), traffictest.Options{
+				Provider: "istio", Admission: admission,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.Istio = &routing
 					if routing.DestinationRule != nil {
 						ro.Spec.Strategy.Canary.CanaryService, ro.Spec.Strategy.Canary.StableService = "", ""
 					}
 				},
-				Given: func(t traffic.RolloutTarget) []*unstructured.Unstructured { return meshObjects(t, version) },
+				Given: func(t traffic.Target) []*unstructured.Unstructured { return meshObjects(t, version) },
 			})
 		})
 	}
 }
 
 // meshObjects are those of a user: routes of all protocols, with a destination of somebody else, and a rule with subsets.
-func meshObjects(t traffic.RolloutTarget, version string) []*unstructured.Unstructured {
+func meshObjects(t traffic.Target, version string) []*unstructured.Unstructured {
 	rule := t.Routing().Istio.DestinationRule
 	destination := func(service, subset string, weight int64) any {
 		to := map[string]any{"host": service + ".web.svc.cluster.local"}
@@ -73,15 +73,11 @@ func meshObjects(t traffic.RolloutTarget, version string) []*unstructured.Unstru
 				map[string]any{"name": "stable", "labels": map[string]any{"app": "cart"}}, map[string]any{"name": "canary"}, map[string]any{"name": "extra"},
 			}}
 		}
-		obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-		obj.SetGroupVersionKind(ref.GVK)
-		obj.SetNamespace(ref.Namespace)
-		obj.SetName(ref.Name)
-		out = append(out, obj)
+		out = append(out, traffictest.NewObject(ref, spec))
 	}
 	return out
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, traffic.RolloutRenderers{Istio: istio.NewRollout("")}, "testdata/rollout")
+	traffictest.Golden(t, istio.NewRollout(""), "istio", "testdata/rollout")
 }

@@ -7,12 +7,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
+	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
 // What is rendered must mean to Istio what it says: its own types read every field, and know all of them.
@@ -32,8 +32,8 @@ func TestIstiosOwnTypesReadEveryField(t *testing.T) {
 		},
 		TrafficPolicy: policy(`{"tls":{"mode":"ISTIO_MUTUAL"},"outlierDetection":{"consecutive5xxErrors":3}}`),
 	}
-	renderer, target := istio.New(), traffic.TargetOf(c, "istio", "app")
-	objects, err := renderer.Render(target, release.Route{Canary: 20, Mirror: release.Mirror{On: true, Percent: 50}}, make([]*unstructured.Unstructured, 3))
+	renderer, target := istio.New(), traffic.NewCanaryTarget(c, "istio", "app")
+	objects, err := renderer.Render(target, release.Route{Canary: 20, Mirror: release.Mirror{On: true, Percent: 50}}, traffictest.Find(renderer, target, release.Route{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,28 +42,28 @@ func (Renderer) Features(traffic.Target) traffic.Features {
 }
 
 // Refs is the Knative Service, which is the target itself.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{{GVK: serviceKind, Namespace: t.Namespace, Name: t.Canary.Spec.TargetRef.Name, Shared: true}}
 }
 
 // Render writes two shares. Addresses that the user gave to revisions stay.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	if existing[0] == nil {
-		return existing, nil // the target is gone, which is not for a route to tell
+	ref, service := existing[0].Ref, existing[0].Object
+	if service == nil {
+		return existing.Unchanged(), nil // the target does not exist, which the workload reports
 	}
-	ref := r.Refs(t)[0]
-	obj, err := traffic.Desired(t, ref, before(existing[0]), specFields.Names()...)
+	obj, err := traffic.Found{Ref: ref, Object: before(service)}.Adopt(t, specFields.Names()...)
 	if err != nil {
 		return nil, err
 	}
-	primary := existing[0].GetAnnotations()[primaryAnnotation]
+	primary := service.GetAnnotations()[primaryAnnotation]
 	if primary == "" {
 		return nil, fmt.Errorf("%s does not say yet which revision is its primary (annotation %s)", ref, primaryAnnotation)
 	}
-	live, err := entriesOf(existing[0], "spec")
+	live, err := entriesOf(service, "spec")
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", ref, err)
 	}
@@ -77,10 +77,10 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 		named["latestRevision"] = of
 	}
 	spec := traffic.Spec(obj)
-	if was, ok := traffic.Spec(existing[0].DeepCopy())["traffic"]; ok {
+	if was, ok := traffic.Spec(service.DeepCopy())["traffic"]; ok {
 		spec["traffic"] = was // also where they are not noted as the user's
 	}
-	traffic.Write(spec, map[string]any{"traffic": append([]any{latest, named}, live.addresses...)}, specFields)
+	traffic.WriteFields(spec, map[string]any{"traffic": append([]any{latest, named}, live.addresses...)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -145,25 +145,25 @@ func entriesOf(obj *unstructured.Unstructured, part string) (entries, error) {
 }
 
 // Read takes the shares of the spec. What the status says of them confirms them.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if existing[0] == nil || existing[0].GetAnnotations()[primaryAnnotation] == "" {
+	ref, service := existing[0].Ref, existing[0].Object
+	if service == nil || service.GetAnnotations()[primaryAnnotation] == "" {
 		return out, nil
 	}
-	ref := r.Refs(t)[0]
-	live, err := entriesOf(existing[0], "spec")
+	live, err := entriesOf(service, "spec")
 	switch {
 	case err != nil:
 		return out, fmt.Errorf("read %s: %w", ref, err)
 	case live.latest == nil && live.named == nil:
 		return out, nil
-	case live.named == nil && latestReady(existing[0]) == existing[0].GetAnnotations()[primaryAnnotation]:
+	case live.named == nil && latestReady(service) == service.GetAnnotations()[primaryAnnotation]:
 		return out, nil // the user's: all to the latest revision, which is the primary
 	case live.primary+live.canary == 0:
 		return out, fmt.Errorf("read %s: all shares of spec.traffic are 0: give one of them requests", ref)
 	}
 	out.Found, out.Route.Canary = true, live.share()
-	out.Confirmed, out.Reason = confirmed(ref, existing[0], live)
+	out.Confirmed, out.Reason = confirmed(ref, service, live)
 	return out, nil
 }
 
@@ -189,8 +189,8 @@ func latestReady(obj *unstructured.Unstructured) string {
 	return name
 }
 
-// Restore gives the former shares back, whether or not the Service still names a primary.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.Ours{Spec: specFields.Names(), Bare: true}.GivenBack(t, r.Refs(t)[0], existing[0])
+// Restore restores the previous shares, whether or not the Service still names a primary.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	obj, err := traffic.Written{Spec: specFields.Names(), NoApexMetadata: true}.Original(t, existing[0])
 	return []*unstructured.Unstructured{obj}, err
 }

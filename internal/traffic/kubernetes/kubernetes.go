@@ -21,19 +21,19 @@ func New() Renderer { return Renderer{} }
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{} }
 
 // Refs are none.
-func (Renderer) Refs(traffic.Target) []traffic.Ref { return nil }
+func (Renderer) Refs(traffic.Target, release.Route, traffic.Objects) []traffic.Ref { return nil }
 
 // Render refuses what only a router could do.
-func (r Renderer) Render(t traffic.Target, route release.Route, _ []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, _ traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return nil, r.Features(t).Check(t, route)
 }
 
 // Read finds a route without weights: they are nowhere stored, and nobody confirms them.
-func (Renderer) Read(traffic.Target, []*unstructured.Unstructured) (traffic.Observed, error) {
+func (Renderer) Read(traffic.Target, traffic.Objects) (traffic.Observed, error) {
 	return traffic.Observed{Found: true, Confirmed: traffic.CannotTell}, nil
 }
 
-// Restore has nothing to give back.
-func (Renderer) Restore(traffic.Target, []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// Restore has nothing to restore.
+func (Renderer) Restore(traffic.Target, traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return nil, nil
 }

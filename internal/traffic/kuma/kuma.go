@@ -45,30 +45,29 @@ func New() Renderer { return Renderer{} }
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TrafficRoute.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	gvk := schema.GroupVersionKind{Group: "kuma.io", Version: "v1alpha1", Kind: "TrafficRoute"}
 	return []traffic.Ref{{GVK: gvk, Name: t.Apex, Owned: true}}
 }
 
 // Render makes the TrafficRoute.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	ref := r.Refs(t)[0]
-	if err := sameNamespace(t, ref, existing[0]); err != nil {
+	if err := sameNamespace(t, existing[0]); err != nil {
 		return nil, err
 	}
-	obj, err := traffic.Desired(t, ref, left(t, existing[0]))
+	obj, err := leftByFlagger(t, existing[0]).Adopt(t)
 	if err != nil {
 		return nil, err
 	}
 	traffic.SetApexMetadata(t, obj)
-	if existing[0] == nil { // a route cannot change its mesh
+	if existing[0].Object == nil { // a route cannot change its mesh
 		obj.Object["mesh"] = mesh(t)
 	}
-	split := []map[string]any{share(t, t.Primary, release.Total-route.Canary), share(t, t.CanaryService, route.Canary)}
-	traffic.Write(traffic.Spec(obj), map[string]any{
+	split := []map[string]any{share(t, t.StableService, release.Total-route.Canary), share(t, t.CanaryService, route.Canary)}
+	traffic.WriteFields(traffic.Spec(obj), map[string]any{
 		"sources":      []any{match("*")},
 		"destinations": []any{match(tag(t, t.Apex))},
 		"conf":         map[string]any{"split": traffic.List(split)},
@@ -106,81 +105,67 @@ func tagged(entry map[string]any) string {
 	return ""
 }
 
-// sameNamespace refuses a route of a service of the same name in another namespace: names are shared by the whole mesh.
-func sameNamespace(t traffic.Target, ref traffic.Ref, existing *unstructured.Unstructured) error {
-	if existing == nil {
+// sameNamespace refuses a route of a Service of the same name in another namespace: the whole mesh shares the names of routes.
+func sameNamespace(t traffic.Target, x traffic.Found) error {
+	if x.Object == nil {
 		return nil
 	}
-	destinations, _, _ := unstructured.NestedFieldNoCopy(existing.Object, "spec", "destinations")
+	destinations, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "destinations")
 	for _, destination := range traffic.Maps(destinations) {
 		// <service>_<namespace>_svc_<port>; anything else is no Service of Kubernetes.
 		parts := strings.Split(tagged(destination), "_")
 		if len(parts) == 4 && parts[2] == "svc" && parts[1] != t.Namespace {
-			return traffic.Refuse(traffic.ErrForeign,
+			return traffic.Refuse(traffic.ErrNotOwned,
 				"%s is the route of a service in namespace %s, and routes have no namespace: choose another name in spec.service.name",
-				ref, parts[1])
+				x.Ref, parts[1])
 		}
 	}
 	return nil
 }
 
-// left is a route that Flagger made for this very Canary, marked as made for it: it has no owner that could say so, and
-// nothing else would take it away with the release.
-func left(t traffic.Target, existing *unstructured.Unstructured) *unstructured.Unstructured {
-	if existing == nil || !traffic.MadeByFlagger(existing) {
-		return existing
+// leftByFlagger marks a route that Flagger created for this very Canary as owned by it: it has no owner reference that would
+// show it, and nothing else would delete it with the release.
+func leftByFlagger(t traffic.Target, x traffic.Found) traffic.Found {
+	if x.Object == nil || !traffic.CreatedByFlagger(x.Object) {
+		return x
 	}
-	list, _, _ := unstructured.NestedFieldNoCopy(existing.Object, "spec", "conf", "split")
+	list, _, _ := unstructured.NestedFieldNoCopy(x.Object.Object, "spec", "conf", "split")
 	split := traffic.Maps(list)
-	if len(split) != 2 || tagged(split[0]) != tag(t, t.Primary) || tagged(split[1]) != tag(t, t.CanaryService) {
-		return existing
+	if len(split) == 2 && tagged(split[0]) == tag(t, t.StableService) && tagged(split[1]) == tag(t, t.CanaryService) {
+		x.Object = traffic.MarkedAsOwned(t, x.Object)
 	}
-	return traffic.Claimed(t, existing)
+	return x
 }
 
 // Read takes the weights by the names of the Services, whatever their port. Kuma does not report what its proxies serve.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if existing[0] == nil {
+	ref, obj := existing[0].Ref, existing[0].Object
+	if obj == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[0]
-	if err := sameNamespace(t, ref, existing[0]); err != nil {
+	if err := sameNamespace(t, existing[0]); err != nil {
 		return out, err
 	}
-	list, _, err := unstructured.NestedFieldNoCopy(existing[0].Object, "spec", "conf", "split")
+	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "spec", "conf", "split")
 	if err != nil {
 		return out, fmt.Errorf("read %s: %w", ref, err)
 	}
-	var primary, canary int
-	for _, part := range traffic.Maps(list) {
+	weights, err := t.SideWeights(traffic.Maps(list), func(part map[string]any) string {
 		service, _, _ := strings.Cut(tagged(part), "_")
-		if service != t.Primary && service != t.CanaryService {
-			continue
-		}
-		weight, err := traffic.Number(part["weight"])
-		if err != nil || weight < 0 {
-			return out, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", ref, service, part["weight"])
-		}
-		if service == t.Primary {
-			primary = int(weight)
-		} else {
-			out.Found, canary = true, int(weight)
-		}
+		return service
+	})
+	if err != nil {
+		return out, fmt.Errorf("read %s: %w", ref, err)
 	}
-	if !out.Found {
+	if _, named := weights[t.CanaryService]; !named {
 		return out, nil
 	}
-	if primary+canary == 0 {
-		return traffic.Observed{Confirmed: traffic.CannotTell},
-			fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
-	}
-	out.Route.Canary = traffic.Share(primary, canary)
-	return out, nil
+	return traffic.ObserveShare(ref, weights, t.StableService, t.CanaryService)
 }
 
-// Restore gives back an adopted TrafficRoute. One that was made for the release shall not exist: nothing collects it.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], left(t, existing[0]), specFields.Names()...)
+// Restore restores an adopted TrafficRoute. One that was created for the release must not exist: nothing collects it.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	obj, err := leftByFlagger(t, existing[0]).Original(t, specFields.Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

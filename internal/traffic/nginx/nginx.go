@@ -40,10 +40,12 @@ func (Renderer) Features(traffic.Target) traffic.Features {
 }
 
 // Refs are the user's Ingress, which is only read, and the canary's.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref { return traffic.IngressRefs(t) }
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
+	return traffic.IngressRefs(t)
+}
 
 // Render makes the canary's Ingress: the user's, with the canary in place of the apex.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
@@ -58,13 +60,13 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	if !toCanary(t, obj) {
 		return nil, traffic.NoIngressBackend(t)
 	}
-	traffic.SetGuards(obj)
+	traffic.PreventDriftCorrection(obj)
 	annotations := obj.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.HasPrefix(key, r.key("")) }) // the user's, of another canary
 	maps.Copy(annotations, told)
 	obj.SetAnnotations(annotations)
 	return []*unstructured.Unstructured{
-		traffic.UsersIngress: existing[traffic.UsersIngress], traffic.CanaryIngress: obj,
+		traffic.UsersIngress: existing[traffic.UsersIngress].Object, traffic.CanaryIngress: obj,
 	}, nil
 }
 
@@ -161,12 +163,12 @@ func (r Renderer) header(name string, value release.StringMatch) (map[string]str
 
 // Read takes the weight from the canary's Ingress. Requests that match go to the canary whatever it is. The controller
 // does not report what it serves.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if len(existing) == 0 || existing[traffic.CanaryIngress] == nil {
+	if len(existing) == 0 || existing[traffic.CanaryIngress].Object == nil {
 		return out, nil
 	}
-	ingress := existing[traffic.CanaryIngress]
+	ingress := existing[traffic.CanaryIngress].Object
 	out.Found = slices.ContainsFunc(traffic.IngressPaths(ingress), func(path map[string]any) bool {
 		return traffic.IngressBackend(path)["name"] == t.CanaryService
 	})
@@ -184,7 +186,7 @@ func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) 
 	return out, nil
 }
 
-// Restore has nothing to give back: the user's Ingress was never changed.
-func (Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	return traffic.RestoreIngress(t, existing)
+// Restore has nothing to restore: the user's Ingress was never changed.
+func (Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return traffic.RestoreCopy(t, existing)
 }

@@ -35,12 +35,12 @@ type RolloutRenderer struct{}
 func NewRollout() RolloutRenderer { return RolloutRenderer{} }
 
 // Features are weights, of any total.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, MaxWeight: true}
 }
 
 // configuration is what the Rollout says of its Ingresses.
-func configuration(t traffic.RolloutTarget) argov1.NginxTrafficRouting {
+func configuration(t traffic.Target) argov1.NginxTrafficRouting {
 	if nginx := t.Routing().Nginx; nginx != nil {
 		return *nginx
 	}
@@ -48,15 +48,15 @@ func configuration(t traffic.RolloutTarget) argov1.NginxTrafficRouting {
 }
 
 // Refs are, for each of the user's Ingresses, it and the canary's.
-func (RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	c := configuration(t)
 	var refs []traffic.Ref
-	for _, name := range traffic.OneOrSeveral(c.StableIngress, c.StableIngresses) {
+	for _, name := range traffic.UniqueNames(c.StableIngress, c.StableIngresses) {
 		refs = append(refs,
-			traffic.Ref{GVK: traffic.IngressKind, Namespace: t.Rollout.Namespace, Name: name},
+			traffic.Ref{GVK: traffic.IngressKind, Namespace: t.Namespace, Name: name},
 			traffic.Ref{
-				GVK: traffic.IngressKind, Namespace: t.Rollout.Namespace, Name: canaryName(t.Rollout.Name, name), Owned: true, Derived: true,
-				Told: traffic.Told{Created: "CreatingCanaryIngress", Changed: "PatchingCanaryIngress"},
+				GVK: traffic.IngressKind, Namespace: t.Namespace, Name: canaryName(t.Rollout.Name, name), Owned: true, Derived: true,
+				Events: traffic.EventReasons{Created: "CreatingCanaryIngress", Changed: "PatchingCanaryIngress"},
 			})
 	}
 	return refs
@@ -70,8 +70,8 @@ func canaryName(rollout, ingress string) string {
 }
 
 // Render makes the canary's Ingresses.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("nginx", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
 	if len(existing) == 0 {
@@ -86,11 +86,11 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 		if fault := traffic.IngressFault(user, t.StableService); fault != "" {
 			return nil, traffic.Refuse(traffic.ErrInvalid, "%s", fault)
 		}
-		obj, err := canary.Made(t)
+		obj, err := canary.EditOwned(t)
 		if err != nil {
 			return nil, err
 		}
-		traffic.Own(traffic.Spec(obj), canarySpec(t, user.Object), canaryKeys...)
+		traffic.SetFields(traffic.Spec(obj), canarySpec(t, user.Object), canaryKeys...)
 		annotate(t, r, user.Object, obj)
 		out[i] = obj
 	}
@@ -98,7 +98,7 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // canarySpec are the rules of the user's Ingress that lead to the stable Service, with the canary's in place of it.
-func canarySpec(t traffic.RolloutTarget, user *unstructured.Unstructured) map[string]any {
+func canarySpec(t traffic.Target, user *unstructured.Unstructured) map[string]any {
 	spec := traffic.Spec(user.DeepCopy())
 	var rules []map[string]any
 	for _, rule := range traffic.Maps(spec["rules"]) {
@@ -118,7 +118,7 @@ func canarySpec(t traffic.RolloutTarget, user *unstructured.Unstructured) map[st
 }
 
 // annotate tells the controller what the Ingress is for. What others put on it stays.
-func annotate(t traffic.RolloutTarget, r release.Route, user, obj *unstructured.Unstructured) {
+func annotate(t traffic.Target, r release.Route, user, obj *unstructured.Unstructured) {
 	c := configuration(t)
 	key := New(c.AnnotationPrefix).key
 	annotations := obj.GetAnnotations()
@@ -147,7 +147,7 @@ func annotate(t traffic.RolloutTarget, r release.Route, user, obj *unstructured.
 }
 
 // Read takes the weight from the canary's Ingresses. The controller does not report what it serves.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	key := New(configuration(t).AnnotationPrefix).key(byWeight)
 	for _, x := range existing {
@@ -167,7 +167,7 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 }
 
 // Validate finds Ingresses of the user that are missing or do not lead to the stable Service.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	c := configuration(t)
 	return traffic.ValidateIngresses(traffic.RoutingPath().Child("nginx"), c.StableIngress, c.StableIngresses,
 		[2]string{"stableIngress", "stableIngresses"}, t.StableService,
@@ -175,6 +175,6 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 }
 
 // Restore has nothing to give back: the user's Ingresses were never changed.
-func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
-	return existing.Unchanged()
+func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Unchanged(), nil
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var rolloutRouters = traffic.RolloutRenderers{Nginx: nginx.NewRollout()}
-
 func TestRolloutContract(t *testing.T) {
 	for name, routing := range map[string]argov1.NginxTrafficRouting{
 		"one": {StableIngress: "shop"},
@@ -24,12 +22,12 @@ func TestRolloutContract(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: rolloutRouters, Admission: traffictest.IngressAdmission(), Copies: true,
+			traffictest.Run(t, nginx.NewRollout(), traffictest.Options{
+				Provider: "nginx", Admission: traffictest.IngressAdmission(), Copies: true,
 				Rollout: func(_ *rapid.T, ro *argov1.Rollout) { ro.Spec.Strategy.Canary.TrafficRouting.Nginx = &routing },
-				Given: func(t traffic.RolloutTarget) []*unstructured.Unstructured {
+				Given: func(t traffic.Target) []*unstructured.Unstructured {
 					var out []*unstructured.Unstructured
-					for _, name := range traffic.OneOrSeveral(routing.StableIngress, routing.StableIngresses) {
+					for _, name := range traffic.UniqueNames(routing.StableIngress, routing.StableIngresses) {
 						out = append(out, traffictest.UsersIngress("web", name, t.StableService, map[string]any{"number": int64(80)},
 							map[string]string{"kubernetes.io/ingress.class": "nginx", "nginx.ingress.kubernetes.io/proxy-body-size": "8m"}))
 					}
@@ -41,5 +39,5 @@ func TestRolloutContract(t *testing.T) {
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, rolloutRouters, "testdata/rollout")
+	traffictest.Golden(t, nginx.NewRollout(), "nginx", "testdata/rollout")
 }

@@ -36,10 +36,12 @@ func New() Renderer { return Renderer{} }
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs are the user's Ingress, which is only read, and the canary's.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref { return traffic.IngressRefs(t) }
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
+	return traffic.IngressRefs(t)
+}
 
 // Render makes the canary's Ingress: the user's, with both sides in place of the apex.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	annotations[predicate] = guarded(route, annotations[predicate])
 	obj.SetAnnotations(annotations)
 	return []*unstructured.Unstructured{
-		traffic.UsersIngress: existing[traffic.UsersIngress], traffic.CanaryIngress: obj,
+		traffic.UsersIngress: existing[traffic.UsersIngress].Object, traffic.CanaryIngress: obj,
 	}, nil
 }
 
@@ -75,7 +77,7 @@ func toBoth(t traffic.Target, ingress *unstructured.Unstructured) bool {
 			if service["name"] != t.Apex {
 				continue
 			}
-			service["name"], found = t.Primary, true
+			service["name"], found = t.StableService, true
 			added := runtime.DeepCopyJSON(path)
 			traffic.IngressBackend(added)["name"] = t.CanaryService
 			paths = append(paths, added)
@@ -94,7 +96,7 @@ func shared(t traffic.Target, route release.Route, users string) (string, error)
 		return "", traffic.Refuse(traffic.ErrInvalid, "Ingress %s.%s has an annotation %s that is no JSON object of numbers: correct it",
 			t.Canary.Spec.IngressRef.Name, t.Namespace, weights)
 	}
-	for name, weight := range map[string]int{t.CanaryService: route.Canary, t.Primary: release.Total - route.Canary} {
+	for name, weight := range map[string]int{t.CanaryService: route.Canary, t.StableService: release.Total - route.Canary} {
 		text, err := json.Marshal(weight)
 		if err != nil {
 			return "", fmt.Errorf("write the weight of %s: %w", name, err)
@@ -122,18 +124,18 @@ func guarded(route release.Route, users string) string {
 
 // Read takes the weights from the canary's Ingress, where its routes hold. One without weights that can be read shares
 // nothing out, and is no route of the release. Skipper does not report what it serves.
-func (Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if len(existing) == 0 || existing[traffic.CanaryIngress] == nil {
+	if len(existing) == 0 || existing[traffic.CanaryIngress].Object == nil {
 		return out, nil
 	}
-	annotations := existing[traffic.CanaryIngress].GetAnnotations()
+	annotations := existing[traffic.CanaryIngress].Object.GetAnnotations()
 	var numbers map[string]float64
 	if err := json.Unmarshal([]byte(annotations[weights]), &numbers); err != nil {
 		return out, nil //nolint:nilerr // what cannot be read is written anew
 	}
 	canary, named := numbers[t.CanaryService]
-	primary, both := numbers[t.Primary]
+	primary, both := numbers[t.StableService]
 	if out.Found = named && both; !out.Found {
 		return out, nil
 	}
@@ -143,7 +145,7 @@ func (Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (t
 	return out, nil
 }
 
-// Restore has nothing to give back: the user's Ingress was never changed.
-func (Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	return traffic.RestoreIngress(t, existing)
+// Restore has nothing to restore: the user's Ingress was never changed.
+func (Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return traffic.RestoreCopy(t, existing)
 }

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
@@ -23,11 +22,11 @@ func NewRollout(version Version) RolloutRenderer {
 }
 
 // Features are weights, also of experiments.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true, Others: true}
 }
 
-func configuration(t traffic.RolloutTarget) argov1.SMITrafficRouting {
+func configuration(t traffic.Target) argov1.SMITrafficRouting {
 	if smi := t.Routing().SMI; smi != nil {
 		return *smi
 	}
@@ -35,20 +34,20 @@ func configuration(t traffic.RolloutTarget) argov1.SMITrafficRouting {
 }
 
 // Refs is the TrafficSplit.
-func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{{
 		GVK:       schema.GroupVersionKind{Group: "split.smi-spec.io", Version: string(rd.canary.version), Kind: "TrafficSplit"},
-		Namespace: t.Rollout.Namespace, Name: cmp.Or(configuration(t).TrafficSplitName, t.Rollout.Name), Owned: true,
-		Told: traffic.Told{Created: "TrafficSplitCreated", NotCreated: "TrafficSplitNotCreated"},
+		Namespace: t.Namespace, Name: cmp.Or(configuration(t).TrafficSplitName, t.Rollout.Name), Owned: true,
+		Events: traffic.EventReasons{Created: "TrafficSplitCreated", NotCreated: "TrafficSplitNotCreated"},
 	}}
 }
 
 // Render makes the TrafficSplit: the canary, experiments, and the stable side.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("smi", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
-	obj, err := existing[0].Made(t)
+	obj, err := existing[0].EditOwned(t)
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +57,17 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 	}
 	backends = append(backends, map[string]any{"service": t.StableService, "weight": rd.canary.weight(r.Stable())})
 	root := cmp.Or(configuration(t).RootService, t.StableService)
-	traffic.Write(traffic.Spec(obj), map[string]any{"service": root, "backends": traffic.List(backends)}, specFields)
+	traffic.WriteFields(traffic.Spec(obj), map[string]any{"service": root, "backends": traffic.List(backends)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
 // Read takes the weights by the names of the Services. No mesh reports what it serves.
-func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
 		return out, nil
 	}
-	weights, names, err := weightsOf(existing[0].Ref, existing[0].Object)
+	weights, names, err := weightsOf(existing[0])
 	if err != nil {
 		return out, err
 	}
@@ -84,10 +83,7 @@ func (rd RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects
 	return out, nil
 }
 
-// Validate has nothing of the user to look at.
-func (RolloutRenderer) Validate(traffic.RolloutTarget, traffic.Objects) field.ErrorList { return nil }
-
 // Restore has nothing to give back: the TrafficSplit was made for the Rollout.
-func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
-	return existing.Unchanged()
+func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Unchanged(), nil
 }

@@ -16,14 +16,14 @@ func TestRolloutContract(t *testing.T) {
 	admission := traffictest.LocalAdmission(t, "testdata/crds/trafficsplits.yaml")
 	for _, version := range []smi.Version{"", smi.V1Alpha2, smi.V1Alpha3} {
 		t.Run(string(version), func(t *testing.T) {
-			traffictest.RunRollout(t, traffictest.RolloutOptions{
-				Routers: traffic.RolloutRenderers{SMI: smi.NewRollout(version)}, Admission: admission,
+			traffictest.Run(t, smi.NewRollout(version), traffictest.Options{
+				Provider: "smi", Admission: admission,
 				Rollout: func(t *rapid.T, ro *argov1.Rollout) {
 					ro.Spec.Strategy.Canary.TrafficRouting.SMI = rapid.SampledFrom([]*argov1.SMITrafficRouting{
 						{}, {RootService: "cart", TrafficSplitName: "split"},
 					}).Draw(t, "routing")
 				},
-				Given: func(traffic.RolloutTarget) []*unstructured.Unstructured { return nil },
+				Given: func(traffic.Target) []*unstructured.Unstructured { return nil },
 			})
 		})
 	}
@@ -31,6 +31,6 @@ func TestRolloutContract(t *testing.T) {
 
 func TestRolloutGolden(t *testing.T) {
 	for version, folder := range map[smi.Version]string{smi.V1Alpha1: "quantities", smi.V1Alpha3: "integers"} {
-		traffictest.GoldenRollout(t, traffic.RolloutRenderers{SMI: smi.NewRollout(version)}, "testdata/rollout/"+folder)
+		traffictest.Golden(t, smi.NewRollout(version), "smi", "testdata/rollout/"+folder)
 	}
 }

@@ -48,17 +48,17 @@ func New(version Version) Renderer { return Renderer{version: version} }
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TrafficSplit.
-func (r Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (r Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	gvk := schema.GroupVersionKind{Group: "split.smi-spec.io", Version: string(r.version), Kind: "TrafficSplit"}
 	return []traffic.Ref{{GVK: gvk, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
 // Render makes the TrafficSplit.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	obj, err := traffic.Desired(t, r.Refs(t)[0], existing[0])
+	obj, err := existing[0].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unst
 	}
 	backends := []map[string]any{
 		{"service": t.CanaryService, "weight": r.weight(route.Canary)},
-		{"service": t.Primary, "weight": r.weight(release.Total - route.Canary)},
+		{"service": t.StableService, "weight": r.weight(release.Total - route.Canary)},
 	}
-	traffic.Write(traffic.Spec(obj), map[string]any{"service": root(t), "backends": traffic.List(backends)}, specFields)
+	traffic.WriteFields(traffic.Spec(obj), map[string]any{"service": root(t), "backends": traffic.List(backends)}, specFields)
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -118,38 +118,32 @@ func forIstio(t traffic.Target) bool {
 }
 
 // Read takes the weights by the names of the Services. No mesh reports what it serves.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if existing[0] == nil {
+	if existing[0].Object == nil {
 		return out, nil
 	}
-	ref := r.Refs(t)[0]
-	weights, _, err := weightsOf(ref, existing[0])
+	weights, _, err := weightsOf(existing[0])
 	if err != nil {
 		return out, err
 	}
-	canary, named := weights[t.CanaryService]
-	if !named {
+	if _, named := weights[t.CanaryService]; !named {
 		return out, nil
 	}
-	if weights[t.Primary]+canary == 0 {
-		return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", ref, t.Primary, t.CanaryService)
-	}
-	out.Found, out.Route.Canary = true, traffic.Share(weights[t.Primary], canary)
-	return out, nil
+	return traffic.ObserveShare(existing[0].Ref, weights, t.StableService, t.CanaryService)
 }
 
 // weightsOf are the weights of a split in thousandths, by the names of Services, which come in their order.
-func weightsOf(ref traffic.Ref, split *unstructured.Unstructured) (weights map[string]int, names []string, err error) {
-	list, _, err := unstructured.NestedFieldNoCopy(split.Object, "spec", "backends")
+func weightsOf(split traffic.Found) (weights map[string]int, names []string, err error) {
+	list, _, err := unstructured.NestedFieldNoCopy(split.Object.Object, "spec", "backends")
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", ref, err)
+		return nil, nil, fmt.Errorf("read %s: %w", split.Ref, err)
 	}
 	weights = map[string]int{}
 	for _, backend := range traffic.Maps(list) {
 		name, _ := backend["service"].(string)
 		if weights[name], err = weightOf(backend["weight"]); err != nil {
-			return nil, nil, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", ref, name, backend["weight"])
+			return nil, nil, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", split.Ref, name, backend["weight"])
 		}
 		names = append(names, name)
 	}
@@ -178,12 +172,12 @@ func weightOf(v any) (int, error) {
 	return int(math.Round(weight * thousandths)), nil
 }
 
-// Restore gives back service, backends and gateways of an adopted TrafficSplit.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	ours := traffic.Ours{Spec: specFields.Names(), Bare: true}
+// Restore restores service, backends and gateways of an adopted TrafficSplit.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	written := traffic.Written{Spec: specFields.Names(), NoApexMetadata: true}
 	if forIstio(t) {
-		ours.Annotations = []string{gatewaysAnnotation}
+		written.Annotations = []string{gatewaysAnnotation}
 	}
-	obj, err := ours.GivenBack(t, r.Refs(t)[0], existing[0])
+	obj, err := written.Original(t, existing[0])
 	return []*unstructured.Unstructured{obj}, err
 }

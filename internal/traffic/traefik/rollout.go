@@ -28,25 +28,25 @@ func NewRollout(api string) RolloutRenderer {
 }
 
 // Features are weights alone.
-func (RolloutRenderer) Features(traffic.RolloutTarget) traffic.Features {
+func (RolloutRenderer) Features(traffic.Target) traffic.Features {
 	return traffic.Features{Weights: true}
 }
 
 // Refs is the TraefikService.
-func (rd RolloutRenderer) Refs(t traffic.RolloutTarget, _ release.Route, _ traffic.Objects) []traffic.Ref {
+func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	name := ""
 	if traefik := t.Routing().Traefik; traefik != nil {
 		name = traefik.WeightedTraefikServiceName
 	}
-	return []traffic.Ref{{GVK: rd.gvk, Namespace: t.Rollout.Namespace, Name: name, Shared: true}}
+	return []traffic.Ref{{GVK: rd.gvk, Namespace: t.Namespace, Name: name, Shared: true}}
 }
 
 // Render writes the weights of both Services.
-func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
-	if err := rd.Features(t).CheckRollout("traefik", r); err != nil {
+func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
 	}
-	obj, err := existing[0].Edited()
+	obj, err := existing[0].EditShared()
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,13 @@ func (rd RolloutRenderer) Render(t traffic.RolloutTarget, r release.Route, exist
 }
 
 // entries are those of both Services, where they are, and what is wrong if one is missing.
-func entries(t traffic.RolloutTarget, obj *unstructured.Unstructured) (canary, stable map[string]any, fault string) {
+func entries(t traffic.Target, obj *unstructured.Unstructured) (canary, stable map[string]any, fault string) {
 	list, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "weighted", "services")
-	at := traffic.Target{Namespace: t.Rollout.Namespace}
 	for _, e := range traffic.Maps(list) {
 		switch {
-		case isService(at, e, t.CanaryService):
+		case isService(t, e, t.CanaryService):
 			canary = e
-		case isService(at, e, t.StableService):
+		case isService(t, e, t.StableService):
 			stable = e
 		}
 	}
@@ -82,7 +81,7 @@ func entries(t traffic.RolloutTarget, obj *unstructured.Unstructured) (canary, s
 }
 
 // Read takes the weight of the canary's entry. Traefik does not report what it serves.
-func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (traffic.Observed, error) {
+func (RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	if existing[0].Object == nil {
 		return out, nil
@@ -91,20 +90,16 @@ func (RolloutRenderer) Read(t traffic.RolloutTarget, existing traffic.Objects) (
 	if fault != "" {
 		return out, nil
 	}
-	given, ok := canary["weight"]
-	if !ok {
-		given = int64(1) // what Traefik takes one for that is left out
+	weight, err := weightOf(canary)
+	if err != nil {
+		return out, fmt.Errorf("read %s: %w", existing[0].Ref, err)
 	}
-	weight, err := traffic.Number(given)
-	if err != nil || weight < 0 {
-		return out, fmt.Errorf("read %s: the weight of %s is %v, which is not a number from 0", existing[0].Ref, t.CanaryService, given)
-	}
-	out.Found, out.Route.Canary = true, int(weight)
+	out.Found, out.Route.Canary = true, weight
 	return out, nil
 }
 
 // Validate finds a TraefikService that is missing or does not name both Services.
-func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Objects) field.ErrorList {
+func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) field.ErrorList {
 	path, x := traffic.RoutingPath().Child("traefik", "weightedTraefikServiceName"), existing[0]
 	if x.Object == nil {
 		return field.ErrorList{field.Invalid(path, x.Ref.Name, x.Ref.String()+" not found")}
@@ -116,6 +111,6 @@ func (RolloutRenderer) Validate(t traffic.RolloutTarget, existing traffic.Object
 }
 
 // Restore has nothing to take back: weights stay.
-func (RolloutRenderer) Restore(_ traffic.RolloutTarget, existing traffic.Objects) []*unstructured.Unstructured {
-	return existing.Unchanged()
+func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	return existing.Unchanged(), nil
 }

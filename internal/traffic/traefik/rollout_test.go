@@ -13,37 +13,32 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traffictest"
 )
 
-var rolloutRouters = traffic.RolloutRenderers{Traefik: traefik.NewRollout("")}
-
 func TestRolloutContract(t *testing.T) {
 	admission := traffictest.NewAdmissionOf(t, "github.com/traefik/traefik/v3",
 		"docs/content/reference/dynamic-configuration/traefik.io_traefikservices.yaml")
-	traffictest.RunRollout(t, traffictest.RolloutOptions{
-		Routers: rolloutRouters, Admission: admission,
+	traffictest.Run(t, traefik.NewRollout(""), traffictest.Options{
+		Provider: "traefik", Admission: admission,
 		Rollout: func(_ *rapid.T, ro *argov1.Rollout) {
 			ro.Spec.Strategy.Canary.TrafficRouting.Traefik = &argov1.TraefikTrafficRouting{WeightedTraefikServiceName: "shop"}
 		},
-		Given: func(t traffic.RolloutTarget) []*unstructured.Unstructured {
-			obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"weighted": map[string]any{"services": []any{
+		Given: func(t traffic.Target) []*unstructured.Unstructured {
+			ref := traefik.NewRollout("").Refs(t, release.Route{}, nil)[0]
+			obj := traffictest.NewObject(ref, map[string]any{"weighted": map[string]any{"services": []any{
 				map[string]any{"name": "cart-stable", "port": int64(80), "weight": int64(100), "scheme": "h2c"},
 				map[string]any{"name": "cart-canary", "port": int64(80), "weight": int64(0), "namespace": "web"},
 				map[string]any{"name": "cart-canary", "port": int64(80), "weight": int64(3), "namespace": "elsewhere"},
-			}}}}}
-			ref := traefik.NewRollout("").Refs(t, release.Route{}, nil)[0]
-			obj.SetGroupVersionKind(ref.GVK)
-			obj.SetNamespace(ref.Namespace)
-			obj.SetName(ref.Name)
+			}}})
 			return []*unstructured.Unstructured{obj}
 		},
 	})
 }
 
 func TestRolloutGolden(t *testing.T) {
-	traffictest.GoldenRollout(t, rolloutRouters, "testdata/rollout")
+	traffictest.Golden(t, traefik.NewRollout(""), "traefik", "testdata/rollout")
 }
 
 func TestRolloutAPI(t *testing.T) {
-	target := traffic.RolloutTarget{Rollout: &argov1.Rollout{}}
+	target := traffic.Target{Rollout: &argov1.Rollout{}}
 	got := traefik.NewRollout("traefik.containo.us/v1alpha1").Refs(target, release.Route{}, nil)[0].GVK.String()
 	if want := "traefik.containo.us/v1alpha1, Kind=TraefikService"; got != want {
 		t.Errorf("writes %s, want %s", got, want)

@@ -33,28 +33,28 @@ func New() Renderer { return Renderer{} }
 func (Renderer) Features(traffic.Target) traffic.Features { return traffic.Features{Weights: true} }
 
 // Refs is the TraefikService.
-func (Renderer) Refs(t traffic.Target) []traffic.Ref {
+func (Renderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects) []traffic.Ref {
 	return []traffic.Ref{{GVK: traefikServiceKind, Namespace: t.Namespace, Name: t.Apex, Owned: true}}
 }
 
 // Render makes the TraefikService. The canary is in it only while it gets requests: at rest it has no pods, of which
 // Traefik would complain.
-func (r Renderer) Render(t traffic.Target, route release.Route, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := r.Features(t).Check(t, route); err != nil {
 		return nil, err
 	}
-	obj, err := traffic.Desired(t, r.Refs(t)[0], existing[0])
+	obj, err := existing[0].Adopt(t)
 	if err != nil {
 		return nil, err
 	}
 	traffic.SetApexMetadata(t, obj)
 
-	entries := []map[string]any{entry(t, t.Primary, release.Total-route.Canary)}
+	entries := []map[string]any{entry(t, t.StableService, release.Total-route.Canary)}
 	if route.Canary > 0 {
 		entries = append(entries, entry(t, t.CanaryService, route.Canary))
 	}
 	want := map[string]any{"weighted": map[string]any{"services": traffic.List(entries)}}
-	traffic.Write(traffic.Spec(obj), want, specFields(t))
+	traffic.WriteFields(traffic.Spec(obj), want, specFields(t))
 	return []*unstructured.Unstructured{obj}, nil
 }
 
@@ -66,40 +66,37 @@ func entry(t traffic.Target, name string, weight int) map[string]any {
 }
 
 // Read takes the weights from the entries of the two Services. Traefik does not report what it serves.
-func (r Renderer) Read(t traffic.Target, existing []*unstructured.Unstructured) (traffic.Observed, error) {
+func (r Renderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
-	if existing[0] == nil {
+	if existing[0].Object == nil {
 		return out, nil
 	}
-	services, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object, "spec", "weighted", "services")
-	var primary, canary int
+	services, _, _ := unstructured.NestedFieldNoCopy(existing[0].Object.Object, "spec", "weighted", "services")
+	weights := map[string]int{}
 	for _, e := range traffic.Maps(services) {
-		toPrimary, toCanary := isService(t, e, t.Primary), isService(t, e, t.CanaryService)
-		if !toPrimary && !toCanary {
-			continue
-		}
-		out.Found = true
-		weight := 1.0
-		if value := e["weight"]; value != nil {
-			var err error
-			if weight, err = traffic.Number(value); err != nil || weight < 0 {
-				return out, fmt.Errorf("read %s: the weight of %v is %v, which is not a number from 0", r.Refs(t)[0], e["name"], value)
+		for _, side := range []string{t.StableService, t.CanaryService} {
+			if !isService(t, e, side) {
+				continue
 			}
-		}
-		if toPrimary {
-			primary = int(weight)
-		} else {
-			canary = int(weight)
+			weight, err := weightOf(e)
+			if err != nil {
+				return out, fmt.Errorf("read %s: %w", existing[0].Ref, err)
+			}
+			weights[side] = weight
 		}
 	}
-	if !out.Found {
+	if len(weights) == 0 {
 		return out, nil
 	}
-	if primary+canary == 0 {
-		return out, fmt.Errorf("read %s: the weights of %s and %s are both 0: give one of them requests", r.Refs(t)[0], t.Primary, t.CanaryService)
+	return traffic.ObserveShare(existing[0].Ref, weights, t.StableService, t.CanaryService)
+}
+
+// weightOf is the weight of an entry. Traefik takes one that is omitted for 1.
+func weightOf(entry map[string]any) (int, error) {
+	if entry["weight"] == nil {
+		return 1, nil
 	}
-	out.Route.Canary = traffic.Share(primary, canary)
-	return out, nil
+	return traffic.Weight(entry["name"], entry["weight"])
 }
 
 // isService says whether an entry is the Service of that name; kind and namespace may be left out.
@@ -108,8 +105,8 @@ func isService(t traffic.Target, entry map[string]any, name any) bool {
 	return entry["name"] == name && (kind == nil || kind == "Service") && (namespace == nil || namespace == "" || namespace == t.Namespace)
 }
 
-// Restore gives back the weighted services of an adopted TraefikService.
-func (r Renderer) Restore(t traffic.Target, existing []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	obj, err := traffic.GivenBack(t, r.Refs(t)[0], existing[0], specFields(t).Names()...)
+// Restore restores the weighted services of an adopted TraefikService.
+func (r Renderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
+	obj, err := existing[0].Original(t, specFields(t).Names()...)
 	return []*unstructured.Unstructured{obj}, err
 }

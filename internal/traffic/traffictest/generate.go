@@ -6,10 +6,22 @@ import (
 
 	"pgregory.net/rapid"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 )
+
+// rollout is a Rollout with the two Services and managed routes.
+func rollout() *argov1.Rollout {
+	ro := &argov1.Rollout{}
+	ro.Name, ro.Namespace, ro.UID = "cart", "web", "0d3a5fd7-uid"
+	ro.Spec.Strategy.Canary = &argov1.CanaryStrategy{
+		CanaryService: "cart-canary", StableService: "cart-stable",
+		TrafficRouting: &argov1.RolloutTrafficRouting{ManagedRoutes: []argov1.ManagedRoute{{Name: "testers"}, {Name: "shadow"}, {Name: "beta"}}},
+	}
+	return ro
+}
 
 // canaries draws a Canary with fields that every provider with a mesh can take or has to ignore.
 func canaries(t *rapid.T) *flaggerv1.Canary {
@@ -84,45 +96,94 @@ func analyses(t *rapid.T) flaggerv1.CanaryAnalysis {
 	}
 }
 
-// routes draws a route that the renderer declares to be able to make for the target.
-func routes(t *rapid.T, rd traffic.Renderer, target traffic.Target, label string) release.Route {
-	f := rd.Features(target)
-	iterations := 0
-	if target.Canary.Spec.Analysis != nil {
-		iterations = target.Canary.Spec.Analysis.Iterations
+// route draws a route that the renderer declares to support, in a form that the provider accepts.
+func (f *fixture) route(t *rapid.T, label string) release.Route {
+	draw := f.rolloutRoute
+	if f.target.Canary != nil {
+		draw = f.canaryRoute
 	}
-	return rapid.Custom(func(t *rapid.T) release.Route {
-		var r release.Route
-		if f.Weights {
-			r.Canary = rapid.OneOf(rapid.SampledFrom([]int{0, 1, 50, 99, 100}), rapid.IntRange(0, 100)).Draw(t, "weight")
-		} else {
-			r.Canary = rapid.SampledFrom([]int{0, 100}).Draw(t, "weight")
-		}
-		if f.Matches && rapid.Bool().Draw(t, "A/B") {
-			r.Matches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) release.Match { return match(t, f) }), 1, 2).Draw(t, "matches")
-			return r
-		}
-		if mirrors := iterations > 0 && f.Mirror || iterations == 0 && f.WeightedMirror; mirrors && rapid.Bool().Draw(t, "mirror") {
-			r.Mirror.On = true
-			if f.MirrorPercent {
-				r.Mirror.Percent = rapid.IntRange(0, 100).Draw(t, "mirror percent")
-			}
-		}
-		if f.Sticky && rapid.Bool().Draw(t, "sticky") {
-			r.Sticky = &release.Sticky{
-				Canary:   rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "cookie"),
-				Previous: rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "previous cookie"),
-			}
-			if f.PrimarySticky {
-				r.Sticky.Primary = rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "primary cookie")
-				r.Sticky.Primary.Name += "-primary"
-				if r.Sticky.Primary.Value == "" {
-					r.Sticky.Primary.Name = ""
-				}
-			}
-		}
+	r := rapid.Custom(draw).Draw(t, label)
+	if f.options.Route != nil {
+		f.options.Route(t, &r)
+	}
+	return r
+}
+
+func (f *fixture) canaryRoute(t *rapid.T) release.Route {
+	can := f.Features(f.target)
+	iterations := 0
+	if analysis := f.target.Canary.Spec.Analysis; analysis != nil {
+		iterations = analysis.Iterations
+	}
+	var r release.Route
+	if can.Weights {
+		r.Canary = rapid.OneOf(rapid.SampledFrom([]int{0, 1, 50, 99, 100}), rapid.IntRange(0, 100)).Draw(t, "weight")
+	} else {
+		r.Canary = rapid.SampledFrom([]int{0, 100}).Draw(t, "weight")
+	}
+	if can.Matches && rapid.Bool().Draw(t, "A/B") {
+		r.Matches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) release.Match { return match(t, can) }), 1, 2).Draw(t, "matches")
 		return r
-	}).Draw(t, label)
+	}
+	if mirrors := iterations > 0 && can.Mirror || iterations == 0 && can.WeightedMirror; mirrors && rapid.Bool().Draw(t, "mirror") {
+		r.Mirror.On = true
+		if can.MirrorPercent {
+			r.Mirror.Percent = rapid.IntRange(0, 100).Draw(t, "mirror percent")
+		}
+	}
+	if can.Sticky && rapid.Bool().Draw(t, "sticky") {
+		r.Sticky = &release.Sticky{
+			Canary:   rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "cookie"),
+			Previous: rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "previous cookie"),
+		}
+		if can.PrimarySticky {
+			r.Sticky.Primary = rapid.OneOf(rapid.Just(release.Cookie{}), rapid.Custom(cookies)).Draw(t, "primary cookie")
+			r.Sticky.Primary.Name += "-primary"
+			if r.Sticky.Primary.Value == "" {
+				r.Sticky.Primary.Name = ""
+			}
+		}
+	}
+	return r
+}
+
+func (f *fixture) rolloutRoute(t *rapid.T) release.Route {
+	can, r := f.Features(f.target), release.Route{Total: release.Total}
+	if can.MaxWeight {
+		r.Total = rapid.SampledFrom([]int{100, 1000}).Draw(t, "total")
+	}
+	rest := r.Total
+	if can.Others {
+		for _, name := range rapid.SampledFrom([][]string{nil, {"cart-exp"}, {"cart-exp", "another-exp"}}).Draw(t, "experiments") {
+			d := release.Destination{Service: name, Weight: rapid.IntRange(1, 20).Draw(t, "weight of "+name), Revision: "58b1"}
+			r.Others, rest = append(r.Others, d), rest-d.Weight
+		}
+	}
+	r.Canary = rapid.OneOf(rapid.SampledFrom([]int{0, 1, rest}), rapid.IntRange(0, rest)).Draw(t, "weight")
+	if can.HeaderRoutes {
+		for _, name := range rapid.SampledFrom([][]string{nil, {"testers"}, {"beta"}, {"testers", "beta"}}).Draw(t, "header routes") {
+			r.HeaderRoutes = append(r.HeaderRoutes, release.HeaderRoute{Name: name, Match: f.headers(t)})
+		}
+	}
+	if can.MirrorRoutes && rapid.Bool().Draw(t, "mirrors") {
+		r.MirrorRoutes = []release.MirrorRoute{{Name: "shadow", Percent: rapid.IntRange(1, 100).Draw(t, "percent"), Match: rapid.SampledFrom([][]release.Match{
+			{{Method: &release.StringMatch{Exact: "GET"}, Path: &release.StringMatch{Prefix: "/cart"}}},
+			{{Headers: map[string]release.StringMatch{"x-tester": {Regex: ".+"}}}, {Path: &release.StringMatch{Exact: "/"}}},
+		}).Draw(t, "mirrored")}}
+	}
+	return r
+}
+
+func (f *fixture) headers(t *rapid.T) []release.Match {
+	values := []release.StringMatch{{Exact: "1"}, {Exact: "yes"}}
+	if !f.options.ExactOnly {
+		values = append(values, release.StringMatch{Prefix: "in."}, release.StringMatch{Regex: "^[a-z]+$"})
+	}
+	var out []release.Match
+	for _, name := range rapid.SampledFrom([][]string{{"x-tester"}, {"x-tester", "x-group"}, {"x-tester", "x-tester"}}).Draw(t, "names of headers") {
+		out = append(out, release.Match{Headers: map[string]release.StringMatch{name: rapid.SampledFrom(values).Draw(t, "value of "+name)}})
+	}
+	return out
 }
 
 func match(t *rapid.T, f traffic.Features) release.Match {

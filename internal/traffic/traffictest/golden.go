@@ -2,6 +2,8 @@ package traffictest
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,25 +12,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// Golden plays the files of a folder against a renderer. The commands:
+// Golden runs the files of a folder against a renderer. The commands:
 //
 //	canary              sets the Canary to the YAML that follows (name, namespace and UID are given); nothing exists
-//	canary change       the same, and what exists stays
+//	canary change       the same, and what exists remains
+//	rollout             sets a Rollout's spec.strategy.canary to the YAML that follows (name, namespace and UID are given; without
+//	                    other names the Services are cart-canary and cart-stable); nothing exists
 //	existing            adds the YAML that follows to what exists, in place of an object of that kind and name
-//	render canary=N     renders (mirror, mirror=PERCENT; cookies and matches come from the Canary), prints what is
-//	                    other than before, and stores it
+//	render canary=N     renders, prints what differs from before, and stores it. For a Canary: mirror, mirror=PERCENT; cookies
+//	                    and matches are in the Canary. For a Rollout: total=N, other=(name:N), header=(names of steps),
+//	                    mirror=(names of steps), canary-hash=H, stable-hash=H, drained
 //	read                prints what is read
-//	restore             prints what is other after restoring, and stores it
+//	validate            prints what of the existing objects does not fit
+//	restore             prints what differs after restoring, and stores it
 //
-// Run the test with -rewrite to write what comes out, then read the difference as a change of behaviour.
+// Run the test with -rewrite to record the output, then review the diff as a change in behavior.
 func Golden(t *testing.T, rd traffic.Renderer, provider, dir string) {
 	datadriven.Walk(t, dir, func(t *testing.T, path string) {
-		g := &golden{renderer: rd, provider: provider}
+		g := &golden{router: traffic.Router{Name: provider, Renderer: rd}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out, err := g.run(t, d)
 			if err != nil {
@@ -40,47 +47,76 @@ func Golden(t *testing.T, rd traffic.Renderer, provider, dir string) {
 }
 
 type golden struct {
-	renderer traffic.Renderer
-	provider string
-	target   traffic.Target
-	existing []*unstructured.Unstructured
+	router traffic.Router
+	target traffic.Target
+	stored objects
 }
 
 func (g *golden) run(t *testing.T, d *datadriven.TestData) (string, error) {
+	rd := g.router.Renderer
 	switch d.Cmd {
 	case "canary":
-		return "ok\n", g.canary(d)
+		return "ok\n", g.setCanary(d)
+	case "rollout":
+		return "ok\n", g.setRollout(d)
 	case "existing":
-		return "ok\n", g.exists(t, d.Input)
+		return "ok\n", g.addExisting(d.Input)
 	case "render":
 		route, err := g.route(d)
 		if err != nil {
 			return "", err
 		}
-		rendered, err := g.renderer.Render(g.target, route, g.existing)
-		return g.news(rendered, err)
+		existing := find(rd, g.target, route, g.stored)
+		rendered, err := rd.Render(g.target, route, existing)
+		return g.store(existing, rendered, err)
 	case "read":
-		seen, err := g.renderer.Read(g.target, g.existing)
-		if err != nil {
-			return "", err
+		seen, err := rd.Read(g.target, g.all())
+		return observed(g.target, seen), err
+	case "validate":
+		faults := validate(rd, g.target, g.all())
+		if len(faults) == 0 {
+			return "valid\n", nil
 		}
-		if !seen.Found {
-			return "not found\n", nil
+		var b strings.Builder
+		for _, fault := range faults {
+			b.WriteString(fault.Error() + "\n")
 		}
-		out := seen.Route.String() + "\nconfirmed: " + string(seen.Confirmed) + "\n"
-		if seen.Reason != "" {
-			out += seen.Reason + "\n"
-		}
-		return out, nil
+		return b.String(), nil
 	case "restore":
-		return g.news(g.renderer.Restore(g.target, g.existing))
+		existing := g.all()
+		restored, err := rd.Restore(g.target, existing)
+		return g.store(existing, restored, err)
 	default:
 		d.Fatalf(t, "unknown command %s", d.Cmd)
 		return "", nil
 	}
 }
 
-func (g *golden) canary(d *datadriven.TestData) error {
+func observed(t traffic.Target, seen traffic.Observed) string {
+	if !seen.Found {
+		return "not found\n"
+	}
+	var b strings.Builder
+	if t.Canary != nil {
+		b.WriteString(seen.Route.String())
+	} else {
+		b.WriteString("canary=" + strconv.Itoa(seen.Route.Canary))
+	}
+	for _, d := range seen.Route.Others {
+		fmt.Fprintf(&b, " %s=%d", d.Service, d.Weight)
+	}
+	b.WriteString("\nconfirmed: " + string(seen.Confirmed) + "\n")
+	if seen.Reason != "" {
+		b.WriteString(seen.Reason + "\n")
+	}
+	return b.String()
+}
+
+func (g *golden) all() traffic.Objects {
+	return find(g.router.Renderer, g.target, release.Route{}, g.stored)
+}
+
+func (g *golden) setCanary(d *datadriven.TestData) error {
 	c := &flaggerv1.Canary{}
 	if err := yaml.UnmarshalStrict([]byte(d.Input), c); err != nil {
 		return err
@@ -89,14 +125,35 @@ func (g *golden) canary(d *datadriven.TestData) error {
 	if c.Spec.TargetRef.Name == "" {
 		c.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	}
-	g.target = traffic.TargetOf(c, g.provider, "app")
+	g.target = traffic.NewCanaryTarget(c, g.router.Name, "app")
 	if !d.HasArg("change") {
-		g.existing = make([]*unstructured.Unstructured, len(g.renderer.Refs(g.target)))
+		g.stored = objects{}
 	}
 	return nil
 }
 
-func (g *golden) exists(t *testing.T, input string) error {
+func (g *golden) setRollout(d *datadriven.TestData) error {
+	canary := &argov1.CanaryStrategy{}
+	if err := yaml.UnmarshalStrict([]byte(d.Input), canary); err != nil {
+		return err
+	}
+	if canary.CanaryService == "" && canary.StableService == "" && canary.PingPong == nil && !d.HasArg("without-services") {
+		canary.CanaryService, canary.StableService = "cart-canary", "cart-stable"
+	}
+	ro := rollout()
+	ro.Spec.Strategy.Canary = canary
+	if d.HasArg("stable-ping") {
+		ro.Status.Canary.StablePingPong = argov1.Ping
+	}
+	if names := traffic.RouterNames(canary.TrafficRouting); len(names) == 0 || names[0] != g.router.Name {
+		return fmt.Errorf("the Rollout has routers %v, want %s", names, g.router.Name)
+	}
+	g.stored = objects{}
+	g.target = g.router.Target(ro, "6d4f", "77c9")
+	return nil
+}
+
+func (g *golden) addExisting(input string) error {
 	obj := &unstructured.Unstructured{}
 	text, err := yaml.YAMLToJSON([]byte(input))
 	if err != nil {
@@ -105,17 +162,31 @@ func (g *golden) exists(t *testing.T, input string) error {
 	if err := obj.UnmarshalJSON(text); err != nil {
 		return err
 	}
-	for i, ref := range g.renderer.Refs(g.target) {
-		if ref.GVK.Kind == obj.GetKind() && ref.Name == obj.GetName() {
-			g.existing[i] = obj
-			return nil
-		}
+	if obj.GetNamespace() == "" {
+		obj.SetNamespace(g.namespaceOf(obj))
 	}
-	t.Fatalf("%s %s is none of the objects", obj.GetKind(), obj.GetName())
+	g.stored[keyOf(obj)] = obj
 	return nil
 }
 
+// namespaceOf is that of the release, unless an object of that kind and name is in another one or has none.
+func (g *golden) namespaceOf(obj *unstructured.Unstructured) string {
+	namespaces := map[string]bool{}
+	for _, x := range g.all() {
+		if x.Ref.GVK.Kind == obj.GetKind() && x.Ref.Name == obj.GetName() {
+			namespaces[x.Ref.Namespace] = true
+		}
+	}
+	if len(namespaces) == 0 || namespaces[g.target.Namespace] {
+		return g.target.Namespace
+	}
+	return slices.Min(slices.Collect(maps.Keys(namespaces)))
+}
+
 func (g *golden) route(d *datadriven.TestData) (release.Route, error) {
+	if g.target.Rollout != nil {
+		return g.rolloutRoute(d)
+	}
 	r := release.Route{
 		Matches: traffic.Matches(g.target.Canary),
 		Sticky:  traffic.Sticky(g.target.Canary, g.target.Canary.Status),
@@ -140,39 +211,92 @@ func (g *golden) route(d *datadriven.TestData) (release.Route, error) {
 	return r, nil
 }
 
-// news stores the objects and prints those that changed.
-func (g *golden) news(objs []*unstructured.Unstructured, err error) (string, error) {
+func (g *golden) rolloutRoute(d *datadriven.TestData) (release.Route, error) {
+	var r release.Route
+	g.target.CanaryHash, g.target.StableHash, g.target.Drained = "6d4f", "77c9", false
+	for _, arg := range d.CmdArgs {
+		var err error
+		switch arg.Key {
+		case "canary":
+			r.Canary, err = strconv.Atoi(arg.Vals[0])
+		case "total":
+			r.Total, err = strconv.Atoi(arg.Vals[0])
+		case "other":
+			r.Others, err = destinations(arg.Vals)
+		case "header", "mirror":
+			g.addManagedRoutes(&r, arg.Vals)
+		case "canary-hash":
+			g.target.CanaryHash = strings.Join(arg.Vals, "")
+		case "stable-hash":
+			g.target.StableHash = strings.Join(arg.Vals, "")
+		case "drained":
+			g.target.Drained = true
+		default:
+			err = fmt.Errorf("unknown argument %s", arg.Key)
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func destinations(values []string) ([]release.Destination, error) {
+	var out []release.Destination
+	for _, value := range values {
+		name, weight, _ := strings.Cut(value, ":")
+		number, err := strconv.Atoi(weight)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, release.Destination{Service: name, Weight: number, Revision: "58b1"})
+	}
+	return out, nil
+}
+
+// addManagedRoutes adds the managed routes of the named steps.
+func (g *golden) addManagedRoutes(r *release.Route, names []string) {
+	for _, step := range g.target.Rollout.Spec.Strategy.Canary.Steps {
+		if s := step.SetHeaderRoute; s != nil && slices.Contains(names, s.Name) && len(s.Match) > 0 {
+			r.HeaderRoutes = append(r.HeaderRoutes, traffic.HeaderRoute(*s))
+		}
+		if s := step.SetMirrorRoute; s != nil && slices.Contains(names, s.Name) && len(s.Match) > 0 {
+			r.MirrorRoutes = append(r.MirrorRoutes, traffic.MirrorRoute(*s))
+		}
+	}
+}
+
+// store stores the desired objects and prints those that changed.
+func (g *golden) store(existing traffic.Objects, desired []*unstructured.Unstructured, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	for i, obj := range objs {
-		before, after, err := g.text(i, g.existing[i], obj)
+	for i, obj := range desired {
+		was, err := shown(existing[i].Ref, existing[i].Object)
 		if err != nil {
 			return "", err
 		}
-		if before != after {
-			b.WriteString(after)
+		is, err := shown(existing[i].Ref, obj)
+		if err != nil {
+			return "", err
 		}
-		if obj != nil && g.existing[i] == nil {
-			attribute(g.target.Canary, obj)
+		if was != is {
+			b.WriteString(is)
 		}
-		g.existing[i] = obj
+		if obj == nil {
+			maps.DeleteFunc(g.stored, func(_ string, stored *unstructured.Unstructured) bool { return stored == existing[i].Object })
+			continue
+		}
+		if existing[i].Object == nil {
+			setOwner(g.target, obj)
+		}
+		g.stored[keyOf(obj)] = obj
 	}
 	if b.Len() == 0 {
 		return "nothing changes\n", nil
 	}
 	return b.String(), nil
-}
-
-func (g *golden) text(i int, before, after *unstructured.Unstructured) (string, string, error) {
-	ref := g.renderer.Refs(g.target)[i]
-	was, err := shown(ref, before)
-	if err != nil {
-		return "", "", err
-	}
-	is, err := shown(ref, after)
-	return was, is, err
 }
 
 // shown is an object as golden files have it: what does not come from the renderer is left out.

@@ -21,7 +21,7 @@ func IngressRef(_ *rapid.T, c *flaggerv1.Canary) {
 	c.Spec.IngressRef = &flaggerv1.IngressReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Name: "shop"}
 }
 
-// UsersIngress is an Ingress of a user of Argo: a path to the Service on two hosts, one more path, and a rule without any.
+// UsersIngress is an Ingress of a user: a path to the Service on two hosts, another path, and a rule without paths.
 func UsersIngress(namespace, name, service string, port map[string]any, annotations map[string]string) *unstructured.Unstructured {
 	path := func(path, service string, port map[string]any) any {
 		return map[string]any{"path": path, "pathType": "Prefix", "backend": map[string]any{
@@ -46,34 +46,15 @@ func UsersIngress(namespace, name, service string, port map[string]any, annotati
 	return obj
 }
 
-// GivenIngress is an Ingress of a user: a path to the apex on two hosts, another path, and what tools wrote on it.
+// GivenIngress is an Ingress of a user of Flagger: as UsersIngress, with metadata of tools.
 func GivenIngress(t traffic.Target) []*unstructured.Unstructured {
-	path := func(path, service string) any {
-		return map[string]any{"path": path, "pathType": "Prefix", "backend": map[string]any{
-			"service": map[string]any{"name": service, "port": map[string]any{"number": int64(80)}},
-		}}
-	}
-	obj := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{
-			"ingressClassName": "public",
-			"tls":              []any{map[string]any{"hosts": []any{"shop.example.com"}, "secretName": "shop"}},
-			"rules": []any{
-				map[string]any{"host": "shop.example.com", "http": map[string]any{"paths": []any{path("/cart", t.Apex), path("/other", "other")}}},
-				map[string]any{"host": "empty.example.com"},
-				map[string]any{"host": "www.example.com", "http": map[string]any{"paths": []any{path("/", t.Apex)}}},
-			},
-		},
-	}}
-	obj.SetGroupVersionKind(traffic.IngressKind)
-	obj.SetNamespace(t.Namespace)
-	obj.SetName(t.Canary.Spec.IngressRef.Name)
-	obj.SetUID("users")
-	obj.SetFinalizers([]string{"example.com/keep"})
-	obj.SetLabels(map[string]string{"team": "shop", "kustomize.toolkit.fluxcd.io/name": "apps"})
-	obj.SetAnnotations(map[string]string{
+	obj := UsersIngress(t.Namespace, t.Canary.Spec.IngressRef.Name, t.Apex, map[string]any{"number": int64(80)}, map[string]string{
 		"example.com/owner": "shop", "kubectl.kubernetes.io/last-applied-configuration": "{}", "argocd.argoproj.io/tracking-id": "shop",
 		"zalando.org/backend-weights": `{"other":30}`, "zalando.org/skipper-predicate": `Method("GET")`,
 		"nginx.ingress.kubernetes.io/canary": "true", "nginx.ingress.kubernetes.io/proxy-body-size": "8m",
 	})
-	return []*unstructured.Unstructured{traffic.UsersIngress: obj, traffic.CanaryIngress: nil}
+	obj.SetUID("users")
+	obj.SetFinalizers([]string{"example.com/keep"})
+	obj.SetLabels(map[string]string{"team": "shop", "kustomize.toolkit.fluxcd.io/name": "apps"})
+	return []*unstructured.Unstructured{obj}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
@@ -114,9 +115,10 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 	}
 	var out []map[string]any
 	for _, canary := range r.states(t) {
-		target := traffic.TargetOf(canary, r.provider, "app")
-		refs := r.renderer.Refs(target)
-		i := slices.IndexFunc(refs, func(ref traffic.Ref) bool { return ref.GVK.Kind+"/"+ref.Name == object })
+		target := traffic.NewCanaryTarget(canary, r.provider, "app")
+		existing := Find(r.renderer, target, release.Route{}, nil)
+		r.addUsersObjects(t, existing)
+		i := slices.IndexFunc(existing, func(x traffic.Found) bool { return x.Ref.GVK.Kind+"/"+x.Ref.Name == object })
 		if i < 0 {
 			continue
 		}
@@ -124,14 +126,13 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := r.given(t, refs)
-		existing := slices.Clone(given)
-		existing[i] = &unstructured.Unstructured{Object: seen.(map[string]any)}
+		given, ref := slices.Clone(existing), existing[i].Ref
+		existing[i].Object = &unstructured.Unstructured{Object: seen.(map[string]any)}
 		observed, err := r.renderer.Read(target, existing)
 		if err != nil {
 			t.Fatalf("read %s: %v", object, err)
 		}
-		if refs[i].Shared {
+		if ref.Shared {
 			if !observed.Found {
 				continue // the user's, before the release writes in it
 			}
@@ -145,21 +146,20 @@ func (r recording) render(t *testing.T, object string, version map[string]any) (
 			t.Fatalf("render %s: %v", object, err)
 		}
 		switch {
-		case refs[i].Shared:
+		case ref.Shared:
 			annotations := rendered[i].GetAnnotations()
-			delete(annotations, traffic.OriginalAnnotation) // ours alone
+			delete(annotations, traffic.OriginalAnnotation) // Serin's only
 			rendered[i].SetAnnotations(annotations)
-		case refs[i].Namespace != "":
-			rendered[i].SetOwnerReferences(controlledBy(canary))
+		case ref.Namespace != "":
+			setOwner(target, rendered[i])
 		}
 		out = append(out, rendered[i].Object)
 	}
 	return out, len(out) > 0
 }
 
-// given are the objects of the user that the route needs, as the case makes them.
-func (r recording) given(t *testing.T, refs []traffic.Ref) []*unstructured.Unstructured {
-	out := make([]*unstructured.Unstructured, len(refs))
+// addUsersObjects adds the objects of the user that the route needs, as the case creates them.
+func (r recording) addUsersObjects(t *testing.T, existing traffic.Objects) {
 	inputs, err := filepath.Glob(filepath.Join(r.dir, "input", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -174,14 +174,13 @@ func (r recording) given(t *testing.T, refs []traffic.Ref) []*unstructured.Unstr
 			if err != nil {
 				continue // nothing but a comment
 			}
-			if i := slices.IndexFunc(refs, func(ref traffic.Ref) bool {
-				return !ref.Owned && ref.GVK == obj.GroupVersionKind() && ref.Name == obj.GetName()
-			}); i >= 0 {
-				out[i] = obj
+			for i, x := range existing {
+				if !x.Ref.Owned && x.Ref.GVK == obj.GroupVersionKind() && x.Ref.Name == obj.GetName() {
+					existing[i].Object = obj
+				}
 			}
 		}
 	}
-	return out
 }
 
 // states are the Canary as it was applied, and after each patch of the case.

@@ -35,7 +35,7 @@ type Canaries struct {
 	world    *sim.World
 	cluster  *cluster.Cluster
 	gateway  *cluster.Gateway
-	routers  *traffic.Registry
+	routers  traffic.Registry
 	settings canary.Settings
 	releases []*Release
 	outside  *outside

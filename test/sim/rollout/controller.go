@@ -85,7 +85,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
 		},
-		Clock: i.Clock, Recorder: p.told, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.Marked(),
+		Clock: i.Clock, Recorder: p.told, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -192,7 +192,7 @@ func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Obj
 // marked are the kinds of users' objects that carry marks, beside Services.
 func (k *Rollouts) marked() []schema.GroupKind {
 	var all []schema.GroupKind
-	for _, kind := range k.routers.Marked() {
+	for _, kind := range k.routers.MarkedKinds() {
 		all = append(all, kind.GroupKind())
 	}
 	return all

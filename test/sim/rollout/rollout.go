@@ -55,7 +55,7 @@ type Rollouts struct {
 	world    *sim.World
 	cluster  *cluster.Cluster
 	gateway  *cluster.Gateway
-	routers  traffic.RolloutRenderers
+	routers  traffic.Registry
 	releases []*Release
 	outside  *outside
 	user     client.Client
@@ -103,7 +103,7 @@ func (k *Rollouts) parts() []sim.Kind {
 // Populate implements sim.Kind.
 func (k *Rollouts) Populate(w *sim.World) {
 	k.world, k.user = w, w.Server.Client("user")
-	k.routers = (&operator.Flags{}).RolloutRouters()
+	k.routers = (&operator.Flags{}).Routers()
 	k.hands, k.outside = kinds.Hands{World: w, Namespace: namespace}, newOutside(k)
 	k.people = &people{Rollouts: k, Script: kinds.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})

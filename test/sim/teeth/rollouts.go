@@ -29,7 +29,7 @@ var Rollouts = []Tooth{
 	{
 		"the weights of Services that take turns, the other way round",
 		"I2",
-		"internal/traffic/rollout_routers.go",
+		"internal/traffic/routers.go",
 		"if ro.Status.Canary.StablePingPong == argov1.Ping {", "if ro.Status.Canary.StablePingPong != argov1.Ping {", 1,
 	},
 	{
@@ -157,7 +157,7 @@ var Rollouts = []Tooth{
 	{
 		"routes of a Rollout that was deleted while no process watched",
 		"I16",
-		"internal/traffic/rollout_record.go",
+		"internal/traffic/record.go",
 		"	text := annotations[argov1.RoutedByAnnotation]\n", "	text := annotations[\"\"]\n", 0,
 	},
 	{

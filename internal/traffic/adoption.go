@@ -1,0 +1,336 @@
+package traffic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/toolkeys"
+)
+
+// Annotations that this package writes or reads.
+const (
+	// OriginalAnnotation has, on an object that was not created for the release, what it was before the first change.
+	OriginalAnnotation = "serin.dev/original"
+	// CanaryAnnotation names the Canary, as namespace/name, on objects that cannot have an owner reference to it.
+	CanaryAnnotation = "serin.dev/canary"
+
+	flaggerOriginal = "flagger.kubernetes.io/original-configuration"
+	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
+	fluxReconcile   = "kustomize.toolkit.fluxcd.io/reconcile"
+	fluxDrift       = "helm.toolkit.fluxcd.io/driftDetection"
+	disabled        = "disabled"
+)
+
+// maxOriginal is the limit of OriginalAnnotation, in bytes: all annotations of an object together may have 256 KiB.
+const maxOriginal = 64 << 10
+
+// original is the value of OriginalAnnotation.
+type original struct {
+	Canary      string            `json:"canary"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        map[string]any    `json:"spec,omitempty"`
+}
+
+// Adopt returns a copy of an existing object to render the route of a Canary into, or a new object with nothing but its name.
+// It refuses an object with another owner with ErrNotOwned. An object that the release adopts records what it was before:
+// its spec, or only these fields of it.
+func (x Found) Adopt(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
+	if x.Object == nil {
+		return x.Ref.newObject(), nil
+	}
+	obj := x.Object.DeepCopy()
+	switch other := otherOwner(t, x.Object); {
+	case other != "" && x.Ref.Shared:
+		return nil, Refuse(ErrNotOwned, "%s is controlled by %s, which would undo every change: choose another target", x.Ref, other)
+	case other != "":
+		return nil, Refuse(ErrNotOwned, "%s is controlled by %s: delete it, or choose another name in spec.service.name", x.Ref, other)
+	case t.Owns(x.Object):
+		return obj, nil
+	case x.Ref.Derived:
+		return nil, Refuse(ErrNotOwned, "%s was not made for Canary %s.%s: delete it, or hand it over with the annotation %s: %s",
+			x.Ref, t.Canary.Name, t.Namespace, CanaryAnnotation, t.canaryKey())
+	default:
+		return obj, recordOriginal(t, x.Ref, obj, specKeys)
+	}
+}
+
+// otherOwner names the owner of an object that this release must not change; empty if there is none.
+func otherOwner(t Target, obj *unstructured.Unstructured) string {
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		switch {
+		case owner.UID == t.Canary.UID:
+			return ""
+		case owner.Kind == flaggerv1.CanaryKind && owner.Name == t.Canary.Name:
+			return fmt.Sprintf("an earlier %s %s", owner.Kind, owner.Name)
+		default:
+			return owner.Kind + " " + owner.Name
+		}
+	}
+	if key := obj.GetAnnotations()[CanaryAnnotation]; key != "" && key != t.canaryKey() {
+		return flaggerv1.CanaryKind + " " + key
+	}
+	if before, err := originalOf(obj); err == nil && before.Canary != t.canaryKey() {
+		return flaggerv1.CanaryKind + " " + before.Canary
+	}
+	return ""
+}
+
+// recordOriginal writes OriginalAnnotation once. An object that Flagger had adopted has Flagger's state and not the user's, so
+// it is not recorded: what Flagger noted itself is all that is known.
+func recordOriginal(t Target, ref Ref, obj *unstructured.Unstructured, specKeys []string) error {
+	annotations := obj.GetAnnotations()
+	if _, ok := annotations[OriginalAnnotation]; ok || adoptedByFlagger(annotations) {
+		return nil
+	}
+	before := original{Canary: t.canaryKey(), Labels: obj.GetLabels(), Annotations: map[string]string{}}
+	for key, value := range annotations {
+		if key != lastApplied { // never touched, and as large as the object
+			before.Annotations[key] = value
+		}
+	}
+	before.Spec, _, _ = unstructured.NestedMap(obj.Object, "spec")
+	if len(specKeys) > 0 {
+		maps.DeleteFunc(before.Spec, func(key string, _ any) bool { return !slices.Contains(specKeys, key) })
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		return fmt.Errorf("note original of %s: %w", ref, err)
+	}
+	if len(text) > maxOriginal {
+		if !t.Canary.Spec.RevertOnDeletion {
+			return nil
+		}
+		return Refuse(ErrInvalid,
+			"%s has %d bytes, too many to be noted on it and given back: set spec.revertOnDeletion to false, or make it smaller than %d bytes",
+			ref, len(text), maxOriginal)
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[OriginalAnnotation] = string(text)
+	obj.SetAnnotations(annotations)
+	return nil
+}
+
+func adoptedByFlagger(annotations map[string]string) bool {
+	if _, ok := annotations[flaggerOriginal]; ok {
+		return true
+	}
+	_, applied := annotations[lastApplied]
+	return applied && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
+}
+
+// CreatedByFlagger reports, for an object that cannot have an owner reference, whether Flagger created it and nobody has
+// adopted it since: it has Flagger's annotations, and no sign of a user who applied it.
+func CreatedByFlagger(obj *unstructured.Unstructured) bool {
+	annotations := obj.GetAnnotations()
+	for _, key := range []string{lastApplied, OriginalAnnotation, CanaryAnnotation} {
+		if _, ok := annotations[key]; ok {
+			return false
+		}
+	}
+	return metav1.GetControllerOf(obj) == nil && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
+}
+
+// MarkedAsOwned is a copy of such an object with the mark that it was created for this release.
+func MarkedAsOwned(t Target, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	out := obj.DeepCopy()
+	out.SetAnnotations(merged(out.GetAnnotations(), map[string]string{CanaryAnnotation: t.canaryKey()}))
+	return out
+}
+
+var errNone = errors.New("none")
+
+func originalOf(obj *unstructured.Unstructured) (original, error) {
+	text, ok := obj.GetAnnotations()[OriginalAnnotation]
+	if !ok {
+		return original{}, errNone
+	}
+	var before original
+	if err := utiljson.Unmarshal([]byte(text), &before); err != nil {
+		return original{}, err
+	}
+	return before, nil
+}
+
+// Original returns what Written.Original returns where the renderer writes these fields of the spec, and no annotation of its
+// own.
+func (x Found) Original(t Target, specKeys ...string) (*unstructured.Unstructured, error) {
+	return Written{Spec: specKeys}.Original(t, x)
+}
+
+// Written names what a renderer writes into an object in addition to the metadata that SetApexMetadata writes.
+type Written struct {
+	Spec, Annotations []string
+	// NoApexMetadata is true where the renderer does not call SetApexMetadata.
+	NoApexMetadata bool
+}
+
+// Original is the object as it was before the release of a Canary adopted it, as far as that is known: what Serin writes, and
+// the metadata of SetApexMetadata, are restored. Everything else is unchanged.
+//
+// An object that was created for the release is left to garbage collection, or, where it has no owner reference, must not
+// exist (nil). With ErrNoOriginal the object is unchanged.
+func (w Written) Original(t Target, x Found) (*unstructured.Unstructured, error) {
+	switch {
+	case x.Object == nil:
+		return nil, nil
+	case metav1.GetControllerOf(x.Object) != nil || otherOwner(t, x.Object) != "":
+		return x.Object.DeepCopy(), nil
+	case t.Owns(x.Object):
+		return nil, nil
+	case x.Ref.Derived:
+		return x.Object.DeepCopy(), nil
+	}
+	obj := x.Object.DeepCopy()
+	if before, err := originalOf(obj); err == nil {
+		resetSpec(obj, before.Spec, w.Spec)
+		labels, annotations := map[string]string{}, map[string]string{}
+		if !w.NoApexMetadata {
+			labels, annotations = apexMetadata(t)
+		}
+		for _, key := range append([]string{OriginalAnnotation}, w.Annotations...) {
+			annotations[key] = ""
+		}
+		obj.SetLabels(reset(obj.GetLabels(), before.Labels, labels))
+		obj.SetAnnotations(reset(obj.GetAnnotations(), before.Annotations, annotations))
+		return obj, nil
+	}
+	spec, known := flaggerSpec(obj.GetAnnotations())
+	if known {
+		resetSpec(obj, spec, w.Spec)
+		return obj, nil
+	}
+	if !w.NoApexMetadata && obj.GetAnnotations()[fluxReconcile] == disabled { // adopted, not only read
+		return obj, Refuse(ErrNoOriginal, "%s does not say how it was before: it stays as it is, correct it by hand", x.Ref)
+	}
+	return obj, nil
+}
+
+// Originals are the originals of all objects that the renderer of a Canary writes. written names what it writes into the one at
+// an index.
+func (o Objects) Originals(t Target, written func(i int) Written) ([]*unstructured.Unstructured, error) {
+	out := o.Unchanged()
+	var unknown error
+	for i, x := range o {
+		if !x.Ref.Owned && !x.Ref.Shared {
+			continue
+		}
+		obj, err := written(i).Original(t, x)
+		if err != nil {
+			unknown = err
+		}
+		out[i] = obj
+	}
+	return out, unknown
+}
+
+// flaggerSpec is what Flagger would restore: what kubectl applied, else what Flagger noted itself.
+func flaggerSpec(annotations map[string]string) (map[string]any, bool) {
+	var applied struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if text, ok := annotations[lastApplied]; ok {
+		if err := utiljson.Unmarshal([]byte(text), &applied); err == nil && applied.Spec != nil {
+			return applied.Spec, true
+		}
+	}
+	var spec map[string]any
+	if text, ok := annotations[flaggerOriginal]; ok {
+		if err := utiljson.Unmarshal([]byte(text), &spec); err == nil && spec != nil {
+			return spec, true
+		}
+	}
+	return nil, false
+}
+
+func resetSpec(obj *unstructured.Unstructured, before map[string]any, keys []string) {
+	spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	SetFields(spec, before, keys...)
+	obj.Object["spec"] = spec
+}
+
+// reset sets each of our keys to its former value, or removes it; other keys are unchanged. Empty becomes nil, which removes
+// the field.
+func reset(live, before, ours map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range live {
+		if _, written := ours[key]; !written {
+			out[key] = value
+		}
+	}
+	for key := range ours {
+		if value, had := before[key]; had {
+			out[key] = value
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// SetApexMetadata sets on the object of a route what users of the apex expect: its labels and annotations, the selector label,
+// and the annotations that prevent GitOps tools from reverting a release. Other keys are unchanged.
+func SetApexMetadata(t Target, obj *unstructured.Unstructured) {
+	labels, annotations := apexMetadata(t)
+	if len(labels) > 0 {
+		obj.SetLabels(merged(obj.GetLabels(), labels))
+	}
+	obj.SetAnnotations(merged(obj.GetAnnotations(), annotations))
+}
+
+// PreventDriftCorrection sets, on an object without the metadata of the apex, the annotations that prevent GitOps tools from
+// reverting a release.
+func PreventDriftCorrection(obj *unstructured.Unstructured) {
+	obj.SetAnnotations(merged(obj.GetAnnotations(), driftAnnotations()))
+}
+
+func driftAnnotations() map[string]string {
+	return map[string]string{fluxReconcile: disabled, fluxDrift: disabled}
+}
+
+// CopyMetadata copies labels and annotations of the user's object to a copy of it, except for the keys of tools. Annotations
+// that the provider reads (readByProvider) are then those of the user's object and no others; of the rest, what others set on
+// the copy remains.
+func CopyMetadata(obj, user *unstructured.Unstructured, readByProvider func(annotation string) bool) {
+	if labels := withoutTools(user.GetLabels()); len(labels) > 0 {
+		obj.SetLabels(merged(obj.GetLabels(), labels))
+	}
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return readByProvider(key) })
+	if annotations = merged(annotations, withoutTools(user.GetAnnotations())); len(annotations) == 0 {
+		annotations = nil
+	}
+	obj.SetAnnotations(annotations)
+}
+
+func withoutTools(keys map[string]string) map[string]string {
+	out := maps.Clone(keys)
+	maps.DeleteFunc(out, func(key, _ string) bool { return toolkeys.Is(key) })
+	return out
+}
+
+func apexMetadata(t Target) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	if apex := t.Canary.Spec.Service.Apex; apex != nil {
+		labels = merged(labels, apex.Labels)
+		annotations = merged(annotations, apex.Annotations)
+		if t.SelectorLabel != "" {
+			labels[t.SelectorLabel] = t.Apex
+		}
+	}
+	return labels, merged(annotations, driftAnnotations())
+}
