@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/controller"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // rolloutObserver looks as the controller does that serves the object.
@@ -47,19 +47,19 @@ func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout, flags flag
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
 	}
-	read := l.read.listing("Secret " + primary.SecretLabel)
+	read := l.read.listing("Secret " + remotecluster.SecretLabel)
 	read.once.Do(func() {
 		found := &metav1.PartialObjectMetadataList{} // nobody needs what is in them
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		if read.err = l.dry.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{primary.SecretLabel: "true"}); read.err == nil {
+		if read.err = l.dry.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
 			read.items, read.err = meta.ExtractList(found)
 		}
 	})
 	if read.err != nil || len(read.items) == 0 {
 		return nil
 	}
-	return map[string]client.Client{primary.Group: primary.Refusing(traffic.ErrUnreachable,
-		"A Secret with the label "+primary.SecretLabel+" says that the Istio objects of Rollouts are in another cluster, which is not looked at from here.")}
+	return map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrUnreachable,
+		"A Secret with the label "+remotecluster.SecretLabel+" says that the Istio objects of Rollouts are in another cluster, which is not looked at from here.")}
 }
 
 // seeRollout looks at everything around one Rollout. Where the person may not read all of it, what is said comes from the

@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/istio"
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // distant is the client of another cluster, of which nothing can be read, or nothing be written, while it is away.
@@ -122,7 +122,7 @@ func TestASecretThatLeadsNowhereIsSaid(t *testing.T) {
 	p := newPocket(t, routedObjects...)
 	p.reconciler.Routers = traffic.Registry{Rollout: map[string]traffic.Renderer{"istio": istio.NewRollout("")}}
 	p.reconciler.Applier.Groups = map[string]client.Client{
-		"networking.istio.io": primary.Refusing(traffic.ErrNotInstalled, "Secret mesh.istio-system has the label x, and its value is no kubeconfig"),
+		"networking.istio.io": remotecluster.Refusing(traffic.ErrNotInstalled, "Secret mesh.istio-system has the label x, and its value is no kubeconfig"),
 	}
 	p.edit(func(object *argov1.Rollout) { object.Spec.Strategy.Canary.TrafficRouting.Nginx = nil })
 	p.settle()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // elsewhere is where objects of API groups are that are not in Serin's own cluster, by the name of the group. Both are empty
@@ -36,22 +36,22 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	if err != nil || secret == nil {
 		return elsewhere{}, err
 	}
-	cfg, err := primary.Config(secret, p.flags.policy())
+	cfg, err := remotecluster.Config(secret, p.flags.policy())
 	if err != nil {
 		p.logger.Info("Does not route by Istio for Rollouts: " + err.Error())
 		p.sentence("istio", err.Error())
-		return elsewhere{clients: map[string]client.Client{primary.Group: primary.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
+		return elsewhere{clients: map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrNotInstalled, err.Error())}}, nil
 	}
 	watched := p.flags.cache()
 	watched.ByObject = nil                                                                           // a kind that is named there is asked for at once, and the cluster may not answer yet
 	watched.DefaultWatchErrorHandler = func(_ context.Context, _ *toolscache.Reflector, err error) { // the library's logs the address
-		p.logger.Info("Could not watch Istio's objects", "secret", primary.Name(secret), "why", primary.Why(err))
+		p.logger.Info("Could not watch Istio's objects", "secret", remotecluster.Name(secret), "why", remotecluster.Why(err))
 	}
 	there, err := cluster.New(p.flags.tune(cfg, p.shown), func(o *cluster.Options) {
 		o.Scheme, o.Cache, o.NewCache, o.Client = p.mgr.GetScheme(), watched, newReadable, clients()
 		o.MapperProvider = func(cfg *rest.Config, _ *http.Client) (meta.RESTMapper, error) {
 			bounded := rest.CopyConfig(cfg) // a mapper knows no contexts
-			bounded.Timeout = primary.Patience
+			bounded.Timeout = remotecluster.RequestTimeout
 			asking, err := rest.HTTPClientFor(bounded)
 			if err != nil {
 				return nil, err
@@ -60,24 +60,24 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 		}
 	})
 	if err != nil {
-		return elsewhere{}, fmt.Errorf("connect to the cluster of Secret %s: %w", primary.Name(secret), err)
+		return elsewhere{}, fmt.Errorf("connect to the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
 	if err := p.mgr.Add(there); err != nil {
-		return elsewhere{}, fmt.Errorf("add the cluster of Secret %s: %w", primary.Name(secret), err)
+		return elsewhere{}, fmt.Errorf("add the cluster of Secret %s: %w", remotecluster.Name(secret), err)
 	}
-	p.logger.Info("Routes by Istio for Rollouts in the cluster of a Secret", "secret", primary.Name(secret))
+	p.logger.Info("Routes by Istio for Rollouts in the cluster of a Secret", "secret", remotecluster.Name(secret))
 	clk := clock.RealClock{}
-	guard := primary.NewGuard(primary.Name(secret), clk, func(sentence string) {
+	guard := remotecluster.NewGuard(remotecluster.Name(secret), clk, func(sentence string) {
 		if sentence == "" {
-			p.logger.Info("Heard from the cluster of Istio's objects again", "secret", primary.Name(secret))
+			p.logger.Info("Heard from the cluster of Istio's objects again", "secret", remotecluster.Name(secret))
 		} else {
 			p.logger.Info("Lost the cluster of Istio's objects", "why", sentence)
 		}
 		p.sentence("istio", sentence)
 	})
 	return elsewhere{
-		clients:  map[string]client.Client{primary.Group: ownwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
-		clusters: map[string]cluster.Cluster{primary.Group: there},
+		clients:  map[string]client.Client{remotecluster.Group: ownwrites.New(guard.Client(there.GetClient()), guard.Reader(there.GetAPIReader()), clk)},
+		clusters: map[string]cluster.Cluster{remotecluster.Group: there},
 	}, nil
 }
 
@@ -95,18 +95,18 @@ func (p process) primarySecret(ctx context.Context) (*corev1.Secret, error) {
 		return nil, err
 	}
 	if len(others) > 0 {
-		p.logger.Info("Found several Secrets that say where Istio's objects are, and took the first: remove the label "+primary.SecretLabel+" from the others",
-			"secret", primary.Name(chosen), "others", strings.Join(others, ", "))
+		p.logger.Info("Found several Secrets that say where Istio's objects are, and took the first: remove the label "+remotecluster.SecretLabel+" from the others",
+			"secret", remotecluster.Name(chosen), "others", strings.Join(others, ", "))
 	}
 	return chosen, nil
 }
 
 func findPrimarySecret(ctx context.Context, reader client.Reader, namespace string) (chosen *corev1.Secret, others []string, err error) {
 	var labelled corev1.SecretList
-	if err := reader.List(ctx, &labelled, client.InNamespace(namespace), client.MatchingLabels{primary.SecretLabel: "true"}); err != nil {
-		return nil, nil, fmt.Errorf("list the Secrets of namespace %s with label %s: %w", namespace, primary.SecretLabel, err)
+	if err := reader.List(ctx, &labelled, client.InNamespace(namespace), client.MatchingLabels{remotecluster.SecretLabel: "true"}); err != nil {
+		return nil, nil, fmt.Errorf("list the Secrets of namespace %s with label %s: %w", namespace, remotecluster.SecretLabel, err)
 	}
-	chosen, others = primary.Choose(labelled.Items)
+	chosen, others = remotecluster.Choose(labelled.Items)
 	return chosen, others, nil
 }
 

@@ -1,4 +1,4 @@
-package primary_test
+package remotecluster_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/internal/traffic"
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // there is a cluster that answers as it is told to, and counts.
@@ -46,13 +46,13 @@ func (c *there) Patch(ctx context.Context, _ client.Object, _ client.Patch, _ ..
 func (c *there) says(err error) { c.answer = func(context.Context) error { return err } }
 
 var (
-	virtualServices = schema.GroupResource{Group: primary.Group, Resource: "virtualservices"}
+	virtualServices = schema.GroupResource{Group: remotecluster.Group, Resource: "virtualservices"}
 	refused         = &url.Error{Op: "Get", URL: "https://h1dden.example.com", Err: &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7)}, Err: syscall.ECONNREFUSED}}
 )
 
 func virtualService() *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.GroupVersionKind{Group: primary.Group, Version: "v1", Kind: "VirtualService"})
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: remotecluster.Group, Version: "v1", Kind: "VirtualService"})
 	return object
 }
 
@@ -69,7 +69,7 @@ func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	var heard []string
 	cluster := &there{}
-	c := primary.NewGuard("mesh.istio-system", clk, func(sentence string) { heard = append(heard, sentence) }).Client(cluster)
+	c := remotecluster.NewGuard("mesh.istio-system", clk, func(sentence string) { heard = append(heard, sentence) }).Client(cluster)
 	wants := func(asked int) {
 		t.Helper()
 		if cluster.asked != asked {
@@ -85,7 +85,7 @@ func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 		}
 	}
 	wants(1)
-	clk.SetTime(clk.Now().Add(primary.Patience))
+	clk.SetTime(clk.Now().Add(remotecluster.RequestTimeout))
 	cluster.answer = func(ctx context.Context) error { // while one asks, another comes
 		if err := patch(ctx, c); !errors.Is(err, traffic.ErrUnreachable) {
 			t.Errorf("beside the one who asks: %v", err)
@@ -94,7 +94,7 @@ func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 	}
 	_ = get(t.Context(), c)
 	wants(2)
-	clk.SetTime(clk.Now().Add(primary.Patience))
+	clk.SetTime(clk.Now().Add(remotecluster.RequestTimeout))
 	cluster.says(apierrors.NewNotFound(virtualServices, "cart"))
 	for range 2 {
 		if err := get(t.Context(), c); !apierrors.IsNotFound(err) {
@@ -110,7 +110,7 @@ func TestOneAsksWhetherASilentClusterAnswers(t *testing.T) {
 // TestWhatWasShownIsReadWhileTheClusterIsSilent: the cache has it; only writes end.
 func TestWhatWasShownIsReadWhileTheClusterIsSilent(t *testing.T) {
 	cluster := &there{}
-	c := primary.NewGuard("mesh", clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), func(string) {}).Client(cluster)
+	c := remotecluster.NewGuard("mesh", clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), func(string) {}).Client(cluster)
 	cluster.says(nil)
 	if err := get(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestWhatWasShownIsReadWhileTheClusterIsSilent(t *testing.T) {
 func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &there{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
-		c := primary.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
+		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		if err := get(gone, c); !errors.Is(err, context.Canceled) || errors.Is(err, traffic.ErrUnreachable) {
@@ -142,7 +142,7 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 		if err := get(t.Context(), c); !errors.Is(err, traffic.ErrUnreachable) || !strings.Contains(err.Error(), "no answer within 5s") {
 			t.Errorf("it says %v", err)
 		}
-		if took := time.Since(began); took != primary.Patience {
+		if took := time.Since(began); took != remotecluster.RequestTimeout {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -151,8 +151,8 @@ func TestARequestThatIsNotAnsweredEnds(t *testing.T) {
 // TestManyWaitForOneFirstAnswer: nobody waits for longer than the guard allows, although the requests hear of no deadline.
 func TestManyWaitForOneFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := &there{answer: func(context.Context) error { <-time.After(primary.Patience); return refused }}
-		c := primary.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
+		cluster := &there{answer: func(context.Context) error { <-time.After(remotecluster.RequestTimeout); return refused }}
+		c := remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster)
 		began := time.Now()
 		var passes sync.WaitGroup
 		for i := range 10 {
@@ -164,11 +164,11 @@ func TestManyWaitForOneFirstAnswer(t *testing.T) {
 			})
 		}
 		passes.Wait()
-		if took := time.Since(began); took > primary.Patience+10*time.Millisecond || cluster.asked != 1 {
+		if took := time.Since(began); took > remotecluster.RequestTimeout+10*time.Millisecond || cluster.asked != 1 {
 			t.Errorf("%d requests took %s", cluster.asked, took)
 		}
 		cluster.says(nil)
-		<-time.After(primary.Patience)
+		<-time.After(remotecluster.RequestTimeout)
 		if err := get(t.Context(), c); err != nil {
 			t.Errorf("when it is back: %v", err)
 		}
@@ -185,7 +185,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 		{apierrors.NewForbidden(virtualServices, "cart", errors.New("no")), traffic.ErrUnreachable},
 		{apierrors.NewInternalError(errors.New("etcd")), traffic.ErrUnreachable},
 		{fmt.Errorf("asked: %w", apierrors.NewServiceUnavailable("later")), traffic.ErrUnreachable},
-		{&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: primary.Group, Kind: "VirtualService"}}, traffic.ErrNotInstalled},
+		{&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: remotecluster.Group, Kind: "VirtualService"}}, traffic.ErrNotInstalled},
 		{apierrors.NewConflict(virtualServices, "cart", errors.New("changed")), nil},
 		{apierrors.NewBadRequest("that"), nil},
 		{context.DeadlineExceeded, traffic.ErrUnreachable},
@@ -194,7 +194,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 	} {
 		cluster := &there{}
 		cluster.says(tc.answer)
-		err := patch(t.Context(), primary.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster))
+		err := patch(t.Context(), remotecluster.NewGuard("mesh", clock.RealClock{}, func(string) {}).Client(cluster))
 		kinds := []error{traffic.ErrUnreachable, traffic.ErrNotInstalled}
 		is := slices.IndexFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 		if tc.want == nil && (is >= 0 || !errors.Is(err, tc.answer)) || tc.want != nil && !errors.Is(err, tc.want) || strings.Contains(err.Error(), "h1dden") {
@@ -204,7 +204,7 @@ func TestAnAnswerIsToldAsWhatItIs(t *testing.T) {
 }
 
 func TestARefusingClientSaysWhy(t *testing.T) {
-	c := primary.Refusing(traffic.ErrNotInstalled, "Secret mesh is none")
+	c := remotecluster.Refusing(traffic.ErrNotInstalled, "Secret mesh is none")
 	for _, err := range []error{get(t.Context(), c), patch(t.Context(), c), c.List(t.Context(), &unstructured.UnstructuredList{})} {
 		if !errors.Is(err, traffic.ErrNotInstalled) || err.Error() != "Secret mesh is none" {
 			t.Errorf("it says %v", err)

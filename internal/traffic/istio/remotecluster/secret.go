@@ -1,9 +1,9 @@
-// Package primary finds the cluster that has the Istio objects of Rollouts, where a Secret says that it is another one than
-// that of their pods, and bounds how long anybody waits for it.
+// Package remotecluster connects to the cluster that has the Istio objects of Rollouts, if a Secret configures another cluster
+// than that of their pods (Istio calls it the primary cluster), and limits how long callers wait for it.
 //
-// It must not know what the objects hold, routes, or releases; and nothing of the Secret may reach a log, an event or an
-// error.
-package primary
+// It must not know the content of the objects, routes, or releases. No content of the Secret may appear in a log, an event or
+// an error.
+package remotecluster
 
 import (
 	"cmp"
@@ -21,14 +21,14 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// SecretLabel is "true" on the Secret whose one value is a kubeconfig of that cluster.
+// SecretLabel is "true" on the Secret whose only value is a kubeconfig of that cluster.
 const SecretLabel = "istio.argoproj.io/primary-cluster"
 
-// Group is the API whose objects are there.
+// Group is the API group of the objects in that cluster.
 const Group = "networking.istio.io"
 
-// Choose is the Secret that counts among those that carry the label, the first by namespace and name, and the names of the
-// others. nil: there is none.
+// Choose returns the Secret that is used of those with the label, the first by namespace and name, and the names of the others.
+// nil: there is none.
 func Choose(labelled []corev1.Secret) (chosen *corev1.Secret, others []string) {
 	if len(labelled) == 0 {
 		return nil, nil
@@ -42,14 +42,14 @@ func Choose(labelled []corev1.Secret) (chosen *corev1.Secret, others []string) {
 	return &sorted[0], others
 }
 
-// Name is that of a Secret in texts for people.
+// Name is that of a Secret in messages.
 func Name(secret *corev1.Secret) string { return secret.Name + "." + secret.Namespace }
 
-// Config is the way to the cluster that the Secret says. Errors are sentences for whoever runs Serin, without anything of
-// what is in the Secret.
+// Config is the client configuration in the Secret. Errors are messages for the administrator of Serin, without any content of
+// the Secret.
 //
-// Whoever may write the Secret chooses the address that Serin sends requests to, so that address, and that of a proxy, are
-// held to the policy like any that users name.
+// The author of the Secret chooses the address that Serin sends requests to. The policy for user-supplied addresses therefore
+// applies to it, and to that of a proxy.
 func Config(secret *corev1.Secret, policy outbound.Policy) (*rest.Config, error) {
 	cfg, err := config(secret.Data, policy)
 	if err != nil {
@@ -64,19 +64,19 @@ func config(data map[string][]byte, policy outbound.Policy) (*rest.Config, error
 		return nil, fmt.Errorf("has %d values instead of one, the kubeconfig", len(data))
 	}
 	for _, text := range data {
-		// What is wrong with a text is not repeated: the parser quotes from it.
+		// The error of the parser is dropped: it quotes the content.
 		kubeconfig, err := clientcmd.Load(text)
 		if err != nil || len(text) == 0 {
 			return nil, errors.New("its value is no kubeconfig")
 		}
-		if err := self(kubeconfig); err != nil {
+		if err := checkSelfContained(kubeconfig); err != nil {
 			return nil, err
 		}
 		cfg, err := clientcmd.NewDefaultClientConfig(*kubeconfig, &clientcmd.ConfigOverrides{}).ClientConfig()
 		if err != nil {
 			return nil, errors.New("no client can be made of its kubeconfig: certificate, key or credentials are not what they should be")
 		}
-		proxy, err := held(kubeconfig, policy)
+		proxy, err := checkAddresses(kubeconfig, policy)
 		if err != nil {
 			return nil, err
 		}
@@ -91,9 +91,9 @@ func config(data map[string][]byte, policy outbound.Policy) (*rest.Config, error
 	return nil, nil
 }
 
-// held refuses a server or a proxy by its name or address, where that tells already that it is closed, so that the log says so
-// at the start. What names resolve to is seen when they are dialled. It returns the proxy that the kubeconfig names; nil: none.
-func held(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, error) {
+// checkAddresses refuses a server or a proxy whose name or address is already known to be forbidden, so that it is reported at
+// the start. Resolved addresses are checked when they are dialed. It returns the proxy that the kubeconfig names; nil: none.
+func checkAddresses(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, error) {
 	cluster := kubeconfig.Clusters[kubeconfig.Contexts[kubeconfig.CurrentContext].Cluster]
 	server, err := url.Parse(cluster.Server)
 	if err != nil || policy.Check(server) != nil {
@@ -109,9 +109,9 @@ func held(kubeconfig *api.Config, policy outbound.Policy) (*url.URL, error) {
 	return proxy, nil
 }
 
-// self wants a kubeconfig to say everything itself. A program or a file that it names would be run or read in Serin's own
-// container, with Serin's own rights, by whoever may write a Secret.
-func self(kubeconfig *api.Config) error {
+// checkSelfContained refuses a kubeconfig that names programs or files. They would be run or read in Serin's container, with
+// Serin's permissions, for anyone who may write a Secret.
+func checkSelfContained(kubeconfig *api.Config) error {
 	current := kubeconfig.Contexts[kubeconfig.CurrentContext]
 	if current == nil {
 		return errors.New("the current-context of its kubeconfig is not among the contexts")
@@ -140,7 +140,7 @@ func self(kubeconfig *api.Config) error {
 	return nil
 }
 
-// sorted are the values of a map in the order of its keys, so that of several mistakes always the same is told.
+// sorted are the values of a map in the order of its keys, so that of several errors always the same is reported.
 func sorted[V any](of map[string]V) []V {
 	out := make([]V, 0, len(of))
 	for _, key := range slices.Sorted(maps.Keys(of)) {

@@ -7,13 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted: only one namespace is looked at, whatever others are labelled.
 func TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted(t *testing.T) {
 	secret := func(namespace string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mesh", Labels: map[string]string{primary.SecretLabel: "true"}}}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mesh", Labels: map[string]string{remotecluster.SecretLabel: "true"}}}
 	}
 	reader := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(secret("a-tenant"), secret("serin-system"), secret("istio-system")).Build()
 	for _, tt := range []struct{ watched, own, flag, want string }{
@@ -26,7 +26,7 @@ func TestATenantsSecretDoesNotDecideWhereRolloutsAreRouted(t *testing.T) {
 		chosen, others, err := findPrimarySecret(t.Context(), reader, f.PrimarySecretNamespace())
 		got := ""
 		if chosen != nil {
-			got = primary.Name(chosen)
+			got = remotecluster.Name(chosen)
 		}
 		if err != nil || got != tt.want || len(others) > 0 {
 			t.Errorf("%+v: chose %q beside %v, %v", tt, got, others, err)

@@ -1,4 +1,4 @@
-package primary_test
+package remotecluster_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/serin-dev/serin/internal/outbound"
-	"github.com/serin-dev/serin/internal/traffic/istio/primary"
+	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
 // hidden is in all that no sentence may repeat.
@@ -35,7 +35,7 @@ func secret(values ...string) *corev1.Secret {
 }
 
 func TestASecretLeadsToACluster(t *testing.T) {
-	cfg, err := primary.Config(secret(kubeconfig), outbound.Policy{})
+	cfg, err := remotecluster.Config(secret(kubeconfig), outbound.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestASecretThatLeadsNowhere(t *testing.T) {
 
 func wants(t *testing.T, s *corev1.Secret, text string) {
 	t.Helper()
-	cfg, err := primary.Config(s, outbound.Policy{})
+	cfg, err := remotecluster.Config(s, outbound.Policy{})
 	if err == nil {
 		t.Fatalf("it leads to %s", cfg.Host)
 	}
@@ -97,18 +97,18 @@ func TestTheFirstOfSeveralSecretsCounts(t *testing.T) {
 	for _, key := range [][2]string{{"shop", "a"}, {"mesh", "b"}, {"mesh", "a"}} {
 		all = append(all, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key[0], Name: key[1]}})
 	}
-	chosen, others := primary.Choose(all)
-	if chosen == nil || primary.Name(chosen) != "a.mesh" || !slices.Equal(others, []string{"b.mesh", "a.shop"}) {
+	chosen, others := remotecluster.Choose(all)
+	if chosen == nil || remotecluster.Name(chosen) != "a.mesh" || !slices.Equal(others, []string{"b.mesh", "a.shop"}) {
 		t.Errorf("chosen is %v, others are %v", chosen, others)
 	}
-	if chosen, others := primary.Choose(nil); chosen != nil || others != nil {
+	if chosen, others := remotecluster.Choose(nil); chosen != nil || others != nil {
 		t.Errorf("of none it chooses %v", chosen)
 	}
 }
 
 // TestConnectionsOfASecretAreHeldToThePolicy by the address that is dialled, whatever the names in the kubeconfig are.
 func TestConnectionsOfASecretAreHeldToThePolicy(t *testing.T) {
-	cfg, err := primary.Config(secret(strings.Replace(kubeconfig, `6443"`, `6443", proxy-url: "http://proxy.example.com"`, 1)), outbound.Policy{ProxyResolves: true})
+	cfg, err := remotecluster.Config(secret(strings.Replace(kubeconfig, `6443"`, `6443", proxy-url: "http://proxy.example.com"`, 1)), outbound.Policy{ProxyResolves: true})
 	if err != nil {
 		t.Fatal(err)
 	}
