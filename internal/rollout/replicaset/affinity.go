@@ -9,7 +9,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// antiAffinity of a strategy; nil: none.
+// antiAffinity returns the anti-affinity of the strategy; nil: none.
 func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
 	switch {
 	case spec.Strategy.Canary != nil:
@@ -21,7 +21,8 @@ func antiAffinity(spec argov1.RolloutSpec) *argov1.AntiAffinity {
 	}
 }
 
-// apartFrom keeps pods off the nodes that have pods of a revision, beside what they are kept off already.
+// apartFrom adds an anti-affinity term, so that pods are not scheduled on nodes with pods of the revision that hash
+// names. Terms of the user remain.
 func apartFrom(affinity *corev1.Affinity, namespace, hash string, as *argov1.AntiAffinity) *corev1.Affinity {
 	if as == nil {
 		return affinity
@@ -52,14 +53,15 @@ func apartFrom(affinity *corev1.Affinity, namespace, hash string, as *argov1.Ant
 	return affinity
 }
 
-// isOurs is true for a term that apartFrom makes: no user selects pods by nothing but their revision.
+// isOurs reports whether apartFrom added a term. It is recognized by its selector: users do not select pods by the hash
+// alone.
 func isOurs(term corev1.PodAffinityTerm) bool {
 	s := term.LabelSelector
 	return s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1 &&
 		s.MatchExpressions[0].Key == argov1.PodTemplateHashLabel && len(s.MatchExpressions[0].Values) == 1
 }
 
-// avoids is the revision that pods are kept off; empty: none.
+// avoids returns the hash in the term that apartFrom added; empty: there is no such term.
 func avoids(affinity *corev1.Affinity) string {
 	if affinity == nil || affinity.PodAntiAffinity == nil {
 		return ""
@@ -77,7 +79,8 @@ func avoids(affinity *corev1.Affinity) string {
 	return ""
 }
 
-// avoiding has another revision in our terms. Where there is none, none is made: the pods that are there run without.
+// avoiding replaces the hash in the terms that apartFrom added. It adds no term to a ReplicaSet without one, because
+// its existing pods were scheduled without it.
 func avoiding(affinity *corev1.Affinity, hash string) *corev1.Affinity {
 	if avoids(affinity) == "" {
 		return affinity
@@ -97,7 +100,8 @@ func avoiding(affinity *corev1.Affinity, hash string) *corev1.Affinity {
 	return affinity
 }
 
-// withoutOurs has none of our terms, and nothing that is empty without them.
+// withoutOurs removes the terms that apartFrom added, and the fields that are empty without them: what remains is the
+// affinity of the user's template.
 func withoutOurs(affinity *corev1.Affinity) *corev1.Affinity {
 	if avoids(affinity) == "" {
 		return affinity

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaulted is a template as the API server stores it in a ReplicaSet: with the values that fields have without one. What
-// a newer API server adds besides is not here, and is looked for where nothing else explains a difference.
+// defaulted returns a template as the API server stores it in a ReplicaSet: with the default value of each field that
+// is not set. Defaults that only a newer API server sets are missing here; see contains for those.
 func defaulted(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template = *template.DeepCopy()
 	template.CreationTimestamp.Reset()
@@ -19,21 +19,21 @@ func defaulted(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	fill(&spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
 	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	fill(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
-	spec.DeprecatedServiceAccount = "" // another name of the same
+	spec.DeprecatedServiceAccount = "" // the former name of serviceAccountName
 	for i := range spec.InitContainers {
 		defaultContainer(&spec.InitContainers[i], spec.HostNetwork)
 	}
 	for i := range spec.Containers {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
 	}
-	spec.EphemeralContainers = nil // no template can have any
+	spec.EphemeralContainers = nil // not permitted in a template
 	for i := range spec.Volumes {
 		defaultVolume(&spec.Volumes[i].VolumeSource)
 	}
 	return template
 }
 
-// fill gives a field without a value one.
+// fill sets a field that has its zero value.
 func fill[T comparable](field *T, value T) {
 	var none T
 	if *field == none {
@@ -72,7 +72,8 @@ func defaultContainer(c *corev1.Container, hostNetwork bool) {
 	}
 }
 
-// pullPolicy of an image without one: the newest of a moving tag, else what is there.
+// pullPolicy returns the default pull policy of an image: Always for the tag latest, explicit or implied, else
+// IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, digest, _ := strings.Cut(image, "@")
 	_, tag, tagged := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")

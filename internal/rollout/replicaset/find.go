@@ -13,17 +13,19 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// Sought is the template of a Rollout, and what is known of the ReplicaSet of it.
+// Sought describes the ReplicaSet to find: by the template of a Rollout, and by what the status says about its hash.
 type Sought struct {
 	Template corev1.PodTemplateSpec
-	// Collisions is the count of the status.
+	// Collisions is status.collisionCount; nil: none.
 	Collisions *int32
-	// Settled is the hash of the status where that speaks of this very template; empty: nobody knows.
+	// Settled is the hash that the status records for exactly this template, see SettledBy; empty: the status does not
+	// say.
 	Settled string
 }
 
-// SettledBy is the hash that a status gives the template of a spec, where it says so of this generation of it, and where
-// it was not written on the way to saying so.
+// SettledBy returns the hash that a status records for the current template; empty: the status was written for another
+// generation of the Rollout or of its workload, or during a release. Only a status at rest is a reliable source: during
+// a release, its controller may have stopped between writing the generation and writing the hash.
 func SettledBy(status argov1.RolloutStatus, generation int64, workload string) string {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.WorkloadObservedGeneration != workload || status.CurrentPodHash != status.StableRS {
 		return ""
@@ -36,11 +38,12 @@ func SettledBy(status argov1.RolloutStatus, generation int64, workload string) s
 	return status.CurrentPodHash
 }
 
-// Find is the ReplicaSet of a template among all that a Rollout owns, the oldest first, and the hash that the template
-// has. nil: there is none, and a new one has that hash.
+// Find returns the ReplicaSet of a template, and the hash of the template. sets are all ReplicaSets of a Rollout, the
+// oldest first. If none has the template, it returns nil, and the hash that a new ReplicaSet is to have.
 //
-// A label that is not the hash of the template is by itself no other revision: hashes of other controllers differ with
-// their libraries. So those are tried, and then what the pods run is compared.
+// A different label does not prove a different template: the hash depends on the library with which another controller
+// computed it. Find therefore tries the hashes of other controllers, and then compares the templates. Otherwise the
+// first reconciliation after a migration from Argo Rollouts would start a release of the revision that already runs.
 func Find(sets []*appsv1.ReplicaSet, s Sought) (*appsv1.ReplicaSet, string, error) {
 	hash, err := rollout.PodHash(s.Template, s.Collisions)
 	if err != nil {
@@ -50,7 +53,7 @@ func Find(sets []*appsv1.ReplicaSet, s Sought) (*appsv1.ReplicaSet, string, erro
 		func(rs *appsv1.ReplicaSet) bool { return Hash(rs) == hash },
 		func(rs *appsv1.ReplicaSet) bool { return rs.Annotations[foundAsAnnotation] == hash },
 	); rs != nil {
-		return rs, hash, nil // nearly always; what follows is much more work
+		return rs, hash, nil // the usual case; comparing templates is much more expensive
 	}
 	older, err := rollout.OlderPodHashes(s.Template, s.Collisions)
 	if err != nil {
@@ -65,7 +68,8 @@ func Find(sets []*appsv1.ReplicaSet, s Sought) (*appsv1.ReplicaSet, string, erro
 	), hash, nil
 }
 
-// first is the first one that answers the first of the questions that any answers; nil: none does.
+// first returns the first ReplicaSet that the first condition holds for, else the first that the second one holds for,
+// and so on; nil: none.
 func first(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool) *appsv1.ReplicaSet {
 	for _, is := range questions {
 		if i := slices.IndexFunc(sets, is); i >= 0 {
@@ -75,12 +79,14 @@ func first(sets []*appsv1.ReplicaSet, questions ...func(*appsv1.ReplicaSet) bool
 	return nil
 }
 
-// Runs is true when the pods of a ReplicaSet are those of the template, but for what a controller or the API server adds.
+// Runs reports whether the pods of a ReplicaSet have a template, apart from what a controller or the API server adds to
+// it.
 func Runs(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(defaulted(bare(rs)), defaulted(template))
 }
 
-// bare is the template of a ReplicaSet as it was before a Rollout put anything into it.
+// bare returns the template of a ReplicaSet without what a Rollout added: ephemeral metadata, the hash label, and
+// anti-affinity.
 func bare(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
 	template := *rs.Spec.Template.DeepCopy()
 	template.ObjectMeta = Relabelled(template.ObjectMeta, Put(rs), nil)
@@ -89,8 +95,8 @@ func bare(rs *appsv1.ReplicaSet) corev1.PodTemplateSpec {
 	return template
 }
 
-// contains is true when all that a template says is said by that of a ReplicaSet too. What is there besides was added by
-// a newer API server, or by an admission webhook.
+// contains reports whether the template of a ReplicaSet has all fields of a template, with the same values. Additional
+// fields come from a newer API server or from an admission webhook.
 func contains(rs *appsv1.ReplicaSet, template corev1.PodTemplateSpec) bool {
 	part, err := tree(defaulted(template))
 	if err != nil {
@@ -110,8 +116,8 @@ func tree(template corev1.PodTemplateSpec) (any, error) {
 	return decoded, err
 }
 
-// within is true when a part of decoded JSON is in a whole: the fields of objects, and the elements of lists in their
-// order.
+// within reports whether decoded JSON contains a part: each field of its objects, and each element of its lists in the
+// same order, possibly with others in between.
 func within(part, whole any) bool {
 	switch part := part.(type) {
 	case map[string]any:

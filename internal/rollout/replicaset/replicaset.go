@@ -1,8 +1,8 @@
-// Package replicaset knows the ReplicaSets of a Rollout as objects: how one is made, found again by what its pods run, and
-// changed.
+// Package replicaset creates, finds and changes the ReplicaSets of a Rollout, as objects. A ReplicaSet is found by the
+// template of its pods, so that releases of another controller continue.
 //
-// Objects come in and go out as values, and what is given is never changed. It must not know clients, nor when or why
-// anything becomes of a ReplicaSet.
+// Functions return changed copies and never modify their arguments. The package must not know clients, or when and why
+// a ReplicaSet changes: package rollout decides that.
 package replicaset
 
 import (
@@ -22,27 +22,27 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// foundAsAnnotation is on a ReplicaSet that was found by what its pods run because its label is of another form: the hash
-// by which it is found from then on.
+// foundAsAnnotation contains the hash of the template, on a ReplicaSet whose label another controller computed
+// differently. Find compares the templates only once, and uses this annotation afterwards.
 const foundAsAnnotation = "serin.dev/pod-template-hash"
 
-// kept are annotations that are not for a ReplicaSet when they are on its Rollout: each has its own.
+// kept are the annotations of a Rollout that are not copied to its ReplicaSets: they describe one object only.
 var kept = []string{
 	"kubectl.kubernetes.io/last-applied-configuration", "notified.notifications.argoproj.io",
 	argov1.RevisionAnnotation, argov1.RevisionHistoryAnnotation, argov1.DesiredReplicasAnnotation,
 }
 
-// Hash is the label that tells it from the others; empty: it has none.
+// Hash returns the label pod-template-hash, which identifies the revision; empty: it has none.
 func Hash(rs *appsv1.ReplicaSet) string { return rs.Labels[argov1.PodTemplateHashLabel] }
 
-// Sort puts the oldest first.
+// Sort sorts ReplicaSets by age, the oldest first.
 func Sort(sets []*appsv1.ReplicaSet) {
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// Value is what a decision needs to know of one.
+// Value returns what the state machine needs to know about a ReplicaSet.
 func Value(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	v := rollout.ReplicaSet{
 		Name: rs.Name, Hash: Hash(rs), Created: rs.CreationTimestamp.Time, Revision: Revision(rs),
@@ -65,7 +65,7 @@ func Value(rs *appsv1.ReplicaSet) rollout.ReplicaSet {
 	return v
 }
 
-// wanted is how many pods are asked for.
+// wanted returns the desired number of pods: spec.replicas, or its default.
 func wanted(rs *appsv1.ReplicaSet) int32 {
 	if rs.Spec.Replicas == nil {
 		return 1
@@ -73,7 +73,7 @@ func wanted(rs *appsv1.ReplicaSet) int32 {
 	return *rs.Spec.Replicas
 }
 
-// Revision of a ReplicaSet; 0 where it says none.
+// Revision returns the revision number of a ReplicaSet; 0: it has no annotation, or not a number.
 func Revision(rs *appsv1.ReplicaSet) int64 {
 	number, err := strconv.ParseInt(rs.Annotations[argov1.RevisionAnnotation], 10, 64)
 	if err != nil {
@@ -82,8 +82,8 @@ func Revision(rs *appsv1.ReplicaSet) int64 {
 	return number
 }
 
-// New is the ReplicaSet of the template, without pods. spec is that of the owner, with template and selector of the
-// workload that it refers to.
+// New returns the ReplicaSet of the template, without pods. spec is the spec of the owner; where that refers to a
+// workload, spec contains the template and the selector of the workload.
 func New(owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetExists) *appsv1.ReplicaSet {
 	template := *spec.Template.DeepCopy()
 	template.CreationTimestamp.Reset()
@@ -124,7 +124,7 @@ func replicas(spec argov1.RolloutSpec) int32 {
 	return *spec.Replicas
 }
 
-// copied are the annotations that a ReplicaSet has of its Rollout.
+// copied returns the annotations that a Rollout passes on to its ReplicaSets.
 func copied(owner *argov1.Rollout) map[string]string {
 	annotations := map[string]string{}
 	for key, value := range owner.Annotations {
@@ -135,8 +135,8 @@ func copied(owner *argov1.Rollout) map[string]string {
 	return annotations
 }
 
-// Kept is the newest ReplicaSet with what it shall have of its Rollout. hash is that of the template, noted where the
-// label has another form.
+// Kept returns the newest ReplicaSet with the annotations, the revision number and minReadySeconds of its Rollout. hash
+// is the hash of the template; it is recorded where the label differs from it.
 func Kept(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutSpec, e rollout.ReplicaSetKept, hash string) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	annotations := annotationsOf(rs)
@@ -157,7 +157,7 @@ func Kept(rs *appsv1.ReplicaSet, owner *argov1.Rollout, spec argov1.RolloutSpec,
 	return rs
 }
 
-// annotationsOf are those of an object that is a copy of our own, to be changed.
+// annotationsOf returns the annotations of an object for modification. The object must be a copy of the caller's own.
 func annotationsOf(rs *appsv1.ReplicaSet) map[string]string {
 	if rs.Annotations == nil {
 		rs.Annotations = map[string]string{}
@@ -165,7 +165,7 @@ func annotationsOf(rs *appsv1.ReplicaSet) map[string]string {
 	return rs.Annotations
 }
 
-// listed is a list with one more at its end.
+// listed appends an element to a comma-separated list.
 func listed(list, one string) string {
 	if list == "" {
 		return one
@@ -173,7 +173,8 @@ func listed(list, one string) string {
 	return list + "," + one
 }
 
-// Scaled is the ReplicaSet with another number of pods, and with what its Rollout asks for now.
+// Scaled returns the ReplicaSet with another number of pods, and with the current replicas of its Rollout as an
+// annotation.
 func Scaled(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	annotations := annotationsOf(rs)
@@ -187,7 +188,8 @@ func Scaled(rs *appsv1.ReplicaSet, e rollout.ReplicaSetScaled) *appsv1.ReplicaSe
 	return rs
 }
 
-// Delayed is the ReplicaSet with another moment from which its pods may go; zero: with none.
+// Delayed returns the ReplicaSet with another scale-down deadline, the time from which its pods may be removed; zero:
+// without one.
 func Delayed(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
 	rs = rs.DeepCopy()
 	if until.IsZero() {
@@ -198,10 +200,11 @@ func Delayed(rs *appsv1.ReplicaSet, until time.Time) *appsv1.ReplicaSet {
 	return rs
 }
 
-// labellingAnnotation has the metadata that is being put on the pods of a ReplicaSet, while some may be without it.
+// labellingAnnotation contains the ephemeral metadata that is being applied to the pods of a ReplicaSet, while some
+// pods may still lack it.
 const labellingAnnotation = "serin.dev/ephemeral-metadata"
 
-// Labelled is the ReplicaSet whose pods to come have the metadata of a role, and nothing of an earlier one.
+// Labelled returns the ReplicaSet whose future pods have the ephemeral metadata of a role, and none of a previous role.
 func Labelled(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
 	before := Put(rs)
 	rs = rs.DeepCopy()
@@ -211,8 +214,9 @@ func Labelled(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *apps
 	return rs
 }
 
-// Labelling is the same before all of its pods are gone through. It says both what they had and what they get, so that at
-// any moment the template of a user can be told from what was put into it.
+// Labelling returns the same ReplicaSet for the time in which its existing pods are being changed. It records both the
+// previous and the new metadata: if the process stops in between, Put still knows what to remove to obtain the template
+// of the user.
 func Labelling(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *appsv1.ReplicaSet {
 	before := noted(rs, argov1.EphemeralMetadataAnnotation)
 	rs = Labelled(rs, metadata)
@@ -221,18 +225,19 @@ func Labelling(rs *appsv1.ReplicaSet, metadata *argov1.PodTemplateMetadata) *app
 	return rs
 }
 
-// note says on a ReplicaSet what was put on its pods.
+// note records metadata in an annotation of a ReplicaSet, or removes the annotation if there is none.
 func note(rs *appsv1.ReplicaSet, annotation string, metadata *argov1.PodTemplateMetadata) {
 	if none(metadata) {
 		delete(rs.Annotations, annotation)
 		return
 	}
-	if text, err := json.Marshal(metadata); err == nil { // texts by texts: it is always
+	if text, err := json.Marshal(metadata); err == nil { // maps of strings can always be encoded
 		annotationsOf(rs)[annotation] = string(text)
 	}
 }
 
-// Put is what was put on its pods for a role, or on some of them, as it is noted on it; nil: nothing.
+// Put returns the ephemeral metadata that was applied to all pods of a ReplicaSet or to some of them, as its
+// annotations record it; nil: none.
 func Put(rs *appsv1.ReplicaSet) *argov1.PodTemplateMetadata {
 	had, gets := noted(rs, argov1.EphemeralMetadataAnnotation), noted(rs, labellingAnnotation)
 	if had == nil || gets == nil {
@@ -250,12 +255,13 @@ func noted(rs *appsv1.ReplicaSet, annotation string) *argov1.PodTemplateMetadata
 	}
 	var metadata argov1.PodTemplateMetadata
 	if json.Unmarshal([]byte(text), &metadata) != nil || none(&metadata) {
-		return nil // somebody's text: nothing is taken away for it
+		return nil // written by a user: no label or annotation is removed because of it
 	}
 	return &metadata
 }
 
-// Relabelled are the labels and annotations of a pod, or of pods to come, for a role after another one.
+// Relabelled returns the metadata of a pod, or of a template, after a change of its role: without the ephemeral
+// metadata of the role before, and with that of the role after.
 func Relabelled(meta metav1.ObjectMeta, before, after *argov1.PodTemplateMetadata) metav1.ObjectMeta {
 	var was, is argov1.PodTemplateMetadata
 	if before != nil {
@@ -274,7 +280,7 @@ func exchanged(all, without, with map[string]string) map[string]string {
 	}
 	out := maps.Clone(all)
 	for key, value := range without {
-		if out[key] == value { // somebody changed it: then it is his
+		if out[key] == value { // with another value it belongs to a user, who changed it
 			delete(out, key)
 		}
 	}
