@@ -10,25 +10,26 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// placeholder stands for the content of a Secret where a metric is only looked at.
+// placeholder replaces the content of a Secret where a metric is not measured, for example when it is validated.
 const placeholder = "*****"
 
-// tag is a place for an argument.
+// tag matches a reference to an argument, such as {{args.service-name}}.
 var tag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// maxResolved bounds the metrics of a run with the values of their arguments, in bytes: a value may be put in any number of
-// times. An object that the API server stores is smaller.
+// maxResolved bounds the size of all metrics of a run after arguments are replaced by their values, in bytes. Without
+// it, a small run could use unlimited memory: a metric may refer to the same large value any number of times. An object
+// that the API server stores is always smaller.
 const maxResolved = 4 << 20
 
-// Resolved is a metric with the values of its arguments. Secret gives the content of a key of a Secret, once a
-// measurement is made; nil: placeholders stand for it. Errors: an argument that is not there, or has no value; those of
-// secret; a metric that is none with these values.
+// Resolved returns a metric whose references to arguments are replaced by their values. secret returns the content of a
+// key of a Secret; where it is nil, a placeholder is used instead. Resolved fails if an argument does not exist or has
+// no value, if secret fails, and if the result is not a valid metric.
 func Resolved(metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	room := maxResolved
 	return resolvedWithin(&room, metric, args, secret)
 }
 
-// resolvedWithin is Resolved where room is left for so many bytes; it takes what the metric needs.
+// resolvedWithin does the same within a budget of bytes, and subtracts from it what the metric needs.
 func resolvedWithin(room *int, metric argov1.Metric, args []argov1.Argument, secret func(argov1.SecretKeyRef) (string, error)) (argov1.Metric, error) {
 	text, err := json.Marshal(metric)
 	if err != nil {
@@ -49,7 +50,7 @@ func resolvedWithin(room *int, metric argov1.Metric, args []argov1.Argument, sec
 			failed = err
 			return found
 		}
-		quoted, _ := json.Marshal(value) // a string always has a form
+		quoted, _ := json.Marshal(value) // a string can always be encoded
 		return string(quoted[1 : len(quoted)-1])
 	})
 	if failed != nil {

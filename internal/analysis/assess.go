@@ -8,7 +8,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// add counts a measurement that has ended. One that went wrong says nothing about the metric, so it has a count of its own.
+// add counts a completed measurement. An error is counted separately: it does not show whether the metric is good, so
+// it does not count as one of the measurements that spec.count asks for.
 func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	switch phase {
 	case argov1.AnalysisPhaseSuccessful:
@@ -21,7 +22,7 @@ func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	case argov1.AnalysisPhaseError:
 		r.Error++
 		r.ConsecutiveError++
-	default: // has not ended
+	default: // not completed
 		return
 	}
 	if phase != argov1.AnalysisPhaseSuccessful {
@@ -33,7 +34,7 @@ func add(r *argov1.MetricResult, phase argov1.AnalysisPhase) {
 	}
 }
 
-// last is the newest measurement, nil when there is none.
+// last returns the newest measurement; nil: there is none.
 func last(r *argov1.MetricResult) *argov1.Measurement {
 	if len(r.Measurements) == 0 {
 		return nil
@@ -41,7 +42,8 @@ func last(r *argov1.MetricResult) *argov1.Measurement {
 	return &r.Measurements[len(r.Measurements)-1]
 }
 
-// assessed is what a metric has come to by its counts, and why where it did not come to a good end.
+// assessed returns the phase of a metric that follows from its counts, and the exceeded limit if the phase is not
+// successful.
 func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase argov1.AnalysisPhase, cause string) {
 	newest, l := last(r), limitsOf(m)
 	switch {
@@ -51,7 +53,7 @@ func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase 
 		return argov1.AnalysisPhasePending, ""
 	case !newest.Phase.Completed():
 		return argov1.AnalysisPhaseRunning, ""
-	// Where several limits are exceeded the one of the gravest counts, in the order of the API.
+	// If several limits are exceeded, the first one counts. Argo Rollouts has the same order.
 	case int(r.ConsecutiveError) > l.errors:
 		return argov1.AnalysisPhaseError, fmt.Sprintf("consecutiveErrors (%d) > consecutiveErrorLimit (%d)", r.ConsecutiveError, l.errors)
 	case int(r.Inconclusive) > l.inconclusive:
@@ -69,7 +71,8 @@ func assessed(m argov1.Metric, r *argov1.MetricResult, terminating bool) (phase 
 	}
 }
 
-// exhausted is what a metric comes to that was measured as often as it asks for, without a limit that decided.
+// exhausted returns the phase of a metric that was measured as often as spec.count asks for without reaching a limit. A
+// metric that also asks for consecutive successes has not shown enough of them by then.
 func exhausted(l limits) argov1.AnalysisPhase {
 	switch {
 	case l.successes == 0:
@@ -81,18 +84,19 @@ func exhausted(l limits) argov1.AnalysisPhase {
 	}
 }
 
-// gravity orders phases: a run comes to the gravest that one of its metrics has.
+// gravity lists phases by severity. The phase of a run is the most severe one of its metrics.
 var gravity = []argov1.AnalysisPhase{
 	argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseRunning, argov1.AnalysisPhasePending,
 	argov1.AnalysisPhaseInconclusive, argov1.AnalysisPhaseError, argov1.AnalysisPhaseFailed,
 }
 
-// bad is true of a phase that ends a run.
+// bad reports whether a metric with this phase ends the run before its other metrics are complete.
 func bad(phase argov1.AnalysisPhase) bool {
 	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
 }
 
-// conclude is what a run has come to: nothing final before all its metrics are, those of a dry run included.
+// conclude returns the phase of a run. It is running until all metrics are complete, including dry-run metrics, which
+// otherwise do not count.
 func conclude(results []argov1.MetricResult) argov1.AnalysisPhase {
 	gravest := argov1.AnalysisPhaseSuccessful
 	for _, r := range results {
@@ -106,7 +110,7 @@ func conclude(results []argov1.MetricResult) argov1.AnalysisPhase {
 	return gravest
 }
 
-// summaries count the metrics that decide, and those that are only recorded.
+// summaries counts the metrics by phase: those that decide about the run, and dry-run metrics, which are only recorded.
 func summaries(results []argov1.MetricResult) (decide, recorded argov1.RunSummary) {
 	for _, r := range results {
 		sum := &decide
@@ -123,7 +127,7 @@ func summaries(results []argov1.MetricResult) (decide, recorded argov1.RunSummar
 			sum.Inconclusive++
 		case argov1.AnalysisPhaseError:
 			sum.Error++
-		default: // has not come to anything yet
+		default: // not complete
 		}
 	}
 	return decide, recorded

@@ -1,5 +1,8 @@
-// Package analysis decides about AnalysisRuns: which metrics are measured when, what the measurements mean, and what a run
-// comes to. All of it is pure.
+// Package analysis decides about AnalysisRuns: when each metric is measured, what its measurements result in, and the
+// phase of the run. It is a pure state machine.
 //
-// It must not know how anything is measured, clients, clocks, or what a run was made for.
+// To add a limit of metrics, see assessed and validateMetric. To add a provider, see package measure; here, only
+// providers and described distinguish them.
+//
+// The package must not know clients, clocks, how a metric is measured, or the purpose of a run.
 package analysis

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// Field is the value of a field of a Rollout, given as the tree that its JSON has. Paths that begin with metadata are
-// those of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All others name fields and
-// indices: spec.template.spec.containers[0].image. Errors: a path that leads nowhere, or not to a single value.
+// Field returns the value of a field of a Rollout. rollout is its decoded JSON. Paths that begin with metadata have the
+// syntax of the downward API: metadata.name, metadata.labels['env'], metadata.annotations. All other paths consist of
+// fields and indices: spec.template.spec.containers[0].image. Field fails if the path does not exist, or is the path of
+// an object or a list.
 func Field(rollout map[string]any, path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "metadata"); ok && (rest == "" || rest[0] == '.') {
 		metadata, _ := rollout["metadata"].(map[string]any)

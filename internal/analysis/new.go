@@ -9,15 +9,15 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// Order is what whoever needs a run says of it.
+// Order describes the AnalysisRun that a Rollout or an Experiment needs.
 type Order struct {
-	// Namespace of the run, and of its templates that are not the cluster's.
+	// Namespace of the run, and of its AnalysisTemplates.
 	Namespace string
-	// Name that the run gets, unless an earlier run has it; see launch.Launcher.
+	// Name of the run. If another run has it, a number is appended; see launch.Launcher.
 	Name string
-	// Templates whose metrics are run together.
+	// Templates whose metrics the run combines.
 	Templates []argov1.AnalysisTemplateRef
-	// Caller has the values of the arguments; those of a Rollout come from RolloutArguments.
+	// Caller contains the values of the arguments. For a Rollout, RolloutArguments returns them.
 	Caller
 	// Labels and Annotations of the run.
 	Labels, Annotations map[string]string
@@ -25,10 +25,11 @@ type Order struct {
 	Owner metav1.OwnerReference
 }
 
-// Lookup gives the content of a template; its errors are shown as they are.
+// Lookup returns the content of a template. Users see its errors unchanged.
 type Lookup func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)
 
-// NewRun is the run that an order asks for. Errors: those of get, and of templates or arguments that do not go together.
+// NewRun returns the AnalysisRun that an order asks for. It fails if get fails, and if templates or arguments
+// contradict each other.
 func NewRun(o Order, get Lookup) (*argov1.AnalysisRun, error) {
 	templates, err := Collect(o.Templates, get)
 	if err != nil {
@@ -47,8 +48,9 @@ func NewRun(o Order, get Lookup) (*argov1.AnalysisRun, error) {
 	}, nil
 }
 
-// Serves is true of an existing run that does what a new one would: of the same owner, with the same metrics, and not
-// over. It is what remains of a pass that made the run and could not write down that it did.
+// Serves reports whether an existing run can be used instead of a new one: it has the same owner and the same metrics,
+// and is not complete. Such a run exists if an earlier reconciliation created it, but could not record its name in the
+// status.
 func Serves(existing, wanted *argov1.AnalysisRun) bool {
 	of, by := metav1.GetControllerOf(existing), metav1.GetControllerOf(wanted)
 	if existing.Status.Phase.Completed() || existing.DeletionTimestamp != nil || of == nil || by == nil || of.UID != by.UID {
@@ -59,8 +61,8 @@ func Serves(existing, wanted *argov1.AnalysisRun) bool {
 		equality.Semantic.DeepEqual(a.DryRun, b.DryRun) && equality.Semantic.DeepEqual(a.MeasurementRetention, b.MeasurementRetention)
 }
 
-// RolloutArguments are the values that a Rollout gives to the arguments of its analyses. Rollout is the tree that its
-// JSON has, stable and latest are the hashes of its two ReplicaSets. Errors: a field that is not there.
+// RolloutArguments returns the values of the arguments that a Rollout passes to its analyses. rollout is its decoded
+// JSON, stable and latest are the hashes of its two ReplicaSets. It fails if a field does not exist.
 func RolloutArguments(args []argov1.AnalysisRunArgument, rollout map[string]any, stable, latest string) ([]argov1.Argument, error) {
 	out := make([]argov1.Argument, 0, len(args))
 	for _, arg := range args {

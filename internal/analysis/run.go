@@ -13,53 +13,54 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is all that is known about a run at one moment.
+// Snapshot contains everything that is known about an AnalysisRun at one time.
 type Snapshot struct {
 	Now    time.Time
 	UID    types.UID
 	Spec   argov1.AnalysisRunSpec
 	Status argov1.AnalysisRunStatus
-	// Answers to the questions of earlier decisions, by their IDs.
+	// Answers to the questions of earlier decisions, by the ID of the question.
 	Answers map[string]Answer
-	// Settled names the metrics whose measurement under way is known to be over: it is looked at now.
+	// Settled contains the names of metrics whose measurement in progress is known to have ended, for example because its
+	// Job is complete: its result is read now, not at the time that the measurement announced.
 	Settled map[string]bool
-	// JobsGoOn is true while a Job of a run goes on that is over.
+	// JobsGoOn is true if a Job is still active although the run is complete.
 	JobsGoOn bool
 }
 
-// Answer is what became of one measurement.
+// Answer is the result of one measurement.
 type Answer struct {
 	Began, Ended time.Time
-	// Judged is what the measurement has come to; Running: it is looked at again at Resume.
+	// Judged is the phase of the measurement. A running one is checked again at Resume.
 	Judged argov1.AnalysisPhase
-	// Message says why, without secrets.
+	// Message explains the phase. It contains no secrets.
 	Message string
-	// Text is the value as it is shown, without secrets.
+	// Text is the measured value in the form that users see. It contains no secrets.
 	Text string
-	// Metadata of the provider; nil: what was known before stays.
+	// Metadata that the provider returned; nil: the previous metadata remains.
 	Metadata map[string]string
-	// Resume is when a measurement that is Running is looked at again.
+	// Resume is the time at which a running measurement is checked again.
 	Resume time.Time
 }
 
 // Question asks for one measurement.
 type Question struct {
-	// Metric by its name in the spec, with the arguments that are no secrets.
+	// Metric of the spec, with the values of all arguments except secrets.
 	Metric argov1.Metric
-	// Under is the measurement to look at again; nil: a new one is made.
+	// Under is the measurement in progress that is to be checked; nil: a new measurement begins.
 	Under *argov1.Measurement
-	// Number of the measurement within its metric, from 1, also over those that went wrong.
+	// Number of the measurement within its metric, counted from 1. Measurements with errors count too.
 	Number int
-	// Terminate asks for the end of that measurement.
+	// Terminate asks to end the measurement in progress.
 	Terminate bool
 }
 
-// RunDeleted is an effect: the run is kept no longer.
+// RunDeleted is an effect: the AnalysisRun is deleted, because spec.ttlStrategy has elapsed.
 type RunDeleted struct{}
 
 func (RunDeleted) String() string { return "run deleted" }
 
-// Forgotten is an effect: what measurements that are not kept any more have left behind is deleted.
+// Forgotten is an effect: the Jobs of measurements that the status no longer contains are deleted.
 type Forgotten struct {
 	Metric       string
 	Measurements []argov1.Measurement
@@ -69,7 +70,8 @@ func (f Forgotten) String() string {
 	return fmt.Sprintf("%d measurements of %s forgotten", len(f.Measurements), f.Metric)
 }
 
-// Swept is an effect: no Job of the run goes on. A measurement may have begun whose answer never came.
+// Swept is an effect: all active Jobs of the run are deleted. There may be a Job that no measurement refers to, because
+// the answer to its creation was lost.
 type Swept struct{}
 
 func (Swept) String() string { return "no Job goes on" }
@@ -77,15 +79,15 @@ func (Swept) String() string { return "no Job goes on" }
 // Decision is what follows from a snapshot of a run.
 type Decision = release.Decision[argov1.AnalysisRunStatus]
 
-// pause before a measurement is repeated that went wrong, or that has no interval.
+// pause is the time before the next measurement after an error, and of a metric without an interval.
 const pause = 10 * time.Second
 
-// minInterval is the shortest time between two measurements of a metric, whatever its interval says: each one is a call to a
-// service and a write of the status. Argo Rollouts has no minimum.
+// minInterval is the shortest time between two measurements of a metric, whatever its interval says: each one is a call
+// to a service and a write of the status. Argo Rollouts has no minimum.
 const minInterval = time.Second
 
-// intervalOf returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for less
-// than the minimum.
+// intervalOf returns the time between the measurements of a metric; 0: it has no interval. short: the metric asks for
+// less than the minimum.
 func intervalOf(m argov1.Metric) (interval time.Duration, short bool) {
 	interval, _ = duration(m.Interval)
 	if interval != 0 && interval < minInterval {
@@ -94,7 +96,8 @@ func intervalOf(m argov1.Metric) (interval time.Duration, short bool) {
 	return interval, false
 }
 
-// Next decides what a run needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
+// Next decides what an AnalysisRun needs now. It is total: it also returns a decision for a snapshot that no healthy
+// cluster produces.
 func Next(s Snapshot) Decision {
 	if s.Status.Phase.Completed() {
 		return ended(s)
@@ -106,7 +109,7 @@ func Next(s Snapshot) Decision {
 	}
 	present(status, s.Now)
 	if strings.HasPrefix(status.Message, faultPrefix) {
-		status.Message = "" // it is mended
+		status.Message = "" // this reconciliation has not failed
 	}
 	metrics, err := resolved(s.Spec)
 	if err == nil {
@@ -132,11 +135,11 @@ func Next(s Snapshot) Decision {
 	return r.complete(phase, "")
 }
 
-// faultPrefix begins the message of a run that Serin itself failed at.
+// faultPrefix is the prefix of the message of a run whose reconciliation failed because of a defect of Serin.
 const faultPrefix = "Fault: "
 
-// Faulted is the decision about a run at which a pass of Serin itself broke, before or after it was decided about: all that
-// is known of it is its status. The next pass that comes through takes the sentence away again.
+// Faulted returns the decision for a run whose reconciliation failed because of a defect of Serin, before or after Next
+// was called. Only the status of the run is known then. The next successful reconciliation removes the message.
 func Faulted(status argov1.AnalysisRunStatus, sentence string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
@@ -148,11 +151,12 @@ func Faulted(status argov1.AnalysisRunStatus, sentence string) Decision {
 	return d
 }
 
-// patience is for how long a measurement under way is left alone at most.
+// patience is the maximum time until a measurement in progress is checked again. A later time in the status means that
+// a clock was set back since.
 const patience = time.Hour
 
-// present takes what a status says of the future for the present: a clock was set back since it was written, and what
-// counts from there would otherwise wait for as long as that.
+// present replaces times in the future by the current time. They exist if a clock was set back after the status was
+// written; without the correction, the next measurement would wait until the clock reaches them.
 func present(status *argov1.AnalysisRunStatus, now time.Time) {
 	if status.StartedAt.After(now) {
 		status.StartedAt = new(metav1.NewTime(now))
@@ -188,19 +192,19 @@ func invalid(err error) error {
 	return fmt.Errorf("Analysis spec invalid: %w", err) //nolint:staticcheck // the text is part of the API
 }
 
-// run is a decision in the making.
+// run builds the decision about an AnalysisRun.
 type run struct {
 	s           Snapshot
 	d           Decision
 	terminating bool
 }
 
-// HasJobs is true of a run that measures by Jobs.
+// HasJobs reports whether a run has metrics with the provider job.
 func HasJobs(spec argov1.AnalysisRunSpec) bool {
 	return slices.ContainsFunc(spec.Metrics, func(m argov1.Metric) bool { return m.Provider.Job != nil })
 }
 
-// complete ends the run.
+// complete sets the final phase of the run.
 func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
 	status := &r.d.Status
 	if status.Message == "" {
@@ -214,11 +218,11 @@ func (r *run) complete(phase argov1.AnalysisPhase, message string) Decision {
 	if HasJobs(r.s.Spec) {
 		r.d.Effects = append(r.d.Effects, Swept{})
 	}
-	r.d.Probes, r.d.Wake = nil, r.s.Now // how long it is kept is decided next
+	r.d.Probes, r.d.Wake = nil, r.s.Now // the next reconciliation decides when to delete the run
 	return r.d
 }
 
-// tell says what something has come to, in an event whose reason is its kind and its phase.
+// tell adds an event about a final phase. Its reason consists of of, such as AnalysisRun, and the phase.
 func (r *run) tell(of, message string, phase argov1.AnalysisPhase) {
 	kind := release.Normal
 	if phase == argov1.AnalysisPhaseFailed || phase == argov1.AnalysisPhaseError {
@@ -237,7 +241,7 @@ func (r *run) reportShortIntervals(metrics []argov1.Metric) {
 	}
 }
 
-// result is what was measured of a metric so far.
+// result returns the result of a metric in the status. It is created if it does not exist.
 func (r *run) result(m argov1.Metric) *argov1.MetricResult {
 	results := &r.d.Status.MetricResults
 	i := slices.IndexFunc(*results, func(result argov1.MetricResult) bool { return result.Name == m.Name })
@@ -249,7 +253,7 @@ func (r *run) result(m argov1.Metric) *argov1.MetricResult {
 	return &(*results)[i]
 }
 
-// measure takes what was answered about a metric, judges it, and asks what is due.
+// measure records the answer about a metric, if there is one, sends the question that is due, and assesses the metric.
 func (r *run) measure(m argov1.Metric) {
 	result := r.result(m)
 	if result.Phase.Completed() {
@@ -284,7 +288,8 @@ func (r *run) measure(m argov1.Metric) {
 
 func (r *run) gate(g release.Gate) { r.d.Gates = append(r.d.Gates, g) }
 
-// id names a measurement within its run, so that it is made once however often it is asked for.
+// id returns the ID of a question. It is derived from the number of the measurement and the time of its last check, so
+// that a question that is submitted repeatedly is sent once.
 func (r *run) id(m argov1.Metric, result *argov1.MetricResult, q Question) string {
 	id := fmt.Sprintf("%s/%s/%d", r.s.UID, m.Name, result.Count+result.Error)
 	switch {
@@ -297,7 +302,7 @@ func (r *run) id(m argov1.Metric, result *argov1.MetricResult, q Question) strin
 	}
 }
 
-// due is the next measurement of a metric and when it is made; not ok: none is.
+// due returns the next question about a metric, and when to send it; false: there is none.
 func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at time.Time, ok bool) {
 	newest, l := last(result), limitsOf(m)
 	q.Metric, q.Number = m, int(result.Count+result.Error)+1
@@ -321,13 +326,13 @@ func (r *run) due(m argov1.Metric, result *argov1.MetricResult) (q Question, at 
 	if newest.Phase == argov1.AnalysisPhaseError || interval == 0 {
 		interval = pause
 	}
-	if newest.FinishedAt == nil { // somebody wrote it by hand
+	if newest.FinishedAt == nil { // written by a user
 		return q, r.s.Now, true
 	}
 	return q, newest.FinishedAt.Add(interval), true
 }
 
-// take puts an answer into the status.
+// take records an answer in the status.
 func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a Answer) {
 	measured := argov1.Measurement{
 		Phase: a.Judged, Message: a.Message, Value: a.Text, Metadata: a.Metadata, StartedAt: new(metav1.NewTime(a.Began)),
@@ -357,7 +362,8 @@ func (r *run) take(m argov1.Metric, result *argov1.MetricResult, q Question, a A
 	}
 }
 
-// resume is when a measurement is looked at again: never in the second of the last look, by which the question is named.
+// resume returns the time at which a measurement is checked again. It is in a later second than the last check: the ID
+// of the question contains that time in seconds, and the same ID would not be sent again.
 func resume(under *argov1.Measurement, a Answer) time.Time {
 	at := a.Resume
 	if at.IsZero() {
@@ -369,7 +375,7 @@ func resume(under *argov1.Measurement, a Answer) time.Time {
 	return at
 }
 
-// described is what the API promises to tell of a metric: its query, with the values of its arguments.
+// described returns the metadata of a metric that the API promises: the query, with the values of its arguments.
 func described(m argov1.Metric) map[string]string {
 	switch p := m.Provider; {
 	case p.Prometheus != nil && p.Prometheus.Query != "":
@@ -381,7 +387,8 @@ func described(m argov1.Metric) map[string]string {
 	}
 }
 
-// assess gives a metric its phase, and the run its message where the metric came to a bad end.
+// assess sets the phase of a metric. If a limit is exceeded, it sets the message of the run, or the message of the
+// metric where that is a dry-run metric.
 func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
 	phase, cause := assessed(m, result, r.terminating)
 	result.Phase = phase
@@ -403,10 +410,10 @@ func (r *run) assess(m argov1.Metric, result *argov1.MetricResult) {
 	r.d.Status.Message = message
 }
 
-// ended is a run that is over: it is deleted when it was kept for as long as its spec says.
+// ended decides about a complete run. It is deleted when the time in spec.ttlStrategy has elapsed.
 func ended(s Snapshot) Decision {
 	d := Decision{Status: s.Status}
-	if s.JobsGoOn { // it was being made when the run came to its end
+	if s.JobsGoOn { // a Job whose creation was in progress when the run ended
 		d.Effects = append(d.Effects, Swept{})
 	}
 	keep := s.Spec.TTLStrategy
@@ -423,7 +430,7 @@ func ended(s Snapshot) Decision {
 	if seconds == nil {
 		return d
 	}
-	// Whole seconds have to exceed the number.
+	// Argo Rollouts deletes the run when the number of whole elapsed seconds exceeds the limit.
 	until := s.Status.CompletedAt.Add(time.Duration(*seconds+1) * time.Second)
 	if s.Now.Before(until) {
 		d.Gates = release.Gates{release.WaitsUntil("kept", until, "kept until "+until.UTC().Format(time.RFC3339))}

@@ -14,8 +14,9 @@ type Template struct {
 	Spec    argov1.AnalysisTemplateSpec
 }
 
-// Collect gives the templates that are referred to, and those that they refer to, each once: those of the namespace first,
-// then those of the cluster, each in the order in which they were met. Get looks one up; its errors are returned.
+// Collect returns the referenced templates and the templates that they reference in turn, each of them once:
+// AnalysisTemplates first, then ClusterAnalysisTemplates, both in the order in which they were found. It fails if get
+// fails.
 func Collect(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error)) ([]Template, error) {
 	var found []Template
 	for len(refs) > 0 {
@@ -48,16 +49,16 @@ func Collect(refs []argov1.AnalysisTemplateRef, get func(name string, cluster bo
 	return found, nil
 }
 
-// Caller is what whoever starts a run says beside the templates.
+// Caller contains what the creator of a run specifies in addition to the templates.
 type Caller struct {
-	// Args have values; those that no template names are dropped.
+	// Args are the values of arguments. Those that no template declares are ignored.
 	Args                 []argov1.Argument
 	DryRun               []argov1.DryRun
 	MeasurementRetention []argov1.MeasurementRetention
 }
 
-// Merge makes one run of templates. Errors: metrics, rules or arguments that contradict each other, an argument that
-// nobody gave.
+// Merge combines templates to the spec of one run. It fails if metrics, rules or arguments contradict each other, or if
+// an argument has no value.
 func Merge(templates []Template, caller Caller) (argov1.AnalysisRunSpec, error) {
 	spec := argov1.AnalysisRunSpec{DryRun: slices.Clone(caller.DryRun), MeasurementRetention: slices.Clone(caller.MeasurementRetention)}
 	var declared []argov1.Argument
@@ -84,7 +85,8 @@ func Merge(templates []Template, caller Caller) (argov1.AnalysisRunSpec, error) 
 	return spec, err
 }
 
-// declare adds the arguments of one template. Several may declare the same one, as long as they agree on its value.
+// declare adds the arguments that one template declares. Several templates may declare the same argument unless their
+// values differ.
 func declare(declared, more []argov1.Argument) ([]argov1.Argument, error) {
 	for _, arg := range more {
 		i := slices.IndexFunc(declared, func(old argov1.Argument) bool { return old.Name == arg.Name })
@@ -100,7 +102,7 @@ func declare(declared, more []argov1.Argument) ([]argov1.Argument, error) {
 	return declared, nil
 }
 
-// given are the declared arguments with the values of the caller, which count more than those of a template.
+// given returns the declared arguments with their values. Those of the caller override those of templates.
 func given(declared, values []argov1.Argument) ([]argov1.Argument, error) {
 	out := slices.Clone(declared)
 	for i := range out {

@@ -12,10 +12,10 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// defaultErrorLimit is how many measurements in a row may go wrong.
+// defaultErrorLimit is the default of consecutiveErrorLimit.
 const defaultErrorLimit = 4
 
-// limits of a metric, as numbers.
+// limits are the limits of a metric as numbers, with the defaults of the API.
 type limits struct {
 	count, failures, inconclusive, errors, successes int
 }
@@ -27,7 +27,7 @@ func limitsOf(m argov1.Metric) limits {
 	}
 }
 
-// number reads a limit; what is no number is 0, as in the API.
+// number returns a limit, or its default. A string that is not a number counts as 0, as in Argo Rollouts.
 func number(v *intstr.IntOrString, fallback int) int {
 	if v == nil {
 		return fallback
@@ -35,7 +35,7 @@ func number(v *intstr.IntOrString, fallback int) int {
 	return v.IntValue()
 }
 
-// wanted is how many measurements there will be; 0: as many as there is time for.
+// wanted returns how many measurements a metric asks for; 0: no limit, it is measured until the run ends.
 func (l limits) wanted(m argov1.Metric) int {
 	if l.count == 0 && m.Interval == "" {
 		return 1
@@ -43,13 +43,13 @@ func (l limits) wanted(m argov1.Metric) int {
 	return l.count
 }
 
-// The bounds of one run, which is decided about beside those of other namespaces.
+// The bounds of one run. The controller evaluates the runs of all namespaces, so one of them must not occupy it.
 const (
 	maxMetrics  = 1000
 	maxRuleCost = 1 << 20 // instructions of all rules, for each byte of the names of all metrics
 )
 
-// ruleCost is what comparing all rules with all metrics costs.
+// ruleCost returns the cost of matching all rules with all metrics, in instructions per byte.
 func ruleCost(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) int {
 	names := 0
 	for _, m := range metrics {
@@ -65,7 +65,7 @@ func ruleCost(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) int {
 	return cost
 }
 
-// instructions is about how many instructions a regular expression has. One that is wrong matches nothing.
+// instructions estimates how many instructions a regular expression has. An invalid one matches nothing.
 func instructions(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -85,7 +85,8 @@ func instructions(pattern string) int {
 	return count(parsed)
 }
 
-// Validate says what is wrong with a run, in the words of the API. Metrics are those of the spec, with their arguments.
+// Validate returns the first error in the spec of a run. Its text is part of the API. metrics are the metrics of the
+// spec, with the values of their arguments.
 func Validate(spec argov1.AnalysisRunSpec, metrics []argov1.Metric) error {
 	switch {
 	case len(metrics) == 0:
@@ -163,7 +164,8 @@ func duration(s argov1.DurationString) (time.Duration, error) {
 	return time.ParseDuration(string(s))
 }
 
-// names is true of a rule that is about one of the metrics. Rules are regular expressions over whole or part names.
+// names reports whether a rule matches any of the metrics. A rule is a regular expression that may match a part of a
+// name.
 func names(rule string, metrics []argov1.Metric) bool {
 	for _, m := range metrics {
 		if about(rule, m.Name) {
@@ -178,7 +180,7 @@ func about(rule, metric string) bool {
 	return err == nil && matches
 }
 
-// dry is true of a metric whose outcome is only recorded.
+// dry reports whether a metric is a dry-run metric, whose result is recorded but does not count.
 func dry(spec argov1.AnalysisRunSpec, metric string) bool {
 	for _, rule := range spec.DryRun {
 		if about(rule.MetricName, metric) {
@@ -188,7 +190,7 @@ func dry(spec argov1.AnalysisRunSpec, metric string) bool {
 	return false
 }
 
-// defaultRetention is how many measurements of a metric are kept.
+// defaultRetention is the number of measurements of a metric that the status contains.
 const defaultRetention = 10
 
 func retention(spec argov1.AnalysisRunSpec, metric string) int {

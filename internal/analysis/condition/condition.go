@@ -1,8 +1,8 @@
-// Package condition evaluates what users write in the metrics of AnalysisRuns: success and failure conditions, and the ends
-// of range queries.
+// Package condition evaluates the expressions in the metrics of AnalysisRuns: success and failure conditions, and the
+// ends of range queries.
 //
-// It knows the functions that conditions may call, and what two conditions together mean for a value. It must not know how
-// the value was measured, or what follows from the result. Package expression bounds each evaluation.
+// It knows the functions that conditions may call, and the phase that follows from the two conditions of a metric. It
+// must not know how a value was measured, or the consequence of the result. Package expression bounds each evaluation.
 package condition
 
 import (
@@ -20,8 +20,9 @@ import (
 // errNoData is the error of a condition that needs a value where there is none.
 var errNoData = errors.New("metric result is nil or empty: no data returned from the metric provider")
 
-// Judge says what a measured value means by the two conditions of a metric, each of which may be empty. Value is what a
-// provider gave: a number, a text, a truth, a list or map of such, or nil. Errors: a condition that cannot be evaluated.
+// Judge returns the phase of a measurement, by the two conditions of its metric, each of which may be empty. value is
+// what a provider returned: a number, a string, a boolean, a list or a map of these, or nil. Judge fails if a condition
+// cannot be evaluated.
 func Judge(ctx context.Context, value any, success, failure string) (argov1.AnalysisPhase, error) {
 	succeeded, err := holds(ctx, "successCondition", success, value)
 	if err != nil {
@@ -73,8 +74,8 @@ func Evaluate(ctx context.Context, condition string, value any) (bool, error) {
 	return held, nil
 }
 
-// functions returns those that conditions have besides the language's own. isNil and default are about the result, whatever
-// their argument is: that is how conditions were written.
+// functions returns the functions that conditions may call in addition to those of the language. isNil and default
+// apply to the result, whatever their argument is: existing conditions rely on it.
 func functions(result any) []expression.Function {
 	unary := func(name string, call func(any) (any, error), signature any) expression.Function {
 		return expression.Function{Name: name, Call: func(args ...any) (any, error) { return call(args[0]) }, Types: []any{signature}}
@@ -145,7 +146,7 @@ func asFloat(v any) (float64, error) {
 	}
 }
 
-// dereferenced is what a pointer points to.
+// dereferenced returns what a pointer points to.
 func dereferenced(v any) any {
 	rv := reflect.ValueOf(v)
 	for rv.Kind() == reflect.Pointer {
@@ -160,7 +161,7 @@ func dereferenced(v any) any {
 	return rv.Interface()
 }
 
-// null is true of nil, and of lists and maps that are nil.
+// null reports whether a value is nil, or a nil list or map.
 func null(v any) bool {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {
@@ -173,7 +174,7 @@ func null(v any) bool {
 	}
 }
 
-// nothing is true of results that say nothing: nil and empty lists.
+// nothing reports whether a result contains no data: it is nil or an empty list.
 func nothing(v any) bool {
 	v = dereferenced(v)
 	return null(v) || reflect.ValueOf(v).Kind() == reflect.Slice && reflect.ValueOf(v).Len() == 0

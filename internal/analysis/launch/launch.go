@@ -1,7 +1,7 @@
-// Package launch makes AnalysisRuns of templates, for whoever needs a run: a Rollout or an Experiment.
+// Package launch creates AnalysisRuns from templates, for Rollouts and Experiments.
 //
-// It knows where templates are and what becomes of a name that is taken. It must not know what a run is for, or what its
-// outcome leads to.
+// It knows where templates are, and how to choose a name if another run has it. It must not know the purpose of a run,
+// or the consequence of its result.
 package launch
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-// Launcher makes runs for the objects of one instance of the controller.
+// Launcher creates AnalysisRuns for the objects of one instance of the controller.
 type Launcher struct {
-	// Client makes the runs and reads the templates of namespaces.
+	// Client creates runs and reads AnalysisTemplates.
 	Client client.Client
-	// Cluster reads the templates of the cluster: a client with caches, or, where only one namespace is watched, one without.
+	// Cluster reads ClusterAnalysisTemplates: from a cache, or from the API server where Serin watches one namespace only.
 	Cluster client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// InstanceID of the controller; templates of others are not seen, and the runs carry it. Empty: it has none.
+	// InstanceID of the controller; empty: none. It ignores templates with another ID, and sets the ID on runs.
 	InstanceID string
 }
 
-// Start makes the run that is ordered, or gives the one that an earlier pass made of the same order: the caller writes
-// its name down, and may call again until it has. A name that another run has gets a number behind it. Errors: a template
-// that is not there, as the sentence that users are told (MissingError), templates and arguments that do not go together, and
-// those of the API server.
+// Start creates the run that an order describes, or returns the run that an earlier call created for the same order.
+// The caller records the name of the run and may call Start again until that has succeeded. If another run has the
+// name, a number is appended. Start fails with a MissingError if a template does not exist, and also if templates or
+// arguments contradict each other, or if a request to the API server fails.
 func (l *Launcher) Start(ctx context.Context, o analysis.Order) (*argov1.AnalysisRun, error) {
 	wanted, err := analysis.NewRun(o, l.Lookup(ctx, o.Namespace))
 	if err != nil {
@@ -62,7 +62,8 @@ func (l *Launcher) Start(ctx context.Context, o analysis.Order) (*argov1.Analysi
 	}
 }
 
-// Lookup finds the templates that a namespace may use, for analysis.Collect and whoever validates references.
+// Lookup returns a function that finds the templates that a namespace may use, for analysis.Collect and for the
+// validation of references.
 func (l *Launcher) Lookup(ctx context.Context, namespace string) analysis.Lookup {
 	return func(name string, cluster bool) (argov1.AnalysisTemplateSpec, error) {
 		if cluster {
@@ -88,7 +89,7 @@ func (l *Launcher) find(ctx context.Context, reader client.Reader, key client.Ob
 	}
 }
 
-// MissingError says that a template is not there. Its text is part of the API.
+// MissingError is the error for a template that does not exist. Its text is part of the API.
 type MissingError struct{ Kind, Name string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s '%s' not found", e.Kind, e.Name) }
