@@ -21,56 +21,57 @@ import (
 	"github.com/serin-dev/serin/internal/analysis"
 )
 
-// What is written on the Jobs of runs, and on their pods.
+// The label and the annotations of the Jobs of runs. Their pods have the label too.
 const (
 	// RunUIDLabel is the UID of the run.
 	RunUIDLabel = "analysisrun.argoproj.io/uid"
-	// RunNameAnnotation, RunNamespaceAnnotation and MetricNameAnnotation say whose Job it is.
+	// RunNameAnnotation, RunNamespaceAnnotation and MetricNameAnnotation identify the run and the metric of a Job.
 	RunNameAnnotation      = "analysisrun.argoproj.io/name"
 	RunNamespaceAnnotation = "analysisrun.argoproj.io/namespace"
 	MetricNameAnnotation   = "analysisrun.argoproj.io/metric-name"
 )
 
-// Where a measurement remembers its Job.
+// The keys of the metadata in which a measurement records its Job.
 const (
 	jobNameKey      = "job-name"
 	jobNamespaceKey = "job-namespace"
 )
 
-// maxJobName is the length of a label's value: Kubernetes labels the pods of a Job with its name.
+// maxJobName is the maximum length of the value of a label: Kubernetes labels the pods of a Job with its name.
 const maxJobName = 63
 
-// Jobs runs the Jobs of measurements.
+// Jobs creates, checks and deletes the Jobs of measurements.
 type Jobs struct {
-	// Client reads Jobs from a cache, and writes; Live reads Jobs and their pods from the API server.
+	// Client reads Jobs from a cache, and writes them. Live reads Jobs and their pods from the API server.
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
-	// Namespace of all Jobs; empty: that of the run.
+	// Namespace of all Jobs; empty: each Job is in the namespace of its run.
 	Namespace string
-	// Elsewhere is true where the Jobs run in another cluster, in which the runs own nothing.
+	// Elsewhere is true if the Jobs run in another cluster. A run cannot be the owner of an object there.
 	Elsewhere bool
 }
 
-// measure makes a Job, looks how far it is, or ends it.
+// measure creates a Job, checks it, or deletes it.
 func (j *Jobs) measure(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, q analysis.Question) (analysis.Answer, error) {
 	if q.Under == nil {
 		return j.begin(ctx, run, m, q.Number)
 	}
 	if q.Terminate {
-		_ = j.delete(ctx, run, JobOf(*q.Under)) // what is left of it is swept up with the run, as often as it takes
+		_ = j.delete(ctx, run, JobOf(*q.Under)) // Sweep deletes it if this fails, and is repeated until it succeeds
 		return analysis.Answer{Judged: argov1.AnalysisPhaseInconclusive}, nil
 	}
 	return j.resume(ctx, run, *q.Under)
 }
 
-// JobOf is the name of the Job of a measurement; empty: it has none.
+// JobOf returns the name of the Job of a measurement; empty: it has none.
 func JobOf(m argov1.Measurement) string { return m.Metadata[jobNameKey] }
 
-// namespaceOf is where the Jobs of a run are. What a status says of it does not count: others may have written it.
+// namespaceOf returns the namespace of the Jobs of a run. It does not use the namespace in the status, because a user
+// may have written that to direct Serin to the Jobs of another namespace.
 func (j *Jobs) namespaceOf(run *argov1.AnalysisRun) string { return cmp.Or(j.Namespace, run.Namespace) }
 
-// find is a Job of a run by its name; that of another is none.
+// find returns a Job of a run. A Job of another run with this name counts as not found.
 func (j *Jobs) find(ctx context.Context, run *argov1.AnalysisRun, name string) (*batchv1.Job, error) {
 	job, key := &batchv1.Job{}, client.ObjectKey{Namespace: j.namespaceOf(run), Name: name}
 	err := j.Client.Get(ctx, key, job)
@@ -83,11 +84,11 @@ func (j *Jobs) find(ctx context.Context, run *argov1.AnalysisRun, name string) (
 	return job, err
 }
 
-// begin makes the Job, or finds the one that was made before a crash.
+// begin creates the Job, or finds the one that was created before a crash.
 func (j *Jobs) begin(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metric, number int) (analysis.Answer, error) {
 	job := j.job(run, m, number)
 	if err := j.Client.Create(ctx, job); err != nil {
-		existing := &batchv1.Job{} // also where the answer to its making was lost: the next one would run beside it
+		existing := &batchv1.Job{} // also if the answer to its creation was lost: otherwise a second Job would run beside it
 		switch found := j.Live.Get(ctx, client.ObjectKeyFromObject(job), existing); {
 		case found != nil && apierrors.IsAlreadyExists(err):
 			return analysis.Answer{}, fmt.Errorf("get Job %s.%s: %w", job.Name, job.Namespace, found)
@@ -103,7 +104,7 @@ func (j *Jobs) begin(ctx context.Context, run *argov1.AnalysisRun, m argov1.Metr
 	}, nil
 }
 
-// job is the one of a measurement.
+// job returns the Job of a measurement.
 func (j *Jobs) job(run *argov1.AnalysisRun, m argov1.Metric, number int) *batchv1.Job {
 	namespace := j.namespaceOf(run)
 	metadata := m.Provider.Job.Metadata
@@ -123,7 +124,7 @@ func (j *Jobs) job(run *argov1.AnalysisRun, m argov1.Metric, number int) *batchv
 	return job
 }
 
-// with is a map with more in it: keys and values in turn.
+// with returns a copy of a map with additional entries. more contains keys and values alternately.
 func with(old map[string]string, more ...string) map[string]string {
 	out := maps.Clone(old)
 	if out == nil {
@@ -135,7 +136,8 @@ func with(old map[string]string, more ...string) map[string]string {
 	return out
 }
 
-// jobName is run, metric and number; the metric is shortened where that would be too long.
+// jobName returns a name that consists of the run, the metric and the number. The metric is truncated if the name would
+// be too long.
 func jobName(run, metric string, number int) string {
 	if room := maxJobName - len(fmt.Sprintf("%s..%d", run, number)); len(metric) > room {
 		metric = metric[:max(room, 0)]
@@ -143,7 +145,7 @@ func jobName(run, metric string, number int) string {
 	return fmt.Sprintf("%s.%s.%d", run, metric, number)
 }
 
-// resume looks how far a Job is.
+// resume checks a Job. The interval until the next check grows with the square root of the age of the Job.
 func (j *Jobs) resume(ctx context.Context, run *argov1.AnalysisRun, under argov1.Measurement) (analysis.Answer, error) {
 	job, err := j.find(ctx, run, JobOf(under))
 	if err != nil {
@@ -166,7 +168,7 @@ func (j *Jobs) resume(ctx context.Context, run *argov1.AnalysisRun, under argov1
 	return analysis.Answer{Judged: argov1.AnalysisPhaseRunning, Resume: now.Add(time.Duration(math.Sqrt(2*elapsed) * float64(time.Second)))}, nil
 }
 
-// ended is what a Job has come to, or that it goes on.
+// ended returns the phase of a Job, and the message of a failed one.
 func ended(job *batchv1.Job) (phase argov1.AnalysisPhase, message string) {
 	for _, c := range job.Status.Conditions {
 		switch {
@@ -180,16 +182,16 @@ func ended(job *batchv1.Job) (phase argov1.AnalysisPhase, message string) {
 	return argov1.AnalysisPhaseRunning, ""
 }
 
-// Ended is true of a Job that is over.
+// Ended reports whether a Job is complete or has failed.
 func Ended(job *batchv1.Job) bool {
 	phase, _ := ended(job)
 	return phase.Completed()
 }
 
-// hopeless are the reasons of a container that never starts.
+// hopeless are the reasons for which a container waits although it will never start.
 var hopeless = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}
 
-// stuck says which container of a Job never starts; empty: none is known.
+// stuck returns a message about a container of a Job that will never start; empty: none is known.
 func (j *Jobs) stuck(ctx context.Context, key client.ObjectKey) (string, error) {
 	pods := &corev1.PodList{}
 	if err := j.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
@@ -205,7 +207,7 @@ func (j *Jobs) stuck(ctx context.Context, key client.ObjectKey) (string, error) 
 	return "", nil
 }
 
-// Forget deletes the Jobs of measurements that are kept no longer.
+// Forget deletes the Jobs of measurements that the status of the run no longer contains.
 func (j *Jobs) Forget(ctx context.Context, run *argov1.AnalysisRun, measurements []argov1.Measurement) error {
 	var failed []error
 	for _, m := range measurements {
@@ -216,7 +218,7 @@ func (j *Jobs) Forget(ctx context.Context, run *argov1.AnalysisRun, measurements
 	return errors.Join(failed...)
 }
 
-// Sweep deletes the Jobs of a run that go on.
+// Sweep deletes the active Jobs of a run.
 func (j *Jobs) Sweep(ctx context.Context, run *argov1.AnalysisRun) error {
 	jobs, err := j.Of(ctx, run)
 	if err != nil {
@@ -231,7 +233,7 @@ func (j *Jobs) Sweep(ctx context.Context, run *argov1.AnalysisRun) error {
 	return errors.Join(failed...)
 }
 
-// GoOn is true while a Job of a run goes on, as far as the cache knows.
+// GoOn reports whether a Job of a run is active, according to the cache.
 func (j *Jobs) GoOn(ctx context.Context, run *argov1.AnalysisRun) (bool, error) {
 	jobs, err := j.Of(ctx, run)
 	return slices.ContainsFunc(jobs, func(job batchv1.Job) bool { return goesOn(&job) }), err
@@ -239,7 +241,7 @@ func (j *Jobs) GoOn(ctx context.Context, run *argov1.AnalysisRun) (bool, error) 
 
 func goesOn(job *batchv1.Job) bool { return !Ended(job) && job.DeletionTimestamp == nil }
 
-// Of are the Jobs of a run, as far as the cache has them.
+// Of returns the Jobs of a run, according to the cache.
 func (j *Jobs) Of(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, error) {
 	jobs := &batchv1.JobList{}
 	if err := j.Client.List(ctx, jobs, client.MatchingLabels{RunUIDLabel: string(run.UID)}); err != nil {
@@ -248,7 +250,7 @@ func (j *Jobs) Of(ctx context.Context, run *argov1.AnalysisRun) ([]batchv1.Job, 
 	return jobs.Items, nil
 }
 
-// delete deletes a Job of a run after its pods. One that is gone is fine.
+// delete deletes a Job of a run after its pods. It succeeds if the Job does not exist.
 func (j *Jobs) delete(ctx context.Context, run *argov1.AnalysisRun, name string) error {
 	job, err := j.find(ctx, run, name)
 	if err == nil {
@@ -260,7 +262,7 @@ func (j *Jobs) delete(ctx context.Context, run *argov1.AnalysisRun, name string)
 	return nil
 }
 
-// Over is true where the Job of a measurement is over, or gone.
+// Over reports whether the Job of a measurement has ended, or does not exist.
 func (j *Jobs) Over(ctx context.Context, run *argov1.AnalysisRun, m argov1.Measurement) (bool, error) {
 	job := &batchv1.Job{}
 	err := j.Client.Get(ctx, client.ObjectKey{Namespace: j.namespaceOf(run), Name: JobOf(m)}, job)
