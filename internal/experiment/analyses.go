@@ -19,7 +19,7 @@ func find(status *argov1.ExperimentStatus, analysis string) *argov1.ExperimentAn
 	return &status.AnalysisRuns[i]
 }
 
-// analyse starts, follows and ends the AnalysisRun of an analysis.
+// analyse starts, observes or terminates the AnalysisRun of an analysis.
 func (e *edit) analyse(a argov1.ExperimentAnalysisTemplateRef) {
 	status := find(&e.d.Status, a.Name)
 	switch {
@@ -43,20 +43,22 @@ func (e *edit) start(a argov1.ExperimentAnalysisTemplateRef) {
 	e.do(RunStarted{Analysis: a, Name: e.s.Name + "-" + a.Name, Args: args})
 }
 
-// Started is what the shell puts into a decided status once the run of an analysis is there.
+// Started records in a decided status that the AnalysisRun of an analysis exists. The reconciler calls it after it has
+// applied RunStarted.
 func Started(status *argov1.ExperimentStatus, analysis, run string) []release.Event {
 	status.AnalysisRuns = append(status.AnalysisRuns, argov1.ExperimentAnalysisRunStatus{Name: analysis, AnalysisRun: run})
 	return []release.Event{phased(&status.AnalysisRuns[len(status.AnalysisRuns)-1], argov1.AnalysisPhasePending, "")}
 }
 
-// Refused is what the shell puts into a decided status where the run of an analysis cannot be made as it is asked for.
+// Refused records in a decided status that the AnalysisRun of an analysis cannot be created as requested, for example
+// because a template does not exist.
 func Refused(status *argov1.ExperimentStatus, analysis, why string) []release.Event {
 	status.AnalysisRuns = append(status.AnalysisRuns, argov1.ExperimentAnalysisRunStatus{Name: analysis})
 	why = fmt.Sprintf("Failed to create AnalysisRun for analysis '%s': %s", analysis, why)
 	return []release.Event{phased(&status.AnalysisRuns[len(status.AnalysisRuns)-1], argov1.AnalysisPhaseError, why)}
 }
 
-// follow takes over what a run has come to, and ends one that is not needed any more.
+// follow records the phase of a run, and terminates a run that is no longer needed.
 func (e *edit) follow(status *argov1.ExperimentAnalysisRunStatus) {
 	run := e.s.Runs[status.AnalysisRun]
 	switch {
@@ -79,7 +81,7 @@ func (e *edit) follow(status *argov1.ExperimentAnalysisRunStatus) {
 	}
 }
 
-// phased gives the run of an analysis another phase, and is the event that tells of it.
+// phased sets another phase of the run of an analysis, and returns the event about it.
 func phased(status *argov1.ExperimentAnalysisRunStatus, now argov1.AnalysisPhase, why string) release.Event {
 	kind := release.Normal
 	if bad(now) {
@@ -93,13 +95,14 @@ func phased(status *argov1.ExperimentAnalysisRunStatus, now argov1.AnalysisPhase
 	return release.Event{Type: kind, Reason: "AnalysisRun" + string(now), Message: text}
 }
 
-// gravity orders phases: the analyses come to the gravest of them.
+// gravity lists phases by severity. The most severe phase of the analyses is that of all of them together.
 var gravity = []argov1.AnalysisPhase{
 	argov1.AnalysisPhaseSuccessful, argov1.AnalysisPhaseRunning, argov1.AnalysisPhasePending,
 	argov1.AnalysisPhaseInconclusive, argov1.AnalysisPhaseError, argov1.AnalysisPhaseFailed,
 }
 
-// judged is what the analyses have come to: Successful where all have, or there are none, and Running while some go on.
+// judged returns the phase of all analyses together, and its message: Successful if all are, or if there are none, and
+// Running while some are not complete.
 func (e *edit) judged() (argov1.AnalysisPhase, string) {
 	worst, why := argov1.AnalysisPhaseSuccessful, ""
 	for _, a := range e.s.Spec.Analyses {
@@ -121,7 +124,7 @@ func (e *edit) anyRequired() bool {
 	return slices.ContainsFunc(e.s.Spec.Analyses, func(a argov1.ExperimentAnalysisTemplateRef) bool { return a.RequiredForCompletion })
 }
 
-// requiredPassed is true when there are analyses that end the Experiment, and all of them are successful.
+// requiredPassed reports whether there are analyses that are required for completion, and all of them are successful.
 func (e *edit) requiredPassed() bool {
 	for _, a := range e.s.Spec.Analyses {
 		if !a.RequiredForCompletion {
@@ -134,11 +137,11 @@ func (e *edit) requiredPassed() bool {
 	return e.anyRequired()
 }
 
-// tag is a place for a value of the Experiment.
+// tag matches a reference to a value of the Experiment, such as {{experiment.availableAt}}.
 var tag = regexp.MustCompile(`\{\{[^{}]*\}\}`)
 
-// arguments are those of an analysis with the values of the Experiment in them: hashes and names of its sides, and when it
-// began and ends.
+// arguments returns the arguments of an analysis, with references replaced by values of the Experiment: the hashes and
+// the names of its ReplicaSets, and when it begins and ends.
 func (e *edit) arguments(args []argov1.Argument) ([]argov1.Argument, error) {
 	values := map[string]string{"experiment.availableAt": e.s.Status.AvailableAt.UTC().Format(time.RFC3339)}
 	if end, ok := e.end(); ok {

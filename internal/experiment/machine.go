@@ -11,7 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Next decides what an Experiment needs now. It is total: a snapshot that no healthy cluster shows has an answer too.
+// Next decides what an Experiment needs now. It is total: it also returns a decision for a snapshot that no healthy
+// cluster produces.
 func Next(s Snapshot) Decision {
 	s.Status = *s.Status.DeepCopy()
 	present(&s.Status, s.Now)
@@ -34,8 +35,9 @@ func Next(s Snapshot) Decision {
 	return e.d
 }
 
-// Faulted is the decision about an Experiment at which a pass of Serin itself broke, before or after it was decided about:
-// all that is known of it is its status. The next pass that comes through takes the sentence away again.
+// Faulted returns the decision for an Experiment whose reconciliation failed because of a defect of Serin, before or
+// after Next was called. Only the status of the Experiment is known then. The next successful reconciliation removes
+// the message.
 func Faulted(status argov1.ExperimentStatus, sentence string) Decision {
 	d := Decision{
 		Status: *status.DeepCopy(), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
@@ -47,8 +49,8 @@ func Faulted(status argov1.ExperimentStatus, sentence string) Decision {
 	return d
 }
 
-// present takes what a status says of the future for the present: a clock was set back since it was written, and what
-// counts from there would otherwise wait for as long as that.
+// present replaces times in the future by the current time. They exist if a clock was set back after the status was
+// written; without the correction, durations and deadlines would be longer by the difference.
 func present(status *argov1.ExperimentStatus, now time.Time) {
 	if status.AvailableAt != nil && status.AvailableAt.After(now) {
 		status.AvailableAt = new(metav1.NewTime(now))
@@ -60,17 +62,17 @@ func present(status *argov1.ExperimentStatus, now time.Time) {
 	}
 }
 
-// edit is a decision in the making.
+// edit builds the decision about an Experiment.
 type edit struct {
 	s        Snapshot
 	d        Decision
 	duration time.Duration
-	// ending is true where the pods are not wanted any more.
+	// ending is true if the pods are no longer needed.
 	ending bool
 }
 
-// ending is true of an Experiment that is over or about to be: by a person, by its own outcome, or because a part of it
-// came to a bad end.
+// ending reports whether an Experiment has ended or is to end: because the user terminates it, because it is complete,
+// or because a template or an analysis has failed.
 func ending(s Snapshot) bool {
 	badSide := func(t argov1.TemplateStatus) bool {
 		return t.Status == argov1.TemplateStatusFailed || t.Status == argov1.TemplateStatusError
@@ -84,13 +86,13 @@ func bad(phase argov1.AnalysisPhase) bool {
 	return phase.Completed() && phase != argov1.AnalysisPhaseSuccessful
 }
 
-// passed is true once the Experiment has run for as long as it shall. Without a duration it never is.
+// passed reports whether the duration of the Experiment has elapsed. Without spec.duration it never has.
 func (e *edit) passed() bool {
 	end, ok := e.end()
 	return ok && !e.s.Now.Before(end)
 }
 
-// end is when the pods have run for long enough; not ok: that is not known, or never.
+// end returns the time at which the duration of the Experiment elapses; false: never, or not known yet.
 func (e *edit) end() (time.Time, bool) {
 	if e.s.Status.AvailableAt == nil || e.s.Spec.Duration == "" {
 		return time.Time{}, false
@@ -104,7 +106,7 @@ func (e *edit) tell(kind release.EventType, reason, message string) {
 	e.d.Events = append(e.d.Events, release.Event{Type: kind, Reason: reason, Message: message})
 }
 
-// wake has the Experiment looked at again at a moment, unless it is sooner anyway.
+// wake requeues the Experiment at a time, unless it is requeued earlier anyway.
 func (e *edit) wake(at time.Time) {
 	if e.d.Wake.IsZero() || at.Before(e.d.Wake) {
 		e.d.Wake = at
@@ -113,7 +115,7 @@ func (e *edit) wake(at time.Time) {
 
 func (e *edit) gate(g release.Gate) { e.d.Gates = append(e.d.Gates, g) }
 
-// conclude gives the Experiment its phase.
+// conclude sets the phase of the Experiment.
 func (e *edit) conclude() {
 	status := &e.d.Status
 	before := status.Phase
@@ -147,7 +149,7 @@ func (e *edit) conclude() {
 	e.d.Wake = e.s.Now
 }
 
-// assess is what the Experiment has come to, and why where that is worth a word.
+// assess returns the phase of the Experiment, and a message where the phase needs an explanation.
 func (e *edit) assess() (argov1.AnalysisPhase, string) {
 	for _, t := range e.d.Status.TemplateStatuses {
 		switch t.Status {
@@ -155,7 +157,7 @@ func (e *edit) assess() (argov1.AnalysisPhase, string) {
 			return argov1.AnalysisPhaseFailed, t.Message
 		case argov1.TemplateStatusError:
 			return argov1.AnalysisPhaseError, t.Message
-		default: // in order, or not yet
+		default: // not failed
 		}
 	}
 	judged, why := e.judged()
@@ -173,7 +175,7 @@ func (e *edit) assess() (argov1.AnalysisPhase, string) {
 	}
 }
 
-// all is true when all sides have that status.
+// all reports whether all templates have a status.
 func (e *edit) all(status argov1.TemplateStatusCode) bool {
 	for _, t := range e.s.Spec.Templates {
 		if e.template(t.Name).Status != status {

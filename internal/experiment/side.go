@@ -17,7 +17,7 @@ const (
 	defaultScaleDownDelay   = 30 * time.Second
 )
 
-// template is the status of a side, which is made where there is none.
+// template returns the status of a template. It is created if it does not exist.
 func (e *edit) template(name string) *argov1.TemplateStatus {
 	all := &e.d.Status.TemplateStatuses
 	i := slices.IndexFunc(*all, func(t argov1.TemplateStatus) bool { return t.Name == name })
@@ -35,7 +35,7 @@ func replicas(t argov1.TemplateSpec) int32 {
 	return *t.Replicas
 }
 
-// side looks after the pods and the Service of a template.
+// side decides about the ReplicaSet, the pods and the Service of a template.
 func (e *edit) side(t argov1.TemplateSpec) {
 	status, now := e.template(t.Name), e.s.Sides[t.Name]
 	counted(status, now, e.s.Now)
@@ -55,7 +55,8 @@ func (e *edit) side(t argov1.TemplateSpec) {
 	}
 }
 
-// counted puts what was seen into the status. A change of it is progress.
+// counted records the observed pods in the status. A change of their numbers is progress, from which the progress
+// deadline starts again.
 func counted(status *argov1.TemplateStatus, now Side, at time.Time) {
 	before := *status
 	status.Replicas, status.UpdatedReplicas, status.ReadyReplicas, status.AvailableReplicas = now.Total, now.Total, now.Ready, now.Available
@@ -72,17 +73,17 @@ func completed(status argov1.TemplateStatusCode) bool {
 	switch status {
 	case argov1.TemplateStatusSuccessful, argov1.TemplateStatusFailed, argov1.TemplateStatusError:
 		return true
-	default: // not yet, and what only a newer controller writes
+	default: // not completed, and statuses that only a newer controller writes
 		return false
 	}
 }
 
-// over is true of a side whose pods are not wanted any more.
+// over reports whether the pods of a template are no longer needed.
 func (e *edit) over(status argov1.TemplateStatus) bool {
 	return e.ending || completed(status.Status) || e.passed()
 }
 
-// wanted is how many pods a side is to have now.
+// wanted returns the desired number of pods of a template.
 func (e *edit) wanted(t argov1.TemplateSpec, status argov1.TemplateStatus) int32 {
 	if e.over(status) {
 		return 0
@@ -90,11 +91,12 @@ func (e *edit) wanted(t argov1.TemplateSpec, status argov1.TemplateStatus) int32
 	return replicas(t)
 }
 
-// pods gives a ReplicaSet its pods, and takes them away after a delay.
+// pods scales the ReplicaSet of a template. It is scaled down after a delay.
 func (e *edit) pods(t argov1.TemplateSpec, now Side, wanted int32) {
 	switch {
 	case !now.Found, now.Wanted == wanted:
-	// A ReplicaSet tells of its deadline, so that a restart counts on; one beyond the delay is of before a clock was set back.
+	// The deadline is an annotation of the ReplicaSet, so that it survives a restart of Serin. A deadline later than the
+	// delay permits means that a clock was set back.
 	case wanted == 0 && e.delay() > 0 && (now.Deadline.IsZero() || now.Deadline.After(e.s.Now.Add(e.delay()))):
 		at := e.s.Now.Add(e.delay())
 		e.do(GoesAt{t.Name, at})
@@ -123,7 +125,7 @@ func (e *edit) delay() time.Duration {
 	return time.Duration(*e.s.Spec.ScaleDownDelaySeconds) * time.Second
 }
 
-// service makes the Service of a side while there are pods that it leads to.
+// service creates the Service of a template while it is to have pods, and deletes the Service after them.
 func (e *edit) service(t argov1.TemplateSpec, status *argov1.TemplateStatus, now Side, wanted int32) {
 	name := ""
 	if t.Service != nil && hasPorts(t) {
@@ -153,7 +155,7 @@ func hasPorts(t argov1.TemplateSpec) bool {
 	return false
 }
 
-// judgeSide gives a side its status.
+// judgeSide sets the status of a template.
 func (e *edit) judgeSide(t argov1.TemplateSpec, status *argov1.TemplateStatus, now Side) {
 	switch {
 	case e.ending, e.passed():
@@ -179,7 +181,7 @@ func (e *edit) deadline() time.Duration {
 	return time.Duration(*e.s.Spec.ProgressDeadlineSeconds) * time.Second
 }
 
-// become gives a side a status, and tells where it is another one.
+// become sets the status of a template, with an event if it changes.
 func (e *edit) become(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string) {
 	if status.Status == now {
 		return
@@ -188,7 +190,7 @@ func (e *edit) become(status *argov1.TemplateStatus, now argov1.TemplateStatusCo
 	e.d.Wake = e.s.Now
 }
 
-// changed gives a side another status, and is the event that tells of it.
+// changed sets another status of a template, and returns the event about it.
 func changed(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why string, at time.Time) release.Event {
 	kind := release.Normal
 	if now == argov1.TemplateStatusFailed || now == argov1.TemplateStatusError {
@@ -202,8 +204,8 @@ func changed(status *argov1.TemplateStatus, now argov1.TemplateStatusCode, why s
 	return release.Event{Type: kind, Reason: "Template" + string(now), Message: text}
 }
 
-// Broken is what the shell puts into a decided status where the API server takes no ReplicaSet or Service of a template as
-// it is: nothing helps but another template.
+// Broken records in a decided status that the API server rejects the ReplicaSet or the Service of a template. Only a
+// change of the template can help, so the Experiment fails.
 func Broken(status *argov1.ExperimentStatus, template, why string, now time.Time) []release.Event {
 	i := slices.IndexFunc(status.TemplateStatuses, func(t argov1.TemplateStatus) bool { return t.Name == template })
 	if i < 0 || completed(status.TemplateStatuses[i].Status) {

@@ -1,8 +1,10 @@
-// Package experiment decides about Experiments: which pods run side by side and for how long, which analyses judge them,
-// and what the Experiment comes to. All of it is pure.
+// Package experiment decides about Experiments: which pods run at the same time and for how long, which analyses
+// evaluate them, and the phase of the Experiment. It is a pure state machine.
 //
-// It knows ReplicaSets, Services and AnalysisRuns as values. It must not know clients, clocks, how a ReplicaSet is made, or
-// what an analysis measures.
+// To add an effect, declare it in snapshot.go and apply it in experiment/controller.
+//
+// The package knows ReplicaSets, Services and AnalysisRuns as values. It must not know clients, clocks, how a
+// ReplicaSet is created, or what an analysis measures.
 package experiment
 
 import (
@@ -13,35 +15,35 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is all that is known about an Experiment at one moment.
+// Snapshot contains everything that is known about an Experiment at one time.
 type Snapshot struct {
 	Now    time.Time
 	Name   string
 	Spec   argov1.ExperimentSpec
 	Status argov1.ExperimentStatus
-	// Sides are what there is for the templates, by their names.
+	// Sides are the observed objects of each template, by its name.
 	Sides map[string]Side
-	// Runs are the AnalysisRuns that the status names, by their own names.
+	// Runs are the AnalysisRuns that the status names, by the name of the run.
 	Runs map[string]Run
 }
 
-// Side is what there is for a template.
+// Side contains the observed objects of a template.
 type Side struct {
-	// Found is true once the ReplicaSet is there.
+	// Found is true if the ReplicaSet exists.
 	Found bool
-	// ReplicaSet is its name, also before it is there, and Hash that of its pods.
+	// ReplicaSet is the name of the ReplicaSet, also before it exists. Hash is the hash of its pods.
 	ReplicaSet, Hash string
-	// Wanted is how many pods it is to have; Total, Ready and Available how many it has.
+	// Wanted is the desired number of pods; Total, Ready and Available are the numbers of existing pods.
 	Wanted, Total, Ready, Available int32
-	// Deadline is when it may go to zero; zero: nobody has said so.
+	// Deadline is the time from which the ReplicaSet may be scaled to zero; zero: none is set.
 	Deadline time.Time
-	// Service is the name of its Service, if there is one.
+	// Service is the name of the Service; empty: it has none.
 	Service string
-	// Problem says what of others stands in the way, as a sentence; empty: nothing.
+	// Problem is a message about objects of others that prevent the template from running; empty: there are none.
 	Problem string
 }
 
-// Run is an AnalysisRun.
+// Run contains what was observed of an AnalysisRun.
 type Run struct {
 	Found      bool
 	Phase      argov1.AnalysisPhase
@@ -52,36 +54,36 @@ type Run struct {
 // Decision is what follows from a snapshot of an Experiment.
 type Decision = release.Decision[argov1.ExperimentStatus]
 
-// ReplicaSetExists is an effect: the template has a ReplicaSet, without pods where it is made.
+// ReplicaSetExists is an effect: the template has a ReplicaSet. It is created without pods.
 type ReplicaSetExists struct{ Template string }
 
-// Scaled is an effect: the ReplicaSet of the template has that many pods.
+// Scaled is an effect: the ReplicaSet of the template has this number of desired pods.
 type Scaled struct {
 	Template string
 	Replicas int32
 }
 
-// GoesAt is an effect: the ReplicaSet of the template says when it goes to zero.
+// GoesAt is an effect: the ReplicaSet of the template has an annotation with the time at which it is scaled to zero.
 type GoesAt struct {
 	Template string
 	At       time.Time
 }
 
-// ServiceExists is an effect: the template has a Service of that name.
+// ServiceExists is an effect: the template has a Service with this name.
 type ServiceExists struct{ Template, Name string }
 
-// ServiceGone is an effect: the template has no Service any more.
+// ServiceGone is an effect: the Service of the template is deleted.
 type ServiceGone struct{ Template, Name string }
 
-// RunStarted is an effect: the analysis has an AnalysisRun. The shell says what became of it with Started or Refused.
+// RunStarted is an effect: the analysis has an AnalysisRun. The reconciler records the result with Started or Refused.
 type RunStarted struct {
 	Analysis argov1.ExperimentAnalysisTemplateRef
-	// Name that the run gets unless another has it, and the values of its arguments.
+	// Name of the run, unless another run has it, and the values of its arguments.
 	Name string
 	Args []argov1.Argument
 }
 
-// RunTerminated is an effect: the AnalysisRun of that name comes to its end.
+// RunTerminated is an effect: the AnalysisRun with this name is terminated.
 type RunTerminated struct{ Name string }
 
 func (e ReplicaSetExists) String() string { return "replica set of " + e.Template }

@@ -11,7 +11,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// validate says what is wrong with a spec, in the words of the API, and reads its duration.
+// validate returns the duration of a spec, or the first error in the spec. The text of the error is part of the API.
 func validate(s Snapshot) (time.Duration, error) {
 	deadline := int32(defaultProgressDeadline / time.Second)
 	if s.Spec.ProgressDeadlineSeconds != nil {
@@ -43,7 +43,7 @@ func validate(s Snapshot) (time.Duration, error) {
 	return duration, nil
 }
 
-// invalid moves nothing, and says why.
+// invalid changes nothing except for the condition InvalidSpec, which contains the error.
 func (e *edit) invalid(cause error) Decision {
 	if e.condition(argov1.ExperimentCondition{Type: argov1.ExperimentInvalidSpec, Status: corev1.ConditionTrue, Reason: "InvalidSpec", Message: cause.Error()}) {
 		e.tell(release.Warning, "InvalidSpec", cause.Error())
@@ -52,7 +52,7 @@ func (e *edit) invalid(cause error) Decision {
 	return e.d
 }
 
-// valid takes the complaint back.
+// valid removes the condition InvalidSpec.
 func (e *edit) valid() {
 	kept := e.d.Status.Conditions[:0:0]
 	for _, c := range e.d.Status.Conditions {
@@ -63,7 +63,7 @@ func (e *edit) valid() {
 	e.d.Status.Conditions = kept
 }
 
-// condition puts a condition into the status, unless it says the same already, and is true where that is news.
+// condition sets a condition, and reports whether that changes the status.
 func (e *edit) condition(c argov1.ExperimentCondition) bool {
 	now := metav1.NewTime(e.s.Now)
 	c.LastUpdateTime, c.LastTransitionTime = now, now
@@ -85,7 +85,7 @@ func (e *edit) condition(c argov1.ExperimentCondition) bool {
 	return true
 }
 
-// progress says in a condition how far the Experiment is.
+// progress returns the condition Progressing.
 func progress(name string, status argov1.ExperimentStatus) argov1.ExperimentCondition {
 	c := argov1.ExperimentCondition{Type: argov1.ExperimentProgressing, Status: corev1.ConditionTrue}
 	switch {
