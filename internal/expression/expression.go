@@ -1,18 +1,19 @@
-// Package expression evaluates expressions that users write: the conditions of AnalysisRuns, the ends of a range query, and
-// the triggers of notifications.
+// Package expression evaluates expressions that users write: the conditions of AnalysisRuns, the ends of a range query,
+// and the triggers of notifications.
 //
-// Users' expressions run inside the controller, which serves every namespace, so each evaluation has a budget of work and
-// memory and ends when its context ends. The language itself offers less than that: its memory budget counts elements of
-// lists but neither concatenated texts nor the results of most functions, and a running program cannot be interrupted.
-// A program is therefore rewritten before it is compiled: the body of each loop, each operand of an operator whose cost
-// depends on the size of its operands, each element of a list or map, and each call of a function charges the budget
-// first. Values are charged with everything they contain, so that a value that refers to the same list many times costs
-// what it would cost to print.
+// Users' expressions run inside the controller, which serves every namespace, so each evaluation has a budget of work
+// and memory and ends when its context ends. The language itself offers less than that: its memory budget counts
+// elements of lists but neither concatenated texts nor the results of most functions, and a running program cannot be
+// interrupted. A program is therefore rewritten before it is compiled: the body of each loop, each operand of an
+// operator whose cost depends on the size of its operands, each element of a list or map, and each call of a function
+// charges the budget first. Values are charged with everything they contain, so that a value that refers to the same
+// list many times costs what it would cost to print.
 //
 // Alternatives that were rejected: a process for each evaluation, with limits of the operating system, costs tens of
-// milliseconds and as much memory as it protects, shares the memory limit of the container, and is not available in
-// the command line tool on every platform. A list of permitted functions would refuse conditions that work in Argo
-// Rollouts. Limits on the source alone cannot tell a harmless loop from an expensive one, since both depend on the value.
+// milliseconds and as much memory as it protects, shares the memory limit of the container, and is not available in the
+// command line tool on every platform. A list of permitted functions would refuse conditions that work in Argo
+// Rollouts. Limits on the source alone cannot tell a harmless loop from an expensive one, since both depend on the
+// value.
 //
 // The package must not know what an expression decides, AnalysisRuns, notifications, clients, or clocks other than the
 // deadline of an evaluation.
@@ -102,8 +103,8 @@ func Compile(source string, o Options) (*Program, error) {
 	return &Program{program: program, functions: b}, nil
 }
 
-// Run evaluates the expression. It returns soon after ctx is done, and after a few seconds at the latest. Variables are not
-// modified.
+// Run evaluates the expression. It returns soon after ctx is done, and after a few seconds at the latest. Variables are
+// not modified.
 func (p *Program) Run(ctx context.Context, variables map[string]any) (any, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTime, ErrTooSlow)
 	defer cancel()

@@ -3,11 +3,12 @@ package pods
 // Counts are the numbers of pods of the new and of the stable revision.
 type Counts struct{ Canary, Stable int32 }
 
-// approximate returns the numbers of pods whose ratio is closest to a weight, for Rollouts whose pods alone divide the requests.
+// approximate returns the numbers of pods whose ratio is closest to a weight, for Rollouts whose pods alone divide the
+// requests.
 //
-// With surge, one additional pod is used where that comes closer: 45 of 100 on 10 pods is 5 of 11. Strictly between 0 and
-// maxWeight each side has at least one pod, unless there is one replica and no surge. Among equally close candidates the
-// first one is chosen: rounded up before rounded down, and without the additional pod before with it.
+// With surge, one additional pod is used where that comes closer: 45 of 100 on 10 pods is 5 of 11. Strictly between 0
+// and maxWeight each side has at least one pod, unless there is one replica and no surge. Among equally close
+// candidates the first one is chosen: rounded up before rounded down, and without the additional pod before with it.
 func approximate(n, weight, maxWeight, surge int32) Counts {
 	if n <= 0 || maxWeight <= 0 {
 		return Counts{}

@@ -19,8 +19,8 @@ type Limits struct {
 // defaultShare is the value of maxSurge and maxUnavailable that are not set. A string is a percentage.
 var defaultShare = intstr.FromString("25")
 
-// NewLimits resolves maxSurge and maxUnavailable for a number of replicas. Where both resolve to 0, one pod may be missing:
-// the update could never start otherwise.
+// NewLimits resolves maxSurge and maxUnavailable for a number of replicas. Where both resolve to 0, one pod may be
+// missing: the update could never start otherwise.
 func NewLimits(replicas int32, surge, unavailable *intstr.IntOrString) Limits {
 	replicas = max(replicas, 0)
 	l := Limits{
@@ -35,7 +35,8 @@ func NewLimits(replicas int32, surge, unavailable *intstr.IntOrString) Limits {
 	return l
 }
 
-// resolve returns a number of pods from a number or a percentage. Any string is a percentage; an unreadable one counts as 0.
+// resolve returns a number of pods from a number or a percentage. Any string is a percentage; an unreadable one counts
+// as 0.
 func resolve(amount *intstr.IntOrString, replicas int32, round func(float64) float64) float64 {
 	if amount == nil {
 		amount = &defaultShare

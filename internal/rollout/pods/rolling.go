@@ -20,11 +20,11 @@ func (l Limits) Desired(weight, maxWeight int32, distinct bool) Counts {
 	return approximate(l.Replicas, weight, maxWeight, l.Surge)
 }
 
-// Next returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that fewer
-// than MinAvailable remain available.
+// Next returns the next numbers of pods on the way to the desired ones: never more than MaxPods, and never so few that
+// fewer than MinAvailable remain available.
 //
-// Pods of other revisions are removed before one of the two shrinks. The caller changes one side at a time, the stable one
-// first, and calculates again from what came of it.
+// Pods of other revisions are removed before one of the two shrinks. The caller changes one side at a time, the stable
+// one first, and calculates again from what came of it.
 func (l Limits) Next(current Current, desired Counts) Counts {
 	next := l.grow(current, desired)
 	if current.Others > 0 {
@@ -76,8 +76,8 @@ func expendable(rs Scaled, ignoreAvailable bool) int32 {
 	return rs.Available
 }
 
-// refit limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable pods
-// available; the shrinking side makes room for that.
+// refit limits the growing side to what the shrinking side leaves of MaxPods, but not below what keeps MinAvailable
+// pods available; the shrinking side makes room for that.
 func (l Limits) refit(growing, growingAvailable, shrinking, shrinkingAvailable int32) (fitGrowing, fitShrinking int32) {
 	growing -= max(0, growing+shrinking-l.MaxPods())
 	available := min(shrinkingAvailable, shrinking) + min(growingAvailable, growing)

@@ -22,7 +22,8 @@ type Routed struct {
 	Recorded *Weights
 	// NewAvailable and StableAvailable are the available pods of both revisions.
 	NewAvailable, StableAvailable int32
-	// Full is the number of pods that carry all the traffic: Replicas, or fewer while traffic returns to the stable revision.
+	// Full is the number of pods that carry all the traffic: Replicas, or fewer while traffic returns to the stable
+	// revision.
 	Full int32
 }
 
@@ -51,8 +52,8 @@ func (r Routed) Desired() Counts {
 	return Counts{Canary: r.AtLeastMinPods(canary), Stable: r.AtLeastMinPods(stable)}
 }
 
-// scale returns the weight that the pods of the new revision follow, or their number where a step names one. A number is not
-// a share: with it the stable revision retains all its pods.
+// scale returns the weight that the pods of the new revision follow, or their number where a step names one. A number
+// is not a share: with it the stable revision retains all its pods.
 func (r Routed) scale() (weight int32, replicas *int32) {
 	switch scale := r.scaleInForce(); {
 	case scale == nil, scale.Replicas == nil && scale.Weight == nil:
@@ -80,9 +81,9 @@ func (r Routed) weightForPods() int32 {
 	return r.Weight(r.MaxWeight)
 }
 
-// abortWeight goes back through the weights of the steps while the stable revision gets its pods again: it is the last weight
-// that needs fewer pods than the stable revision lacks. Without abortScaleDownDelaySeconds the pods of the new revision go in
-// the same steps, as long as their number may decrease: it would retain a share indefinitely otherwise.
+// abortWeight goes back through the weights of the steps while the stable revision gets its pods again: it is the last
+// weight that needs fewer pods than the stable revision lacks. Without abortScaleDownDelaySeconds the pods of the new
+// revision go in the same steps, as long as their number may decrease: it would retain a share indefinitely otherwise.
 func (r Routed) abortWeight() int32 {
 	lacking := r.Replicas - r.StableAvailable
 	if r.AbortDelay == nil && r.NewAvailable > r.MinPods {
@@ -104,8 +105,9 @@ func (r Routed) AtLeastMinPods(pods int32) int32 {
 	return max(pods, min(r.MinPods, r.Replicas))
 }
 
-// RemainingWeight is the weight of the new revision while traffic returns to a stable one that has to get its pods again: the
-// part that the available pods of the stable revision cannot carry. It is 0 where the stable revision retained all its pods.
+// RemainingWeight is the weight of the new revision while traffic returns to a stable one that has to get its pods
+// again: the part that the available pods of the stable revision cannot carry. It is 0 where the stable revision
+// retained all its pods.
 func (r Routed) RemainingWeight() int32 {
 	if !r.Dynamic || r.Full <= 0 {
 		return 0

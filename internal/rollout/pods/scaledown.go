@@ -31,7 +31,8 @@ type ScaleDown struct {
 	RevisionLimit *int32
 	// StableShort is true while stable pods are missing: unavailable pods must not compete with them for capacity.
 	StableShort bool
-	// NewAvailable and StableAvailable are the available pods of both revisions. Where both are one ReplicaSet, one of them is 0.
+	// NewAvailable and StableAvailable are the available pods of both revisions. Where both are one ReplicaSet, one of
+	// them is 0.
 	NewAvailable, StableAvailable int32
 }
 
@@ -48,8 +49,8 @@ type Disposition struct {
 
 // Decide returns the decisions about old ReplicaSets, the newest revision first, without those that do not change.
 //
-// Unavailable pods are removed first, because nothing is lost with them. Of the available ones, as many are removed as leave
-// enough pods of all revisions available.
+// Unavailable pods are removed first, because nothing is lost with them. Of the available ones, as many are removed as
+// leave enough pods of all revisions available.
 func (d ScaleDown) Decide(old []OldReplicaSet) []Disposition {
 	old = newestFirst(old)
 	budget := d.NewAvailable + d.StableAvailable - d.Limits.MinAvailable()
@@ -83,8 +84,8 @@ func newestFirst(old []OldReplicaSet) []OldReplicaSet {
 	return old
 }
 
-// removable is the number of available pods that may be removed. Where they receive traffic, each of them counts against the
-// budget; where a router directs it elsewhere, all are removed at once, unless pods are missing already.
+// removable is the number of available pods that may be removed. Where they receive traffic, each of them counts
+// against the budget; where a router directs it elsewhere, all are removed at once, unless pods are missing already.
 func (d ScaleDown) removable(pods, budget int32) int32 {
 	switch {
 	case budget <= 0:
@@ -96,8 +97,8 @@ func (d ScaleDown) removable(pods, budget int32) int32 {
 	}
 }
 
-// decide returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for the end
-// of a delay.
+// decide returns the decision about one ReplicaSet without regard to availability. waiting counts those that wait for
+// the end of a delay.
 func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
 	remove, retain := Disposition{Name: rs.Name}, Disposition{Name: rs.Name, Pods: rs.Spec}
 	if !d.Routed {
@@ -127,8 +128,8 @@ func (d ScaleDown) decide(rs OldReplicaSet, waiting *int32) Disposition {
 	return retain
 }
 
-// DecideUnused returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of its delay
-// with as many pods as the Rollout asks for, and is then removed, whatever is available elsewhere.
+// DecideUnused returns the decisions about old ReplicaSets that receive no traffic at all: each waits for the end of
+// its delay with as many pods as the Rollout asks for, and is then removed, whatever is available elsewhere.
 func (d ScaleDown) DecideUnused(old []OldReplicaSet, replicas int32) []Disposition {
 	var decisions []Disposition
 	var waiting int32

@@ -2,8 +2,8 @@ package pods
 
 import argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 
-// Reached reports whether a ReplicaSet has the desired number of pods, or as many of them as replicaProgressThreshold asks for.
-// A negative threshold counts as none.
+// Reached reports whether a ReplicaSet has the desired number of pods, or as many of them as replicaProgressThreshold
+// asks for. A negative threshold counts as none.
 func Reached(threshold *argov1.ReplicaProgressThreshold, rs Scaled, desired int32) bool {
 	if threshold == nil || threshold.Value < 0 {
 		return rs.Spec == desired && rs.Available == desired

@@ -46,8 +46,8 @@ func WeightAt(steps []argov1.CanaryStep, index int32) int32 {
 // WeightBefore is the weight that was set before the step of an index.
 func WeightBefore(steps []argov1.CanaryStep, index int32) int32 { return WeightAt(steps, index-1) }
 
-// ScaleAt returns the setCanaryScale that is in force at an index; nil when the pods follow the weight. After the last step
-// none is in force: the new revision could never get all its pods.
+// ScaleAt returns the setCanaryScale that is in force at an index; nil when the pods follow the weight. After the last
+// step none is in force: the new revision could never get all its pods.
 func ScaleAt(steps []argov1.CanaryStep, index *int32) *argov1.SetCanaryScale {
 	if _, ok := StepAt(steps, index); !ok {
 		return nil
