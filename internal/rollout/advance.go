@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// advanceCanary moves a canary release on: abort, pauses, promotion, or the next step.
+// advanceCanary advances a canary release: abort, pauses, promotion, or the next step.
 func advanceCanary(f facts, r traffic, a analyses, status argov1.RolloutStatus) transition {
 	step := stepView(f, r, a)
 	switch {
@@ -89,7 +89,7 @@ func carriesEverything(f facts) bool {
 		threshold != nil && threshold.Value >= 0 && pods.Reached(threshold, f.new.scaled(), f.replicas())
 }
 
-// recordAnalyses returns the status with what judges the release.
+// recordAnalyses returns the status with the analyses and the experiment of the release.
 func recordAnalyses(s argov1.RolloutStatus, step StepView, a analyses) argov1.RolloutStatus {
 	s.Canary.CurrentStepAnalysisRunStatus = a.step.recorded()
 	s.Canary.CurrentBackgroundAnalysisRunStatus = a.background.recorded()
@@ -124,7 +124,8 @@ func withStepPauses(f facts, view StepView, a analyses, s argov1.RolloutStatus) 
 		return s
 	}
 	step, _ := pods.StepAt(f.steps(), s.CurrentStepIndex)
-	// A pause that is over while the user is asked is over. One begins when the analysis beside it exists.
+	// If a pause ends while the user decides about an inconclusive analysis, it does not begin again. A pause begins only
+	// when the background analysis exists, so that its whole duration is analyzed.
 	if step.Pause != nil && !undecided(s) && !a.background.planned() {
 		s = withPause(f, s, argov1.PauseReasonCanaryPauseStep)
 	}
@@ -137,7 +138,8 @@ func withStepPauses(f facts, view StepView, a analyses, s argov1.RolloutStatus) 
 	return s
 }
 
-// completeStep leaves the current step when its gates pass. spec.paused freezes the steps.
+// completeStep continues with the next step when the gates of the current one pass. With spec.paused, no step
+// completes.
 func completeStep(f facts, view StepView, t transition) transition {
 	s := t.status
 	step, ok := pods.StepAt(f.steps(), s.CurrentStepIndex)
@@ -146,7 +148,7 @@ func completeStep(f facts, view StepView, t transition) transition {
 		return t
 	}
 	if undecided(s) {
-		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // only the user who is asked holds it now
+		t.status = withoutPause(s, argov1.PauseReasonCanaryPauseStep) // only the decision of the user is missing now
 		return t
 	}
 	next := *s.CurrentStepIndex + 1

@@ -15,16 +15,17 @@ import (
 // defaultRunHistoryLimit is the number of successful and of other completed AnalysisRuns that are retained.
 const defaultRunHistoryLimit int32 = 5
 
-// analyses are the analyses and the experiment of a release: the result of planAnalyses. Each is nil while there is none.
+// analyses are the analyses and the experiment of a release: the result of planAnalyses. Each is nil while there is
+// none.
 type analyses struct {
 	outcome
-	// step and experiment are those of the current step, background runs beside the steps; pre and post are before and after
-	// the switch of a blue-green release.
+	// step and experiment are those of the current step, background runs beside the steps; pre and post are before and
+	// after the switch of a blue-green release.
 	step, experiment, background, pre, post *Judgement
 }
 
-// planAnalyses starts the analyses and the experiment that are due now, terminates all others, and deletes those that are not
-// needed anymore. deleted are the names of ReplicaSets that are deleted now.
+// planAnalyses starts the analyses and the experiment that are due now, terminates all others, and deletes those that
+// are not needed anymore. deleted are the names of ReplicaSets that are deleted now.
 func planAnalyses(f facts, deleted []string) analyses {
 	var a analyses
 	if f.Spec.Strategy.Canary != nil {
@@ -50,7 +51,7 @@ func planAnalyses(f facts, deleted []string) analyses {
 	return a
 }
 
-// skipsAnalyses reports whether no analysis judges a release, or none anymore.
+// skipsAnalyses reports whether a release needs no analyses, or no longer needs them.
 func skipsAnalyses(f facts) bool {
 	s := f.Status
 	return s.Abort || s.PromoteFull || !f.distinct() || f.inWindow || fastRollback(f)
@@ -110,7 +111,8 @@ func blueGreenAnalyses(f facts) analyses {
 	return a
 }
 
-// recordedAnalysis is the result of the AnalysisRun that a status names: of the run itself, or as recorded where it is gone.
+// recordedAnalysis returns the result of the AnalysisRun that a status names: of the run itself, or the recorded result
+// if the run was deleted.
 func recordedAnalysis(f facts, status *argov1.RolloutAnalysisRunStatus) *Judgement {
 	if status == nil {
 		return nil
@@ -137,8 +139,8 @@ type requestedAnalysis struct {
 	deferred bool
 }
 
-// currentAnalysis returns the result of an analysis. Where none is current, one is created, or one is used that was created for
-// this purpose and has not been recorded.
+// currentAnalysis returns the result of an analysis. Where none is current, one is created, or one is used that was
+// created for this purpose and has not been recorded.
 func currentAnalysis(f facts, r requestedAnalysis) (*Judgement, outcome) {
 	var current *Run
 	if r.recorded != nil {
@@ -164,7 +166,8 @@ func currentAnalysis(f facts, r requestedAnalysis) (*Judgement, outcome) {
 		}
 		switch run := analysisRun(f, name); {
 		case run == nil && (r.recorded == nil || r.recorded.Name != name):
-			// The name is recorded first: a status that cannot be written would cost another run each time.
+			// The status records the name before the run is created. Otherwise, each time the status cannot be written, another
+			// run would be created.
 			return &Judgement{Name: name, Planned: true}, outcome{}
 		case run == nil:
 			return &Judgement{Name: name}, outcome{route: []release.Effect{RunExists{
@@ -176,9 +179,9 @@ func currentAnalysis(f facts, r requestedAnalysis) (*Judgement, outcome) {
 	return nil, outcome{} // more names than runs were tried
 }
 
-// startedAnalysis returns a run that was created for a purpose and is not over, under its name or, where that is taken, under one
-// with a number; nil: there is none. A run with a lower number than the recorded name was terminated when that name was chosen,
-// which its list may not show yet.
+// startedAnalysis returns a run that was created for a purpose and is not over, under its name or, where that is taken,
+// under one with a number; nil: there is none. A run with a lower number than the recorded name was terminated when
+// that name was chosen, which its list may not show yet.
 func startedAnalysis(f facts, base string, r requestedAnalysis) *Run {
 	least := 0
 	if r.recorded != nil && r.recorded.Status == "" {
@@ -221,8 +224,8 @@ func (r Run) judgement() *Judgement {
 	return &Judgement{Name: r.Name, Phase: r.Phase, Message: r.Message, Metric: r.Metric}
 }
 
-// repeatsAfter reports whether a completed analysis is repeated: the user ended the pause that an inconclusive one caused, or
-// retried the release after an abort.
+// repeatsAfter reports whether a completed analysis is repeated: the user ended the pause that an inconclusive one
+// caused, or retried the release after an abort.
 func repeatsAfter(f facts, phase argov1.AnalysisPhase) bool {
 	s := f.Status
 	if s.ControllerPause && !pausedFor(s, argov1.PauseReasonCanaryPauseStep) && !pausedFor(s, argov1.PauseReasonBlueGreenPause) {
@@ -270,15 +273,15 @@ func currentExperiment(f facts, step argov1.RolloutExperimentStep, index int32) 
 	return nil, outcome{} // more names than experiments were tried
 }
 
-// isOfStep reports whether the name of an Experiment says that it was created for a step of this template. The revision's number
-// at that time does not matter: it gets another one when the template returns.
+// isOfStep reports whether the name of an Experiment says that it was created for a step of this template. The
+// revision's number at that time does not matter: it gets another one when the template returns.
 func isOfStep(f facts, e Experiment, index int32) bool {
 	rest, ok := strings.CutPrefix(e.Name, fmt.Sprintf("%s-%s-", f.Name, f.Hash))
 	parts := strings.Split(rest, "-")
 	return ok && len(parts) > 1 && parts[1] == strconv.Itoa(int(index))
 }
 
-// terminateOthers terminates what judges nothing anymore.
+// terminateOthers terminates AnalysisRuns and Experiments that the release no longer needs.
 func terminateOthers(f facts, runs, experiments []string) outcome {
 	var o outcome
 	for _, run := range f.Runs {
@@ -294,7 +297,8 @@ func terminateOthers(f facts, runs, experiments []string) outcome {
 	return o
 }
 
-// deleteSurplus deletes runs and experiments of revisions that do not exist anymore, and the oldest beyond the history limits.
+// deleteSurplus deletes runs and experiments of revisions that do not exist anymore, and the oldest beyond the history
+// limits.
 func deleteSurplus(f facts, deleted, runs, experiments []string) outcome {
 	var o outcome
 	orphaned := func(hash string) bool {

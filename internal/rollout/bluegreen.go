@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// decideBlueGreen decides about a Rollout with the blue-green strategy: the preview, pods, analyses, the switch of the active
-// Service, and then the status.
+// decideBlueGreen decides about a Rollout with the blue-green strategy: the preview, pods, analyses, the switch of the
+// active Service, and then the status.
 func decideBlueGreen(f facts, unreadable outcome) Decision {
 	active := f.selected(f.Spec.Strategy.BlueGreen.ActiveService)
 	preview := selectPreview(f)
@@ -50,7 +50,7 @@ type selection struct {
 	hash string
 }
 
-// selectPreview lets the preview Service select the new revision.
+// selectPreview makes the preview Service select the new revision.
 func selectPreview(f facts) selection {
 	service := f.Spec.Strategy.BlueGreen.PreviewService
 	switch {
@@ -68,7 +68,7 @@ func complete(f facts, rs ReplicaSet) bool {
 	return rs.exists() && rs.Spec == f.replicas() && rs.Available == f.replicas() && value(rs.Desired, -1) == f.replicas()
 }
 
-// skipsPauses reports whether a release is held by no pause before the switch.
+// skipsPauses reports whether a release does not pause before the switch.
 func skipsPauses(f facts) bool {
 	active := f.selected(f.Spec.Strategy.BlueGreen.ActiveService)
 	return fastRollback(f) || promoted(f.Status) || f.Status.PromoteFull || f.inWindow || active == "" || active == f.Hash
@@ -198,7 +198,7 @@ func pauseBeforeSwitch(f facts, a analyses, status argov1.RolloutStatus) argov1.
 	return status
 }
 
-// advanceBlueGreen moves a blue-green release on: abort, promotion, pauses, and the growth of the preview.
+// advanceBlueGreen advances a blue-green release: abort, promotion, pauses, and the number of preview pods.
 func advanceBlueGreen(f facts, a analyses, status argov1.RolloutStatus) transition {
 	switch {
 	case status.PromoteFull, fastRollback(f):
@@ -282,8 +282,8 @@ func blueGreenPromotion(f facts, a analyses, s argov1.RolloutStatus) string {
 	}
 }
 
-// targetsUnconfirmed reports whether the pods of the active Service may not receive its requests yet: load balancers are asked once it has
-// switched.
+// targetsUnconfirmed reports whether the pods of the active Service may not receive its requests yet. Load balancers
+// confirm them only after the Service has switched.
 func targetsUnconfirmed(f facts) bool {
 	return f.routerLags() || f.Router.Outside && f.selected(f.Spec.Strategy.BlueGreen.ActiveService) != f.Hash
 }

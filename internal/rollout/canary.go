@@ -7,7 +7,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// decideCanary decides about a Rollout with the canary strategy: services, traffic, analyses, pods, and then the status.
+// decideCanary decides about a Rollout with the canary strategy: services, traffic, analyses, pods, and then the
+// status.
 func decideCanary(f facts, unreadable outcome) Decision {
 	upkeep := join(unreadable, maintain(f))
 	status := countedStatus(f)
@@ -29,8 +30,8 @@ func decideCanary(f facts, unreadable outcome) Decision {
 		upkeep, restart.outcome, labelRoles(f), deletion, selectCanaryPods(f), route.outcome, runs.outcome, scaleCanary(f, route))
 }
 
-// replicaCounts returns the numbers of pods that both sides are to have in the end, and those of now. routed are the weights
-// that this reconciliation gives the router; nil: none yet.
+// replicaCounts returns the numbers of pods that both sides are to have in the end, and those of now. routed are the
+// weights that this reconciliation gives the router; nil: none yet.
 func replicaCounts(f facts, routed *argov1.TrafficWeights) (desired, next pods.Counts) {
 	if f.usesRouter() {
 		desired = routedPods(f, routed).Desired()
@@ -69,8 +70,8 @@ func routedPods(f facts, routed *argov1.TrafficWeights) pods.Routed {
 	return r
 }
 
-// recordedWeight is the weight that a revision was given last, in whatever role it had. Where routed gives it more, its pods
-// follow that.
+// recordedWeight returns the weight of a revision in the status, as canary or as stable revision. If routed contains a
+// higher weight, it returns that, so that pods exist before their traffic.
 func recordedWeight(f facts, routed *argov1.TrafficWeights, hash string) int32 {
 	return max(weightOf(f.Status.Canary.Weights, hash), weightOf(routed, hash))
 }

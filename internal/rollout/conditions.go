@@ -52,8 +52,8 @@ func (c conditions) of(kind argov1.RolloutConditionType) *argov1.RolloutConditio
 	return nil
 }
 
-// with sets a condition. One with the same status and reason is not changed, whatever its message; one that changes moves to the
-// end, and its transition time changes only with its status.
+// with sets a condition. One with the same status and reason is not changed, whatever its message; one that changes
+// moves to the end, and its transition time changes only with its status.
 func (c conditions) with(set argov1.RolloutCondition, now time.Time) conditions {
 	old := c.of(set.Type)
 	if old != nil && old.Status == set.Status && old.Reason == set.Reason {

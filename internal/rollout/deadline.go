@@ -17,9 +17,9 @@ type Deadline struct {
 	Waits bool
 }
 
-// At is the time at which a release without progress times out; zero while it cannot.
+// At returns the time at which a release without progress times out; zero: it cannot time out now.
 //
-// What has a duration of its own does not count: pauses, analyses, experiments, delays.
+// There is no deadline during pauses, analyses, experiments and delays, which have durations of their own.
 func (d Deadline) At() time.Time {
 	c := conditions(d.Status.Conditions)
 	progress := c.of(argov1.RolloutProgressing)

@@ -1,7 +1,7 @@
 // Package rollout decides how a Rollout moves from one revision to the next.
 //
-// Next turns a Snapshot into a Decision, in stages. Each stage takes the values of those before it as parameters and returns one
-// of its own, so that their order is checked by the compiler:
+// Next turns a Snapshot into a Decision, in stages. Each stage takes the values of those before it as parameters and
+// returns one of its own, so that their order is checked by the compiler:
 //
 //	observe        facts: a sanitized status, and the role of each ReplicaSet      facts.go
 //	maintain       what holds for every Rollout                                    upkeep.go
@@ -11,8 +11,8 @@
 //	advanceCanary  abort, pauses, promotion or the next step                       advance.go, step_gates.go
 //	conclude       the rest of the status, and the gates in order                  status.go, conditions.go, gates.go
 //
-// A blue-green release has planSwitch in place of planTraffic (bluegreen.go). Beside its value, a stage returns an outcome: its
-// effects, gates and events.
+// A blue-green release has planSwitch in place of planTraffic (bluegreen.go). Beside its value, a stage returns an
+// outcome: its effects, gates and events.
 //
 // View shows the same snapshot to users. The package knows the spec, the status and what was observed, all as values. It must not
 // know clients, clocks, contexts, or which router divides the traffic; its reconciler is rollout/controller.

@@ -55,8 +55,8 @@ func running(d *argov1.RolloutDuration) bool {
 	return d != nil && d.RolloutStartedAt != nil && d.FinishedAt == nil
 }
 
-// durationStarts reports whether a record begins if none is in progress: with a new template or steps, or where the user retries
-// what was aborted; unless nothing is to be done.
+// durationStarts reports whether a record begins if none is in progress: with a new template or steps, or where the
+// user retries what was aborted; unless nothing is to be done.
 func durationStarts(f facts, s argov1.RolloutStatus) bool {
 	retried := f.Status.AbortedAt != nil && !s.Abort
 	if f.Status.CurrentPodHash == "" {
@@ -68,7 +68,8 @@ func durationStarts(f facts, s argov1.RolloutStatus) bool {
 	return retried || !promoted(s) || f.new.Available < f.replicas() // after a crash a retry may be over when it is noticed
 }
 
-// rollbackKind is how a release ends that returns to an earlier revision; false for one that does not.
+// rollbackKind returns the completion status of a release that returns to an earlier revision; false: it does not
+// return to one.
 func rollbackKind(f facts, s argov1.RolloutStatus) (argov1.CompletionStatus, bool) {
 	switch {
 	case promoted(s), f.inWindow, fastRollback(f):
@@ -88,7 +89,7 @@ func concluded(f facts, d *argov1.RolloutDuration, status argov1.CompletionStatu
 
 func timestamp(f facts) *metav1.Time { return &metav1.Time{Time: f.Now} }
 
-// withManualPause returns a record that counts the time for which the user holds the release.
+// withManualPause returns a record with the time during which only the user could continue the release.
 func withManualPause(f facts, d *argov1.RolloutDuration, held bool) *argov1.RolloutDuration {
 	d = d.DeepCopy()
 	switch {
@@ -102,7 +103,7 @@ func withManualPause(f facts, d *argov1.RolloutDuration, held bool) *argov1.Roll
 	return d
 }
 
-// heldByUser reports whether only the user can let a release continue.
+// heldByUser reports whether only the user can continue a release.
 func heldByUser(f facts, s argov1.RolloutStatus) bool {
 	if f.Spec.Paused {
 		return true

@@ -33,21 +33,22 @@ type (
 		Metadata *argov1.PodTemplateMetadata
 	}
 
-	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the hash of the
-	// pods that its own avoid.
+	// ReplicaSetKept gives the newest ReplicaSet its revision, the annotations of the Rollout, minReadySeconds, and the
+	// hash of the pods that its own avoid.
 	ReplicaSetKept struct {
 		Name     string
 		Revision int64
 		Avoids   string
 	}
 
-	// ReplicaSetScaled sets a number of pods, and notes the replicas of the Rollout at that time. Pods equal to From: only notes them.
+	// ReplicaSetScaled sets a number of pods, and notes the replicas of the Rollout at that time. Pods equal to From: only
+	// notes them.
 	ReplicaSetScaled struct {
 		Name       string
 		Revision   int64
 		From, Pods int32
 		Desired    int32
-		// KeepDeadline retains the scale-down deadline although no pods are left.
+		// KeepDeadline retains the scale-down deadline although the ReplicaSet is scaled to zero.
 		KeepDeadline bool
 	}
 
@@ -57,8 +58,8 @@ type (
 		Until time.Time
 	}
 
-	// ReplicaSetLabelled puts metadata on its pods, existing and future ones, and removes what was put there for another role.
-	// Nil: none.
+	// ReplicaSetLabelled puts metadata on its pods, existing and future ones, and removes what was put there for another
+	// role. Nil: none.
 	ReplicaSetLabelled struct {
 		Name     string
 		Metadata *argov1.PodTemplateMetadata
@@ -73,7 +74,7 @@ type (
 	// ServiceSelects makes a Service select the pods of one revision, and records on it which Rollout manages it.
 	ServiceSelects struct{ Service, Hash, From string }
 
-	// ServiceReleased removes from a Service what was put into it.
+	// ServiceReleased removes from a Service the selector and the annotations that Serin added.
 	ServiceReleased struct{ Service string }
 
 	// RouteIs makes all routers of the strategy divide the traffic.
@@ -84,15 +85,15 @@ type (
 		// Headers and Mirrors are the managed routes that apply, in the order in which steps set them.
 		Headers []argov1.SetHeaderRoute
 		Mirrors []argov1.SetMirrorRoute
-		// StablePingPong says which Service of pingPong is the stable one: a router that uses them although the weights name fixed
-		// ones calls RouteServices.
+		// StablePingPong determines which Service of pingPong is the stable one: a router that uses them although the weights
+		// name fixed ones calls RouteServices.
 		StablePingPong argov1.PingPongType
 		// Drained is true when the canary has had no weight for so long that no request to it is in progress.
 		Drained bool
 	}
 
-	// RouteReleased restores the objects of routers that the strategy does not name anymore. Whole is true when no release is in
-	// progress, so that what was created for one is removed too.
+	// RouteReleased restores the objects of routers that the strategy does not name anymore. Whole is true when no release
+	// is in progress, so that what was created for one is removed too.
 	RouteReleased struct{ Whole bool }
 
 	// RunExists creates an AnalysisRun from templates.
@@ -188,7 +189,8 @@ func (e ExperimentGone) String() string       { return e.Name + " gone" }
 func (e WorkloadScaled) String() string       { return fmt.Sprintf("workload has %d pods", e.Pods) }
 func (e WorkloadReleased) String() string     { return "workload " + e.Name + " released" }
 
-// Told returns the event about an effect that has changed something, whatever becomes of the status; false: none.
+// Told returns the event about an effect that has changed an object; false: none. The event is sent even if the status
+// cannot be written afterwards.
 func Told(effect release.Effect) (release.Event, bool) {
 	switch e := effect.(type) {
 	case AmountsReadable:

@@ -7,16 +7,16 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Routers send requests to the endpoints that Kubernetes has published, and learn of a pod a moment after its ReplicaSet has
-// counted it as available. A Service whose selector was just switched publishes the pods of the previous revision until then.
-// A revision therefore receives no additional traffic before its endpoints are published.
+// Routers send requests to the endpoints that Kubernetes has published, and learn of a pod a moment after its
+// ReplicaSet has counted it as available. A Service whose selector was just switched publishes the pods of the previous
+// revision until then. A revision therefore receives no additional traffic before its endpoints are published.
 //
-// The traffic that it has remains, because a cache may show endpoints late. A decrease is never held back, because a revision that
-// fails must lose its users at once; neither is traffic that no other revision could serve.
+// The traffic that it has remains, because a cache may show endpoints late. A decrease never waits, because a failing
+// revision must lose its users at once; neither is traffic that no other revision could serve.
 
-// EndpointsOf returns the Services of a strategy whose endpoints matter: those among which a router divides the traffic, and the
-// preview Service, which publishes the pods before they receive users. Without a router, pods receive traffic as soon as they are
-// published.
+// EndpointsOf returns the Services of a strategy whose endpoints matter: those among which a router divides the
+// traffic, and the preview Service, which publishes the pods before they receive users. Without a router, pods receive
+// traffic as soon as they are published.
 func EndpointsOf(strategy argov1.RolloutStrategy) []string {
 	c, b := strategy.Canary, strategy.BlueGreen
 	switch {
@@ -38,8 +38,8 @@ func canaryEndpoints(f facts, service string, rs ReplicaSet, needed int32) relea
 	return release.Passes("canary-endpoints", message)
 }
 
-// stableEndpoints is the gate before the traffic of a promoted revision moves from the Service that it came by to its stable
-// Service: it waits until that publishes all of its pods.
+// stableEndpoints is the gate before the traffic of a promoted revision moves from the Service that it came by to its
+// stable Service: it waits until that publishes all of its pods.
 func stableEndpoints(f facts, service string) release.Gate {
 	message, published := publishes(f, service, f.stable, min(f.stable.Available, f.replicas()))
 	if !published {
@@ -48,7 +48,8 @@ func stableEndpoints(f facts, service string) release.Gate {
 	return release.Passes("stable-endpoints", message)
 }
 
-// publishes reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was observed.
+// publishes reports whether a Service publishes enough pods of a revision, or whether that is unknown, and what was
+// observed.
 func publishes(f facts, service string, rs ReplicaSet, needed int32) (message string, published bool) {
 	name, selected := service+"."+f.Namespace, f.selected(service)
 	endpoints := f.Services[service].Endpoints[rs.Hash]
@@ -68,8 +69,8 @@ func publishes(f facts, service string, rs ReplicaSet, needed int32) (message st
 	}
 }
 
-// withinEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains what it
-// had, and unpublished is the gate that says so.
+// withinEndpoints reduces a split to what can be served: until the endpoints of the revision are published, it retains
+// what it had, and unpublished is the gate that explains it.
 func withinEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates release.Gates, unpublished *release.Gate) {
 	headers, mirrors := routesOf(f, desired)
 	if desired.weight == 0 && len(headers)+len(mirrors) == 0 || f.replicaSet(stableDestination(f)).Available == 0 {
@@ -89,9 +90,9 @@ func withinEndpoints(f facts, desired trafficSplit) (split trafficSplit, gates r
 	return held, release.Gates{gate}, &gate
 }
 
-// awaitStableEndpoints returns the gate of a promoted revision whose traffic remains with its canary Service until its stable
-// Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic has usually become
-// the stable one by then.
+// awaitStableEndpoints returns the gate of a promoted revision whose traffic remains with its canary Service until its
+// stable Service publishes all of its pods; nil: no traffic is to move. With pingPong, the Service that has the traffic
+// has usually become the stable one by then.
 func awaitStableEndpoints(f facts, desired trafficSplit) *release.Gate {
 	recorded := f.Status.Canary.Weights
 	if !promoted(f.Status) || f.stable.Available == 0 ||
@@ -106,10 +107,10 @@ func awaitStableEndpoints(f facts, desired trafficSplit) *release.Gate {
 	return &gate
 }
 
-// previewEndpoints is the gate of the preview Service of a blue-green release. The switch itself publishes the endpoints of the
-// active Service: whether Kubernetes considers the pods ready shows in those of the preview Service. The gate also holds back the
-// analysis of the preview and the pause before the switch, but nothing after that pause has begun: a user who ends it must not be
-// asked twice.
+// previewEndpoints is the gate of the preview Service of a blue-green release. The switch itself publishes the
+// endpoints of the active Service: whether Kubernetes considers the pods ready shows in those of the preview Service.
+// The analysis of the preview and the pause before the switch wait for the gate too. After the pause has begun, the
+// gate passes: a user who ends the pause must not have to do so twice.
 func previewEndpoints(f facts) release.Gate {
 	b := f.Spec.Strategy.BlueGreen
 	if active := f.replicaSet(f.selected(b.ActiveService)); skipsPauses(f) || f.Status.ControllerPause || active.Available == 0 {

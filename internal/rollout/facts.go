@@ -12,13 +12,14 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// facts are what is known of a Rollout before anything is decided: the snapshot with a sanitized status, and the role of each
-// ReplicaSet. They are computed once and never changed; every stage reads them.
+// facts contain what is known about a Rollout before any decision: the snapshot with a sanitized status, and the role
+// of each ReplicaSet. They are computed once and never changed; every stage reads them.
 type facts struct {
-	// Snapshot, its status as far as it makes sense; stored is the status as it was read.
+	// Snapshot with a sanitized status; stored is the status as it was read.
 	Snapshot
 	stored argov1.RolloutStatus
-	// new is the ReplicaSet of the template, stable the one that serves users; both may be one, or missing. others are neither.
+	// new is the ReplicaSet of the template, stable the one that serves users; both may be one, or missing. others are
+	// neither.
 	new, stable ReplicaSet
 	others      []ReplicaSet
 	// inWindow is true when the template returned to a revision within the rollback window.
@@ -48,7 +49,7 @@ func observe(s Snapshot) facts {
 	return f
 }
 
-// withRevision gives the new ReplicaSet the number that it is about to get.
+// withRevision sets the revision number of the new ReplicaSet, before an effect writes it.
 func (f facts) withRevision(revision int64) facts {
 	f.new.Revision = revision
 	f.Sets = slices.Clone(f.Sets)
@@ -71,13 +72,13 @@ func withinRollbackWindow(f facts) bool {
 	return InRollbackWindow(f.Spec.RollbackWindow, f.new.Created, f.stable.Created, created)
 }
 
-// sanitize returns the status without what cannot be true: users and other controllers write it too.
+// sanitize returns the status without contradictory values: users and other controllers write it too.
 func sanitize(s Snapshot) argov1.RolloutStatus {
 	status := *s.Status.DeepCopy()
 	withoutFutureTimes(&status, s.Now)
 	withoutPausesOfOtherStrategy(s.Spec.Strategy, &status)
 	if promoted(status) && status.CurrentPodHash == s.Hash {
-		status.Abort, status.PromoteFull = false, false // nothing is left to return to, or to promote
+		status.Abort, status.PromoteFull = false, false // the release is complete: there is nothing to abort or to promote
 	}
 	if s.Spec.Strategy.Canary != nil {
 		status.CurrentStepIndex = withinSteps(s.Spec.Strategy.Canary.Steps, status.CurrentStepIndex)
@@ -86,8 +87,8 @@ func sanitize(s Snapshot) argov1.RolloutStatus {
 	return status
 }
 
-// withoutPauseOfOtherStep removes the pause of a step while the current step is none: a user wrote it, and only the user could
-// end it.
+// withoutPauseOfOtherStep removes the pause of a step while the current step is none: a user wrote it, and only the
+// user could end it.
 func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutStatus) {
 	step, ok := pods.StepAt(steps, status.CurrentStepIndex)
 	if !ok || step.Pause != nil || promoted(*status) || !pausedFor(*status, argov1.PauseReasonCanaryPauseStep) {
@@ -99,8 +100,8 @@ func withoutPauseOfOtherStep(steps []argov1.CanaryStep, status *argov1.RolloutSt
 	}
 }
 
-// withoutFutureTimes sets times of the future to now: a clock was set back since they were written, and what is counted from
-// them would wait for as long as that.
+// withoutFutureTimes replaces times in the future by the current time. They exist if a clock was set back after they
+// were written; without the correction, pauses and deadlines would be longer by the difference.
 func withoutFutureTimes(status *argov1.RolloutStatus, now time.Time) {
 	for i := range status.PauseConditions {
 		if c := &status.PauseConditions[i]; c.StartTime.After(now) {
@@ -114,8 +115,8 @@ func withoutFutureTimes(status *argov1.RolloutStatus, now time.Time) {
 	}
 }
 
-// withoutPausesOfOtherStrategy removes pauses that only the other strategy begins and ends: after a change of strategy nothing
-// would end them. Their removal does not count as a promotion by the user.
+// withoutPausesOfOtherStrategy removes pauses that only the other strategy begins and ends: after a change of strategy
+// nothing would end them. Their removal does not count as a promotion by the user.
 func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov1.RolloutStatus) {
 	var foreign []argov1.PauseReason
 	switch {
@@ -131,8 +132,8 @@ func withoutPausesOfOtherStrategy(strategy argov1.RolloutStrategy, status *argov
 	}
 }
 
-// withinSteps returns an index that names a step, or the position after the last one; users patch it. Nil without steps, and
-// before a release has begun.
+// withinSteps returns an index that names a step, or the position after the last one; users patch it. Nil without
+// steps, and before a release has begun.
 func withinSteps(steps []argov1.CanaryStep, index *int32) *int32 {
 	if index == nil || len(steps) == 0 {
 		return nil
@@ -232,7 +233,8 @@ func (f facts) changed() bool {
 	return retemplated || f.Spec.Strategy.Canary != nil && f.Status.CurrentStepHash != f.StepHash
 }
 
-// routerLags reports whether the router does not serve yet what it was given, or does not reach the pods of the active Service.
+// routerLags reports whether the router does not serve the configured weights yet, or load balancers do not reach the
+// pods of the active Service yet.
 func (f facts) routerLags() bool {
 	return (f.usesRouter() || f.Spec.Strategy.BlueGreen != nil) && !value(f.Router.Confirmed, true)
 }
@@ -249,11 +251,11 @@ func (f facts) workloadGeneration() string {
 	}
 }
 
-// outcome is what a stage contributes to the decision, besides the value that the next stage takes. Effects are in groups, in
-// the order in which they must be reached.
+// outcome is the contribution of a stage to the decision, besides the value that the next stage takes. Effects are in
+// groups, in the order in which they must be reached.
 type outcome struct {
-	// always are effects that hold in every state, scaleUp those that create pods, route those that move traffic and start or
-	// end analyses, remove those that take away what is unused by then.
+	// always are effects for every state, scaleUp effects that create pods, route effects that shift traffic and start or
+	// end analyses, remove effects that remove what is unused by then.
 	always, scaleUp, route, remove []release.Effect
 	gates                          release.Gates
 	events                         []release.Event
@@ -275,7 +277,8 @@ func join(stages ...outcome) outcome {
 
 func gated(gates ...release.Gate) outcome { return outcome{gates: gates} }
 
-// decide completes a decision. One that changes the status is evaluated again at once, with the new status.
+// decide returns a decision. If it changes the status, the Rollout is requeued at once and evaluated with the new
+// status.
 func decide(f facts, status argov1.RolloutStatus, o outcome) Decision {
 	d := Decision{
 		Status: status, Effects: slices.Concat(o.always, o.scaleUp, o.route, o.remove),

@@ -12,8 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// explain puts the gates of a release in the order in which users read them: what the user can change, the current step or the
-// switch, what the stages met, and the deadline. It adds the events of the gates.
+// explain puts the gates of a release in the order in which users read them: those that the user opens, those of the
+// current step or of the switch, those that other stages returned, and the deadline. It adds the events of the gates.
 func explain(f facts, t transition, r traffic, a analyses, o outcome) outcome {
 	s := t.status
 	warning := warnOfImbalance(f, s)

@@ -13,8 +13,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// PodHash is the name of the revision of a template, as the user wrote it: ReplicaSets are found by it, so that it must never
-// change. collisions distinguishes templates whose hashes are the same.
+// PodHash is the name of the revision of a template, as the user wrote it: ReplicaSets are found by it, so that it must
+// never change. collisions distinguishes templates whose hashes are the same.
 func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error) {
 	template.CreationTimestamp.Reset() // changes only the copy: the field is not a pointer
 	text, err := json.Marshal(template)
@@ -24,8 +24,9 @@ func PodHash(template corev1.PodTemplateSpec, collisions *int32) (string, error)
 	return encode(apart(text, collisions)), nil
 }
 
-// OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty creationTimestamp in its
-// encoding, and computed as Deployments compute theirs. Of the latter only those are known that were computed with the same library.
+// OlderPodHashes are the names that earlier controllers gave the revision of a template: with an empty
+// creationTimestamp in its encoding, and computed as Deployments compute theirs. Of the latter only those are known
+// that were computed with the same library.
 func OlderPodHashes(template corev1.PodTemplateSpec, collisions *int32) ([]string, error) {
 	template.CreationTimestamp.Reset()
 	dated := struct {
@@ -72,8 +73,8 @@ func StepHash(steps []argov1.CanaryStep) (string, error) {
 	return encode(text), nil
 }
 
-// encode returns a short hash without vowels and without characters that look like others: each character of the decimal hash is
-// taken modulo the length of the alphabet, as Kubernetes does for its ReplicaSets.
+// encode returns a short hash without vowels and without characters that look like others: each character of the
+// decimal hash is taken modulo the length of the alphabet, as Kubernetes does for its ReplicaSets.
 func encode(text []byte) string {
 	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 	sum := fnv.New32a()

@@ -8,8 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// Imbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the traffic that
-// corresponds to their number. A user may intend that, and should be warned before it happens. Empty: no step does.
+// Imbalance describes the first step, from an index on, that gives the pods of the new revision more than twice the
+// traffic that corresponds to their number. A user may intend that, and should be warned before it happens. Empty: no
+// step does.
 func Imbalance(spec argov1.RolloutSpec, from int32) string {
 	c := spec.Strategy.Canary
 	if c == nil || c.TrafficRouting == nil {
@@ -29,7 +30,7 @@ func Imbalance(spec argov1.RolloutSpec, from int32) string {
 	return ""
 }
 
-// cause is the step that set weight or pods last.
+// cause returns the index of the step that last set the weight or the number of pods.
 func cause(steps []argov1.CanaryStep, at int32) int32 {
 	for i := at; i >= 0; i-- {
 		if steps[i].SetWeight != nil || steps[i].SetCanaryScale != nil {
@@ -39,7 +40,7 @@ func cause(steps []argov1.CanaryStep, at int32) int32 {
 	return at
 }
 
-// warnOfImbalance warns of what the remaining steps do to the pods of the new revision. It holds nothing.
+// warnOfImbalance warns if a remaining step overloads the pods of the new revision. The gate always passes.
 func warnOfImbalance(f facts, s argov1.RolloutStatus) outcome {
 	if s.Abort || s.PromoteFull || promoted(s) || !f.distinct() {
 		return outcome{}

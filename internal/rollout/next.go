@@ -8,12 +8,12 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Next decides what follows from a snapshot: the effects, the status, the events, the gates that explain why the release does
-// not advance, and when to reconcile again. It is total: it also returns a decision for a snapshot that no healthy cluster
-// produces.
+// Next decides what follows from a snapshot: the effects, the status, the events, the gates that explain why the
+// release does not advance, and when to reconcile again. It is total: it also returns a decision for a snapshot that no
+// healthy cluster produces.
 //
-// Effects come before the status, and each describes a desired state. The process may therefore die between any two of them:
-// the next decision sees a cluster that is ahead of the status, and asks for the same again.
+// Effects come before the status, and each describes a desired state. The process may therefore die between any two of
+// them: the next decision sees a cluster that is ahead of the status, and asks for the same again.
 func Next(s Snapshot) Decision {
 	f := observe(s)
 	unreadable := reportUnreadable(f)

@@ -9,9 +9,9 @@ import (
 // Backing is a Service whose pods a load balancer outside the cluster must have registered, and the hash of the pods.
 type Backing struct{ Service, Hash string }
 
-// Outside returns what only a load balancer outside the cluster can confirm, before a release advances or pods are removed: the
-// weights, where weighed is true, and the pods of Services. A rollback waits for no confirmation. Once the new revision is the
-// stable one, old pods wait for at most the progress deadline.
+// Outside returns what a load balancer outside the cluster must confirm before a release advances or pods are removed:
+// the weights, if weighed is true, and the pods of Services as its targets. A rollback does not wait for a
+// confirmation. Once the new revision is the stable one, old pods wait for at most the progress deadline.
 func Outside(s Snapshot) (weighed bool, backings []Backing) {
 	status := s.Status
 	if status.Abort || status.StableRS == "" || status.CurrentPodHash != s.Hash {
@@ -52,7 +52,7 @@ func (s Snapshot) leftovers() bool {
 	return false
 }
 
-// patience is the time until which pods of former revisions wait for a load balancer outside the cluster.
+// patience returns the time until which pods of previous revisions wait for a load balancer outside the cluster.
 func (s Snapshot) patience() time.Time {
 	completed := conditions(s.Status.Conditions).of(argov1.RolloutCompleted)
 	if completed == nil {

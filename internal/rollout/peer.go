@@ -8,9 +8,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// OwnRelease reports whether a status describes a release in progress that Serin began or adopted. Such a release still rolls
-// back while another controller seems to be active: whatever that sign is worth, users must not remain on a broken revision
-// because of it.
+// OwnRelease reports whether a status describes a release in progress that Serin began or adopted. Such a release still
+// rolls back while another controller seems to be active: the sign may be wrong, and users must not remain on a broken
+// revision because of it.
 func OwnRelease(status argov1.RolloutStatus) bool {
 	return status.Serin != nil && status.Serin.Release != "" && status.Serin.Release == status.CurrentPodHash &&
 		status.StableRS != "" && status.CurrentPodHash != status.StableRS
@@ -21,8 +21,9 @@ func RollsBack(s Snapshot, d Decision) bool {
 	return OwnRelease(s.Status) && (s.Status.Abort || d.Status.Abort || s.Hash == s.Status.StableRS)
 }
 
-// LeftTo is the gate of a Rollout that Argo Rollouts acts on, by a sign of that controller: nothing is changed and nothing
-// is written, because a status that two controllers write advances a release twice. until is when the sign expires; zero: never.
+// LeftTo returns the gate of a Rollout that a running Argo Rollouts reconciles. Serin then changes and writes nothing,
+// because a release advances twice if two controllers write its status. sign describes how Serin detected the
+// controller. until is when the sign expires; zero: never.
 func LeftTo(sign string, until time.Time) release.Gate {
 	gate := release.WaitsFor("peer", release.ByPerson, fmt.Sprintf(
 		"Argo Rollouts acts on this Rollout (%s), so Serin does not: scale it to zero, or give -adopt-while-peer-runs where the two share Rollouts by namespace or instance id",

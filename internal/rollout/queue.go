@@ -9,10 +9,10 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// The number of releases in progress may be limited. A new revision waits for a slot before it has a ReplicaSet, and until then
-// the Rollout is handled as before: the previous revision is scaled, restarted and serves users.
+// The number of releases in progress may be limited. A new revision waits for a slot before it has a ReplicaSet, and
+// until then the Rollout is handled as before: the previous revision is scaled, restarted and serves users.
 
-// PlaceOf is the place of a Rollout in the queue of all releases, as its stored state says it.
+// PlaceOf returns the place of a Rollout in the queue of all releases, according to its stored status.
 func PlaceOf(r *argov1.Rollout) release.Place {
 	place := release.Place{Kind: argov1.RolloutKind, Namespace: r.Namespace, Name: r.Name, Priority: release.Priority(r.Annotations)}
 	if r.DeletionTimestamp != nil {
@@ -27,19 +27,19 @@ func PlaceOf(r *argov1.Rollout) release.Place {
 	return place
 }
 
-// underWay reports whether a release is in progress: from its start until its revision is the stable one, or was aborted. The
-// first revision of a Rollout needs no slot.
+// underWay reports whether a release is in progress: from its start until its revision is the stable one, or was
+// aborted. The first revision of a Rollout needs no slot.
 func underWay(s argov1.RolloutStatus) bool {
 	if s.StableRS == "" {
 		return false
 	}
 	progress := conditions(s.Conditions).of(argov1.RolloutProgressing)
-	made := progress != nil && progress.Reason == reasonCreated // which the status does not name yet
+	made := progress != nil && progress.Reason == reasonCreated // currentPodHash does not contain the new revision yet
 	return made || s.CurrentPodHash != s.StableRS && !s.Abort
 }
 
-// MayStart reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision that
-// still exists does not wait, nor does the first revision, nor a new template for a release in progress.
+// MayStart reports whether a release may start from a snapshot, so that the queue applies to it. A return to a revision
+// that still exists does not wait, nor does the first revision, nor a new template for a release in progress.
 func MayStart(s Snapshot) bool {
 	f := observe(s)
 	strategy := s.Spec.Strategy
@@ -57,8 +57,8 @@ func WaitsForTurn(d Decision) bool {
 	return gate != nil && gate.Verdict != release.Pass
 }
 
-// waitsInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does not wait
-// for other releases.
+// waitsInQueue reports whether a release does not start yet. Where the revision that serves users is down, a fix does
+// not wait for other releases.
 func waitsInQueue(f facts) bool {
 	switch {
 	case f.Turn == nil, f.new.exists(), stableDown(f):
@@ -76,8 +76,9 @@ func stableDown(f facts) bool {
 // textInLine is the summary of a release that waits for a slot. Its position changes too often to be part of it.
 const textInLine = "waiting for the turn of this release: as many others move as may"
 
-// waitInQueue decides about a Rollout whose release waits for a slot: what follows from the Rollout as it was, with a place in the
-// queue. The place survives the process. A release that could not start anyway lets the others pass.
+// waitInQueue decides about a Rollout whose release waits for a slot: the decision for the previous revision, with a
+// place in the queue. The place is stored in the status, so that it survives a restart. A release that could not start
+// anyway does not block those behind it.
 func waitInQueue(f facts) Decision {
 	d := Next(beforeRelease(f))
 	status := *d.Status.DeepCopy()
@@ -103,8 +104,8 @@ func waitInQueue(f facts) Decision {
 	return d
 }
 
-// beforeRelease is the snapshot of a Rollout without its new revision: the status describes the template and the spec that it
-// has observed last.
+// beforeRelease is the snapshot of a Rollout without its new revision: the status describes the template and the spec
+// that it has observed last.
 func beforeRelease(f facts) Snapshot {
 	s := f.Snapshot
 	s.Status = *f.stored.DeepCopy()
@@ -145,7 +146,8 @@ func withQueue(own *argov1.SerinStatus, place *argov1.QueuePlace) *argov1.SerinS
 	return &with
 }
 
-// aside returns the status of a release that something else holds as well: it retains its place, and lets others pass.
+// aside returns the status of a release that could not start even with a slot: it retains its place in the queue, but
+// does not block those behind it.
 func aside(s argov1.RolloutStatus) argov1.RolloutStatus {
 	if queue := queued(s); queue != nil && !queue.Aside {
 		s.Serin = withQueue(s.Serin, &argov1.QueuePlace{Since: queue.Since, Aside: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// CreateRefused is the decision where the API server rejects the ReplicaSet of the template: nothing changes, and the condition
-// and an event say why.
+// CreateRefused is the decision where the API server rejects the ReplicaSet of the template: nothing changes, and a
+// condition and an event contain the reason.
 func CreateRefused(s Snapshot, name, why string) Decision {
 	status := aside(*s.Status.DeepCopy())
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, why)
@@ -24,8 +24,8 @@ func CreateRefused(s Snapshot, name, why string) Decision {
 	}
 }
 
-// Refused is the decision where the cluster rejects an effect for a reason that the user must remove: the status is not changed,
-// and an event says why.
+// Refused is the decision where the cluster rejects an effect for a reason that the user must remove: the status is not
+// changed, and an event contains the reason.
 func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
 		Status: aside(s.Status), Gates: append(release.Gates{release.Fails("refused", release.ByPerson, sentence)}, looked...),
@@ -33,8 +33,8 @@ func Refused(s Snapshot, looked release.Gates, sentence string) Decision {
 	}
 }
 
-// Unreachable is the decision where the cluster that has the route does not answer: the status is not changed, an event says
-// what the release waits for, and it is evaluated again when that cluster answers.
+// Unreachable is the decision where the cluster that has the route does not answer: the status is not changed, an event
+// reports what the release waits for, and the Rollout is requeued when that cluster answers.
 func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
 	return Decision{
 		Status: aside(s.Status), Gates: append(release.Gates{release.WaitsFor("router", release.ByCluster, sentence)}, looked...),
@@ -42,8 +42,8 @@ func Unreachable(s Snapshot, looked release.Gates, sentence string) Decision {
 	}
 }
 
-// Faulted is the decision where a reconciliation failed by a defect of Serin, before or after Next was called: all that is known
-// of the Rollout is its status.
+// Faulted is the decision where a reconciliation failed by a defect of Serin, before or after Next was called: only its
+// status is known.
 func Faulted(s Snapshot, sentence string) Decision {
 	return Decision{
 		Status: aside(s.Status), Gates: release.Gates{release.Fails("fault", release.ByPerson, sentence)},
@@ -51,8 +51,8 @@ func Faulted(s Snapshot, sentence string) Decision {
 	}
 }
 
-// NameTaken is the decision where another object has the name of the ReplicaSet of the template: the next reconciliation gives
-// it another one.
+// NameTaken is the decision where another object has the name of the ReplicaSet of the template: the next
+// reconciliation chooses another name.
 func NameTaken(s Snapshot) Decision {
 	status := *s.Status.DeepCopy()
 	status.CollisionCount = new(value(status.CollisionCount, 0) + 1)

@@ -26,7 +26,7 @@ type restart struct {
 	outcome
 	// evicts is true when pods are evicted now: nothing else changes meanwhile.
 	evicts bool
-	// at is what the status says of the last complete restart.
+	// at is the value of status.restartedAt: the last complete restart.
 	at *metav1.Time
 }
 
@@ -66,8 +66,8 @@ func planRestart(f facts) restart {
 	return r
 }
 
-// outdatedPods are the pods to replace, in the order in which they are: those of the stable revision, of the new one, and of the
-// others, the oldest first.
+// outdatedPods are the pods to replace, in the order in which they are: those of the stable revision, of the new one,
+// and of the others, the oldest first.
 func outdatedPods(f facts) []Pod {
 	var outdated []Pod
 	for _, pod := range f.Pods {
@@ -91,11 +91,12 @@ func outdatedPods(f facts) []Pod {
 	return outdated
 }
 
-// sparePods returns how many available pods may be missing now. outdated is true when a ReplicaSet's status does not show yet
-// that some pods are not ready.
+// sparePods returns how many available pods may be missing now. outdated is true when a ReplicaSet's status does not
+// show yet that some pods are not ready.
 //
-// Which pods have been ready for long enough is what their ReplicaSet says, whose change triggers a reconciliation: by the clock
-// of this process a pod may be available some time later, and no event would report that.
+// Whether a pod has been ready for long enough is read from the status of its ReplicaSet, because each change of it
+// triggers a reconciliation. By the clock of this process a pod might become available later, and no event would report
+// that.
 func sparePods(f facts) (spare int32, outdated bool) {
 	ready := map[string]int32{}
 	for _, pod := range f.Pods {

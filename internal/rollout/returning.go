@@ -8,14 +8,16 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// The return of traffic: that of a revision that is aborted or superseded goes back to the stable one.
+// The traffic of an aborted or superseded revision returns to the stable revision.
 //
-// spec.replicas does not decide how much the stable revision can carry. An autoscaler may ask for four times the pods while the
-// cluster has no capacity, and the users would remain on the broken version until it has. What decides is the number of pods that
-// carried the traffic when the return began, as for the switch of a blue-green release (see activeService). It is recorded in
-// the status, because the pods of the canary are removed on the way, and no longer show it.
+// spec.replicas does not decide how much the stable revision can carry. An autoscaler may ask for four times the pods
+// while the cluster has no capacity, and the users would remain on the broken version until it has. What decides is the
+// number of pods that carried the traffic when the return began, as for the switch of a blue-green release (see
+// activeService). It is recorded in the status, because the pods of the canary are removed on the way, and no longer
+// show it.
 
-// returningRevision is the revision that loses its traffic, or its pods where nothing else divides the traffic; false: none does.
+// returningRevision is the revision that loses its traffic, or its pods where nothing else divides the traffic; false:
+// none does.
 func returningRevision(f facts) (ReplicaSet, bool) {
 	if f.Spec.Strategy.Canary == nil || !f.stable.exists() {
 		return ReplicaSet{}, false
@@ -39,8 +41,9 @@ func fullStrength(f facts) int32 {
 	return release.Carriers(f.replicas(), carrierCount(f, rs))
 }
 
-// returnLimits are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods that
-// carried it. Where the spec keeps a pod available, the last one remains: nothing else would answer.
+// returnLimits are the limits of the return where no router divides the traffic. maxUnavailable counts from the pods
+// that carried it. If the spec requires an available pod, the last one remains, because no other pod would serve
+// requests.
 func returnLimits(f facts) pods.Limits {
 	l, c := f.limits(), f.Spec.Strategy.Canary
 	least := max(pods.NewLimits(fullStrength(f), c.MaxSurge, c.MaxUnavailable).MinAvailable(), min(l.MinAvailable(), 1))
@@ -48,8 +51,8 @@ func returnLimits(f facts) pods.Limits {
 	return l
 }
 
-// carrierCount is the number of pods that carried the traffic when the return began. A stable revision that retained its pods
-// takes over from as many as the other one has. One that gave pods up shared the traffic with it.
+// carrierCount is the number of pods that carried the traffic when the return began. A stable revision that retained
+// its pods takes over from as many as the other one has. One that gave pods up shared the traffic with it.
 func carrierCount(f facts, returning ReplicaSet) int32 {
 	if own := f.Status.Serin; own != nil && own.CarriedBy != nil {
 		return *own.CarriedBy
@@ -84,8 +87,8 @@ func stillServing(f facts, t traffic) bool {
 	return f.usesRouter() && (trafficElsewhere(f, t) || weightAfter(f, t) > 0)
 }
 
-// stableCanTakeOver reports whether the users of an aborted blue-green release can return to the stable revision: it has as
-// many pods as those that serve them now.
+// stableCanTakeOver reports whether the users of an aborted blue-green release can return to the stable revision: it
+// has as many pods as those that serve them now.
 func stableCanTakeOver(f facts) bool {
 	return f.stable.Available >= min(f.replicas(), max(f.new.Available, 1))
 }
@@ -98,9 +101,9 @@ func weightAfter(f facts, t traffic) int32 {
 	return weightOf(f.Status.Canary.Weights, f.Hash)
 }
 
-// retainedPods is the number of pods that an aborted revision retains. While stable pods are missing, its own must not compete
-// with them for the capacity of the cluster: it retains those that are available, and where the user asked for no delay, only
-// those that its remaining weight needs.
+// retainedPods is the number of pods that an aborted revision retains. While stable pods are missing, its own must not
+// compete with them for the capacity of the cluster: it retains those that are available, and where the user asked for
+// no delay, only those that its remaining weight needs.
 func retainedPods(f facts, t traffic) int32 {
 	rs := f.new
 	if !f.Status.Abort || f.stable.Available >= f.replicas() {

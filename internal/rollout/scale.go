@@ -9,8 +9,8 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// scaleCanary changes the number of pods of one revision: of the stable one, or else of the new one, or else of the others. The
-// next reconciliation calculates from what has come of it.
+// scaleCanary changes the number of pods of one revision: of the stable one, or else of the new one, or else of the
+// others. The next reconciliation continues from the observed result.
 func scaleCanary(f facts, t traffic) outcome {
 	if f.frozen() != "" {
 		return outcome{}
@@ -41,18 +41,20 @@ func scaleCanary(f facts, t traffic) outcome {
 	return join(o, scaleDownOthers(f))
 }
 
-// awaitsFirstWeight reports whether a router was given no weight yet: the revisions that it leads to retain their pods.
+// awaitsFirstWeight reports whether the router has no weights yet. Until then, all revisions that it may route to
+// retain their pods.
 func awaitsFirstWeight(f facts, t traffic) bool {
 	return f.usesRouter() && f.Status.Canary.Weights == nil && t.weights == nil
 }
 
-// trafficElsewhere reports whether the traffic is not where the numbers of pods ask it to be: then none are removed.
+// trafficElsewhere reports whether the router does not yet divide the traffic as the desired numbers of pods require.
+// Until it does, no pods are removed.
 func trafficElsewhere(f facts, t traffic) bool {
 	return f.usesRouter() && f.distinct() && (t.weights == nil || t.shortfall != "" || t.unpublished != nil || f.routerLags())
 }
 
-// untilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its Service selects
-// them, they remain until the release is promoted and the Service has moved.
+// untilServiceMoves is the number of pods of a stable revision whose last pods are about to be removed: while its
+// Service selects them, they remain until the release is promoted and the Service has moved.
 func untilServiceMoves(f facts, t traffic, desired int32) int32 {
 	service := f.Spec.Strategy.Canary.StableService
 	selected := service != "" && f.selected(service) == f.stable.Hash
@@ -62,8 +64,8 @@ func untilServiceMoves(f facts, t traffic, desired int32) int32 {
 	return desired
 }
 
-// scaleReplicaSet gives a ReplicaSet a number of pods, and notes the number of replicas from which that followed. It returns
-// whether the number changes in a way that the next calculation has to wait for.
+// scaleReplicaSet sets the number of pods of a ReplicaSet, and records spec.replicas of that time. changes is true if
+// the next calculation has to wait for the result.
 func scaleReplicaSet(f facts, rs ReplicaSet, desired int32) (o outcome, changes bool) {
 	desired = max(desired, 0)
 	if rs.Spec == desired && rs.Desired != nil && *rs.Desired == f.replicas() {
@@ -88,8 +90,8 @@ func clearDeadlines(f facts) outcome {
 	return o
 }
 
-// abortDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no delay, and
-// they are removed as any others.
+// abortDelay returns for how long the pods of an aborted revision remain; 0: indefinitely. False where there is no
+// delay, and they are removed as any others.
 func abortDelay(f facts) (time.Duration, bool) {
 	if !f.Status.Abort || !f.distinct() {
 		return 0, false
@@ -104,8 +106,9 @@ func abortDelay(f facts) (time.Duration, bool) {
 	return delay(c.AbortScaleDownDelaySeconds), true
 }
 
-// delayAfterAbort retains the pods of an aborted revision for their delay, which begins when they receive no requests anymore. It
-// does not wait for missing stable pods, which may be waiting for the capacity of these. False where there is no delay.
+// delayAfterAbort retains the pods of an aborted revision for their delay, which begins when they receive no requests
+// anymore. It does not wait for missing stable pods, which may be waiting for the capacity of these. False where there
+// is no delay.
 func delayAfterAbort(f facts, t traffic) (o outcome, applies bool) {
 	length, applies := abortDelay(f)
 	if !applies {
@@ -129,7 +132,7 @@ func delayAfterAbort(f facts, t traffic) (o outcome, applies bool) {
 	}
 }
 
-// delayGate explains why pods exist that nothing needs.
+// delayGate explains why unused pods still exist.
 func delayGate(rs ReplicaSet, until time.Time) outcome {
 	return gated(release.WaitsUntil("scale-down-delay", until, fmt.Sprintf("%d pods of %s until %s", rs.Spec, rs.Name, until.UTC().Format(time.TimeOnly))))
 }
@@ -170,8 +173,8 @@ func applyDispositions(f facts, dispositions []pods.Disposition) outcome {
 	return o
 }
 
-// fastRollback reports whether a blue-green release returns to a revision whose pods still exist: nothing holds it then. The
-// deadline of those pods shows it until the return is complete; one that was set by an abort does not.
+// fastRollback reports whether a blue-green release returns to a revision whose pods still exist: it skips analyses and
+// pauses. The deadline of those pods shows it until the return is complete; one that was set by an abort does not.
 func fastRollback(f facts) bool {
 	s := f.Status
 	return f.Spec.Strategy.BlueGreen != nil && f.distinct() && f.new.Delayed() && !s.Abort && s.AbortedAt == nil
@@ -193,7 +196,7 @@ func previewCount(f facts) int32 {
 	}
 }
 
-// scaleBlueGreen gives each revision its pods.
+// scaleBlueGreen sets the number of pods of each revision.
 func scaleBlueGreen(f facts) outcome {
 	if f.frozen() != "" {
 		return outcome{}

@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// selectCanaryPods lets each Service of a canary strategy select the pods of its side.
+// selectCanaryPods makes each Service of a canary strategy select the pods of the canary or of the stable revision.
 func selectCanaryPods(f facts) outcome {
 	c := f.Spec.Strategy.Canary
 	o := releaseServices(f)
@@ -42,16 +42,16 @@ func pingPong(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, 
 	return names.PingService, names.PongService
 }
 
-// canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: of the previous release, or
-// because the status does not say anymore which revision is the stable one; or whether it may have some until the router serves
-// what it was given. Then the Service waits for pods. Usually it selects them from the first on, so that load balancers that register pods know them
-// before the weight comes.
+// canaryServiceHasTraffic reports whether the Service that is to select the new revision has traffic: of the previous
+// release, or because the status no longer contains the stable revision; or whether it may have traffic until the
+// router serves the configured weights. Then the Service waits for pods. Usually it selects them from the first on, so
+// that load balancers that register pods know them before the weight comes.
 func canaryServiceHasTraffic(f facts) bool {
 	return f.Router.Carries || recordedCanaryWeight(f.Status) > 0 || f.routerLags()
 }
 
-// selectPods makes a Service select the pods of a revision. Guarded, it waits until some are available; until all are where the
-// Service was not managed before, and may therefore have other pods to send its requests to.
+// selectPods makes a Service select the pods of a revision. Guarded, it waits until some are available; until all are
+// where the Service was not managed before, and may therefore have other pods to send its requests to.
 func selectPods(f facts, name string, rs ReplicaSet, guarded bool) outcome {
 	if name == "" || !rs.exists() || rs.Hash == "" {
 		return outcome{}

@@ -14,13 +14,14 @@ import (
 // maxSettled bounds the number of decisions that become one; usually two or three do.
 const maxSettled = 8
 
-// Settled continues from a decision whose effects are applied, as long as what follows only changes the status: a completed step,
-// the pause that follows it and the condition that reports it become one write of the status instead of three.
+// Settled continues from a decision whose effects are applied, as long as what follows only changes the status: a
+// completed step, the pause that follows it and the condition that reports it become one write of the status instead of
+// three.
 //
-// It ends where a decision asks for any other effect, because the status has to be written before that; and where a revision
-// changes its role, or a step begins that needs other observations, because the snapshot is older. The snapshot may contain the
-// ReplicaSet that an effect has just created: then the release begins with this write too. The time of the snapshot may be the one
-// at which the effects were acknowledged: that is when a pause begins.
+// It ends where a decision asks for any other effect, because the status has to be written before that; and where a
+// revision changes its role, or a step begins that needs other observations, because the snapshot is older. The
+// snapshot may contain the ReplicaSet that an effect has just created: then the release begins with this write too. The
+// time of the snapshot may be the one at which the effects were acknowledged: that is when a pause begins.
 func Settled(s Snapshot, d Decision) Decision {
 	d.Status = s.begun(d.Status)
 	s = s.ended(d.Effects)
@@ -42,7 +43,8 @@ func Settled(s Snapshot, d Decision) Decision {
 	return d
 }
 
-// ended is the snapshot after effects: what they terminated judges no step that begins afterwards.
+// ended returns the snapshot after effects: an AnalysisRun that they terminated does not count for a step that begins
+// afterwards.
 func (s Snapshot) ended(by []release.Effect) Snapshot {
 	s.Runs, s.Experiments = slices.Clone(s.Runs), slices.Clone(s.Experiments)
 	for i := range s.Runs {
@@ -56,7 +58,7 @@ func (s Snapshot) ended(by []release.Effect) Snapshot {
 	return s
 }
 
-// begun is a status whose pause, if it is new, begins at the time of the snapshot.
+// begun returns a status in which a new pause begins at the time of the snapshot.
 func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
 	had := func(c argov1.PauseCondition) bool { return pausedFor(s.Status, c.Reason) }
 	if len(status.PauseConditions) == 0 || slices.ContainsFunc(status.PauseConditions, had) || s.Status.ControllerPause {
@@ -75,7 +77,7 @@ func (s Snapshot) begun(status argov1.RolloutStatus) argov1.RolloutStatus {
 	return status
 }
 
-// remembers reports whether a status has nothing new except for explanations.
+// remembers reports whether two statuses are equal except for Serin's explanations.
 func remembers(was, is argov1.RolloutStatus) bool {
 	was.Serin, is.Serin = nil, nil
 	return SameStatus(was, is)

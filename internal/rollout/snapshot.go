@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Snapshot is everything that is known of a Rollout at one time.
+// Snapshot contains everything that is known about a Rollout at one time.
 type Snapshot struct {
 	Now             time.Time
 	Namespace, Name string
@@ -85,7 +85,7 @@ type Run struct {
 	Created time.Time
 	Phase   argov1.AnalysisPhase
 	Message string
-	// Terminated is true when it was told to terminate.
+	// Terminated is true if spec.terminate is set.
 	Terminated bool
 	// Deleting is true while it is being deleted.
 	Deleting bool
@@ -105,7 +105,7 @@ type Experiment struct {
 	Created    time.Time
 	Phase      argov1.AnalysisPhase
 	Message    string
-	// Terminated is true when it was told to terminate; Deleting while it is being deleted.
+	// Terminated is true if spec.terminate is set; Deleting while it is being deleted.
 	Terminated, Deleting bool
 	// Destinations are the Services of its templates that have a weight, while it runs.
 	Destinations []Destination
@@ -128,20 +128,20 @@ type Pod struct {
 
 // Router is what was observed of the route of a Rollout.
 type Router struct {
-	// Confirmed is whether the routers serve what they were given, and load balancers outside the cluster what Outside asks for;
-	// nil: they cannot tell, or are not asked.
+	// Confirmed is true if the routers serve the configured weights, and load balancers outside the cluster have confirmed
+	// what Outside returns; nil: routers cannot report it, or were not queried.
 	Confirmed *bool
-	// Reason is why they do not.
+	// Reason explains why Confirmed is false.
 	Reason string
 	// Carries is true while a route has weight for the side of the new revision, whichever controller wrote it.
 	Carries bool
 	// Managed are the names of the managed routes that exist.
 	Managed []string
-	// Outside is true where a load balancer outside the cluster is asked.
+	// Outside is true if a load balancer outside the cluster is queried.
 	Outside bool
-	// Balancers are the load balancers that were found; none where nothing looks for them.
+	// Balancers are the load balancers that were found; none if there was no search.
 	Balancers []argov1.ALBStatus
-	// Left is true while objects of routers still have what was written for this Rollout, and the strategy does not name them anymore.
+	// Left is true while objects of routers that the strategy no longer names still contain changes for this Rollout.
 	Left bool
 	// Referenced are the hashes that objects of routers name beside the Services: subsets.
 	Referenced []string

@@ -12,7 +12,8 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// countedStatus returns the status with the numbers of pods, and the identity of the template and the steps that it describes.
+// countedStatus returns the status with the numbers of pods, and the identity of the template and the steps that it
+// describes.
 func countedStatus(f facts) argov1.RolloutStatus {
 	s := *f.Status.DeepCopy()
 	s.Replicas, s.ReadyReplicas, s.AvailableReplicas = 0, 0, 0
@@ -47,21 +48,21 @@ func withStepIndex(f facts, s argov1.RolloutStatus, index int) argov1.RolloutSta
 	return s
 }
 
-// withoutPauses returns the status without what holds a release. An abort remains: a revision within the rollback window that
-// never starts times out as any other.
+// withoutPauses returns the status without pauses. An abort remains: a revision within the rollback window that never
+// starts times out as any other.
 func withoutPauses(s argov1.RolloutStatus) argov1.RolloutStatus {
 	s.PauseConditions, s.ControllerPause = nil, false
 	return s
 }
 
-// withoutAnalyses returns the status of a canary release that nothing judges anymore.
+// withoutAnalyses returns the status of a canary release without analyses and experiment.
 func withoutAnalyses(s argov1.RolloutStatus) argov1.RolloutStatus {
 	s.Canary.CurrentStepAnalysisRunStatus, s.Canary.CurrentBackgroundAnalysisRunStatus, s.Canary.CurrentExperiment = nil, nil, ""
 	return s
 }
 
-// withPause returns the status with a pause that begins now, unless it has it already. A pause that the user ended does not begin
-// again.
+// withPause returns the status with a pause that begins now, unless it has it already. A pause that the user ended does
+// not begin again.
 func withPause(f facts, s argov1.RolloutStatus, reason argov1.PauseReason) argov1.RolloutStatus {
 	endedByUser := s.ControllerPause && len(s.PauseConditions) == 0
 	if endedByUser || pausedFor(s, reason) {
@@ -93,8 +94,8 @@ func pausedSince(status argov1.RolloutStatus, pause argov1.PauseCondition) time.
 	return pause.StartTime.Time
 }
 
-// undecided reports whether an analysis was inconclusive and the user has not decided what follows: no step completes then, and
-// nothing is promoted.
+// undecided reports whether an analysis was inconclusive and the user has not decided what follows: no step completes
+// then, and nothing is promoted.
 func undecided(s argov1.RolloutStatus) bool {
 	return pausedFor(s, argov1.PauseReasonInconclusiveAnalysis) || pausedFor(s, argov1.PauseReasonInconclusiveExperiment)
 }
@@ -147,8 +148,8 @@ func swapped(stable argov1.PingPongType) argov1.PingPongType {
 	return argov1.Ping
 }
 
-// completeStatus completes the status of a reconciliation: what follows for conditions, phase and duration, and the events
-// about what changed.
+// completeStatus completes the status of a reconciliation: what follows for conditions, phase and duration, and the
+// events about what changed.
 func completeStatus(f facts, t transition) transition {
 	if !f.usesRouter() {
 		t.status.Canary.Weights = nil
@@ -187,8 +188,8 @@ func completeStatus(f facts, t transition) transition {
 	return t
 }
 
-// phaseNow summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for the end
-// of their delay must not hide that those of the new one are missing.
+// phaseNow summarizes the Rollout. Available pods are counted over all revisions, and pods of another one that wait for
+// the end of their delay must not hide that those of the new one are missing.
 func phaseNow(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 	phase, message := PhaseOf(f.Spec, s)
 	if phase == argov1.RolloutPhaseHealthy && f.new.Available < f.new.Replicas {
@@ -197,8 +198,8 @@ func phaseNow(f facts, s argov1.RolloutStatus) (argov1.RolloutPhase, string) {
 	return phase, message
 }
 
-// madeProgress reports whether the release advances with this status. One that begins, or that could not be carried out before,
-// does: what counted for a deadline until then is not its own.
+// madeProgress reports whether the release advances with this status. One that begins, or that could not be carried out
+// before, does: what counted for a deadline until then is not its own.
 func madeProgress(f facts, s argov1.RolloutStatus) bool {
 	blocked := conditions(f.stored.Conditions).of(argov1.RolloutInvalidSpec) != nil
 	return blocked || f.changed() || moved(f.Status, s, f.Spec.Strategy.BlueGreen != nil)
@@ -300,8 +301,8 @@ func completeProgress(f facts, t transition, all conditions, isWhole bool) (cond
 	}
 }
 
-// NotePause returns the status with what a pause, its end, or a retry means for its conditions, and whether that changes it. It
-// comes before everything else in a reconciliation. A status for another generation is not changed.
+// NotePause returns the status with what a pause, its end, or a retry means for its conditions, and whether that
+// changes it. It comes before everything else in a reconciliation. A status for another generation is not changed.
 func NotePause(now time.Time, generation int64, spec argov1.RolloutSpec, status argov1.RolloutStatus) (argov1.RolloutStatus, bool) {
 	if status.ObservedGeneration != fmt.Sprint(generation) || status.Abort {
 		return status, false

@@ -22,7 +22,7 @@ type StepView struct {
 	Pods StepPods
 	// Run is the AnalysisRun of the step, Experiment its Experiment; nil while there is none.
 	Run, Experiment *Judgement
-	// Routed is true when the router was given the managed route of the step.
+	// Routed is true if the router has the managed route of the step.
 	Routed bool
 	// Unweighted is why the router was not given the weight of the step; empty: it was.
 	Unweighted string
@@ -73,8 +73,9 @@ func (p StepPods) reached() string {
 	}
 }
 
-// StepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the first of these
-// decides: all of them are carried out, and a pause that also waited for pods would suspend their deadline.
+// StepGates evaluates the conditions under which the current step is complete. Where a step has several fields, the
+// first of these decides: all of them are carried out, and a pause that also waited for pods would suspend their
+// deadline.
 func StepGates(v StepView) release.Gates {
 	switch step := v.Step; {
 	case step.Pause != nil:
@@ -107,7 +108,7 @@ func podsReached(v StepView) release.Gate {
 // textUnserved is the message about a weight that a router does not serve yet.
 const textUnserved = "the router does not serve the weight yet"
 
-// weightVerified passes unless the router can tell whether it serves the weight, and does not.
+// weightVerified waits until the router serves the weight. It passes if the router cannot report that.
 func weightVerified(v StepView) release.Gate {
 	weights := v.Status.Canary.Weights
 	if v.Unweighted != "" {
@@ -135,7 +136,8 @@ func pauseStep(status argov1.RolloutStatus) *argov1.PauseCondition {
 	return nil
 }
 
-// pauseOver waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not begun.
+// pauseOver waits for the end of a pause, or for the user who ends it. Until the status has the pause, it has not
+// begun.
 func pauseOver(v StepView) release.Gate {
 	began := pauseStep(v.Status)
 	switch {
@@ -217,8 +219,8 @@ func (v StepView) plugin() *argov1.StepPluginStatus {
 // pluginRetry is the interval at which a missing plugin is looked for again.
 const pluginRetry = 30 * time.Second
 
-// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: what they returned to another
-// controller counts, and a disabled one passes.
+// pluginSuccessful evaluates the last status of the plugin of the step. Serin runs no plugins: what they returned to
+// another controller counts, and a disabled one passes.
 func pluginSuccessful(v StepView) release.Gate {
 	s := v.plugin()
 	switch {

@@ -13,25 +13,26 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// routerRetry is how long after a reconciliation a router is asked again whether it serves what it was given.
+// routerRetry is the interval at which a router is queried again whether it serves its weights.
 const routerRetry = 10 * time.Second
 
 // traffic is how a router divides the requests of a canary release: the result of planTraffic.
 type traffic struct {
 	outcome
-	// weights are those that the router is given; nil: it is left as it is.
+	// weights are the weights to set; nil: the router is not changed.
 	weights *argov1.TrafficWeights
 	// recorded are the same as the status records them; nil: what it records remains.
 	recorded *argov1.TrafficWeights
-	// shortfall is why the router is not given the weight of the step; empty: it is.
+	// shortfall is the reason why the weight of the step is not set; empty: it is set.
 	shortfall string
 	// unpublished is the gate of the endpoints that are missing for the traffic of the step; nil: none are.
 	unpublished *release.Gate
-	// unserved is the gate of a router that was given its weights and does not serve them yet; nil: it does, or cannot tell.
+	// unserved is the gate of a router that does not serve its weights yet; nil: it does, or cannot report it.
 	unserved *release.Gate
 }
 
-// planTraffic decides about the weights, for the status and the router alike: pods are removed only after their traffic.
+// planTraffic decides about the weights, for the status and the router alike: pods are removed only after their
+// traffic.
 func planTraffic(f facts) traffic {
 	var t traffic
 	recorded := f.Status.Canary.Weights
@@ -88,7 +89,7 @@ type trafficSplit struct {
 	canary string
 	// managedRoutes is true while the routes of steps apply, experiments while those receive their weights.
 	managedRoutes, experiments bool
-	// onlyExistingRoutes is true while the revision receives nothing that it does not have: no route of a step is added.
+	// onlyExistingRoutes is true while the revision must not receive additional traffic: no route of a step is added.
 	onlyExistingRoutes bool
 	// missing is what the revision waits for until it regains the weight that it lost with its pods; empty: nothing.
 	missing string
@@ -120,9 +121,9 @@ func desireTraffic(f facts) trafficSplit {
 	return t
 }
 
-// trafficBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less where
-// this step lowers it, because pods are removed only after their traffic; and not more than the revision has already, because
-// they come before it.
+// trafficBeforePods is the split while the pods of the current step are missing: the weight of the step before, or less
+// where this step lowers it, because pods are removed only after their traffic; and not more than the revision has
+// already, because they come before it.
 func trafficBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	steps, index := f.steps(), f.Status.CurrentStepIndex
 	t.weight, t.managedRoutes, t.experiments = pods.WeightBefore(steps, value(index, 0)), true, true
@@ -136,8 +137,8 @@ func trafficBeforePods(f facts, t trafficSplit, missing string) trafficSplit {
 	return t
 }
 
-// weightOnReturn is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision that has
-// no weight gets none.
+// weightOnReturn is the weight of a revision whose traffic returns to the stable one as that gets its pods. A revision
+// that has no weight gets none.
 func weightOnReturn(f facts, from ReplicaSet) int32 {
 	if from.Available == 0 || recordedCanaryWeight(f.Status) == 0 {
 		return 0
@@ -152,8 +153,8 @@ func recordedCanaryWeight(s argov1.RolloutStatus) int32 {
 	return s.Canary.Weights.Canary.Weight
 }
 
-// returnsToStable reports whether the template returned to a stable revision that has to get its pods again first. Until then
-// the previous revision, whose hash it returns, retains its traffic.
+// returnsToStable reports whether the template returned to a stable revision that has to get its pods again first.
+// Until then the previous revision, whose hash it returns, retains its traffic.
 func returnsToStable(f facts) (returns bool, previous string) {
 	c, w := f.Spec.Strategy.Canary, f.Status.Canary.Weights
 	if !f.usesRouter() || !c.DynamicStableScale || w == nil || !promoted(f.Status) {
@@ -168,7 +169,8 @@ func stableCapacity(f facts) int32 {
 	return release.Carried(f.maxWeight(), f.stable.Available, fullStrength(f))
 }
 
-// stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing else could.
+// stableShortfall returns why the stable revision cannot carry what a weight leaves to it; empty: it can, or nothing
+// else could.
 func stableShortfall(f facts, weight int32) string {
 	maxWeight, recorded := f.maxWeight(), recordedCanaryWeight(f.Status)
 	if maxWeight <= 0 {
@@ -186,7 +188,8 @@ func stableShortfall(f facts, weight int32) string {
 	case threshold != nil && threshold.Value >= 0 && stable.Available > 0 && pods.Reached(threshold, stable.scaled(), f.replicas()):
 		return ""
 	case decreases && stable.Available > 0 && f.replicaSet(f.Status.Canary.Weights.Canary.PodTemplateHash).Available == 0:
-		// The weight leads to no pod. Where neither side has one, the side that gets the first retains or takes the traffic.
+		// The weight leads to no pod. If neither revision has a pod, the one that gets the first pod retains or receives the
+		// traffic.
 		return ""
 	case weight > 0 && !decreases && stable.Available == 0 && f.new.Available > 0:
 		return "" // what remains with the stable revision fails in any case: a fix must be able to ship
@@ -219,8 +222,8 @@ func routeServicesNow(f facts) (canary, stable string) {
 	return RouteServices(*c, f.Status.Canary.StablePingPong, c.TrafficRouting.ALB != nil)
 }
 
-// stableDestination is the revision that the stable side leads to. While the stable revision has no pods, the one that it led
-// to before retains its users if it has pods.
+// stableDestination returns the revision that receives the stable weight. While the stable revision has no pods, the
+// previous destination retains its users if it has pods.
 func stableDestination(f facts) string {
 	recorded := f.Status.Canary.Weights
 	if recorded == nil || f.replicas() <= 0 || f.stable.Available > 0 || f.replicaSet(recorded.Stable.PodTemplateHash).Available == 0 {
@@ -238,8 +241,8 @@ func remainingWeight(f facts, weights argov1.TrafficWeights) int32 {
 	return max(rest, 0)
 }
 
-// RouteServices returns the Services of both sides as a router names them: those of pingPong for ALB, and for other routers
-// where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
+// RouteServices returns the Services of both sides as a router names them: those of pingPong for ALB, and for other
+// routers where the strategy names no fixed ones. stableIs is status.canary.stablePingPong.
 func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bool) (canary, stable string) {
 	if c.PingPong != nil && (alb || c.CanaryService == "" && c.StableService == "") {
 		return pingPong(*c.PingPong, stableIs)
@@ -247,8 +250,8 @@ func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bo
 	return c.CanaryService, c.StableService
 }
 
-// weightsBeforeSwitch returns the weights that the router is given first where the weight would lead to a revision without pods
-// as soon as the hashes are switched; nil: none.
+// weightsBeforeSwitch returns weights that the router must have before the hashes are switched, because the recorded
+// weight would otherwise lead to a revision without pods; nil: none.
 func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recorded := f.Status.Canary.Weights
 	if recordedCanaryWeight(f.Status) == 0 && f.Router.Carries {
@@ -289,7 +292,8 @@ func routesOf(f facts, t trafficSplit) (headers []argov1.SetHeaderRoute, mirrors
 	return headers, mirrors
 }
 
-// drained reports whether the new revision had no traffic before, and only the stable revision has pods that could be busy.
+// drained reports whether the new revision had no traffic before, and only the stable revision has pods that could be
+// busy.
 func drained(f facts) bool {
 	recorded := f.Status.Canary.Weights
 	return recorded != nil && recorded.Canary.Weight == 0 && !slices.ContainsFunc(f.Sets, func(rs ReplicaSet) bool {
@@ -324,8 +328,8 @@ func managedRoutes(steps []argov1.CanaryStep, index *int32) (headers []argov1.Se
 	return headers, mirrors
 }
 
-// confirmWeights adds what the status records of the weights, the gate of a router that does not serve them yet, and the event
-// about new ones.
+// confirmWeights adds what the status records of the weights, the gate of a router that does not serve them yet, and
+// the event about new ones.
 func confirmWeights(f facts, t traffic) traffic {
 	previous, recorded := f.Status.Canary.Weights, *t.weights
 	recorded.Verified = nil
@@ -354,7 +358,8 @@ func confirmWeights(f facts, t traffic) traffic {
 	return t
 }
 
-// awaitRouter completes a gate that waits for a router, with the reason that the router gives. It is asked again after a while.
+// awaitRouter completes a gate that waits for a router, with the reason that the router reports. The router is queried
+// again after an interval.
 func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 	if reason != "" {
 		gate.Message += ": " + reason
@@ -366,8 +371,8 @@ func awaitRouter(f facts, gate release.Gate, reason string) release.Gate {
 	return gate
 }
 
-// record returns the status with the weights and the load balancers that were found. What is recorded of load balancers remains
-// where nothing looks for them.
+// record returns the status with the weights and the load balancers that were found. The recorded load balancers remain
+// if there was no search.
 func (t traffic) record(f facts, status argov1.RolloutStatus) argov1.RolloutStatus {
 	if t.recorded == nil {
 		return status
@@ -383,7 +388,7 @@ func (t traffic) record(f facts, status argov1.RolloutStatus) argov1.RolloutStat
 	return status
 }
 
-// unverified reports whether a router does not serve yet what the last weight of a release asks for.
+// unverified reports whether a router does not serve the full weight of the new revision yet.
 func unverified(weights *argov1.TrafficWeights, maxWeight int32) bool {
 	return weights != nil && weights.Canary.Weight >= maxWeight && weights.Verified != nil && !*weights.Verified
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// amounts are pointers to quantities of a pod: they mean the same to every program that reads Rollouts, and no definition
-// checks them. Ephemeral containers, of which no template can have any, are read as a whole or not at all.
+// amounts are pointers to quantities of a pod: they mean the same to every program that reads Rollouts, and no
+// definition checks them. Ephemeral containers, of which no template can have any, are read as a whole or not at all.
 var amounts = regexp.MustCompile(`^/spec/template/spec/(.*/)?(resources/(limits|requests)/[^/]+|overhead/[^/]+|sizeLimit|divisor|ephemeralContainers)$`)
 
-// reportUnreadable removes quantities from the stored Rollout that cannot be read: while they exist, a program that reads
-// strictly, as the official client does, can list no Rollout of the namespace. Everything else that was left out is only
-// reported: what Serin cannot read may belong to a newer version of the API.
+// reportUnreadable removes quantities from the stored Rollout that cannot be read: while they exist, a program that
+// reads strictly, as the official client does, can list no Rollout of the namespace. Everything else that was left out
+// is only reported: what Serin cannot read may belong to a newer version of the API.
 func reportUnreadable(f facts) outcome {
 	var o outcome
 	var remove []string
@@ -45,7 +45,7 @@ func (e AmountsReadable) String() string {
 	return fmt.Sprintf("the spec is without %d amounts that cannot be read", len(e.Left))
 }
 
-// told is the event about quantities that were removed.
+// told returns the event about removed quantities.
 func (e AmountsReadable) told() release.Event {
 	var names []string
 	for _, pointer := range e.Left[:min(len(e.Left), mostNamed)] {

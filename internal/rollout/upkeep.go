@@ -9,7 +9,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout/pods"
 )
 
-// maintain returns what holds for every Rollout with a ReplicaSet, whatever its release does.
+// maintain returns the effects for every Rollout with a ReplicaSet, independent of the progress of its release.
 func maintain(f facts) outcome {
 	o := outcome{always: []release.Effect{ReplicaSetKept{Name: f.new.Name, Revision: f.new.Revision, Avoids: avoidedHash(f)}}}
 	if f.Revision != fmt.Sprint(f.new.Revision) {
@@ -18,7 +18,7 @@ func maintain(f facts) outcome {
 	return join(ensureRolloutMetadata(f), releaseWorkloads(f), o)
 }
 
-// ensureRolloutMetadata returns what holds for every Rollout, with a ReplicaSet or without.
+// ensureRolloutMetadata returns the effects for every Rollout, with a ReplicaSet or without.
 func ensureRolloutMetadata(f facts) outcome {
 	var o outcome
 	if f.Spec.Replicas == nil {
@@ -49,8 +49,8 @@ func deleteOldReplicaSets(f facts) (o outcome, deleted []string) {
 	return o, deleted
 }
 
-// roleMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the stable one.
-// False where the user asks for neither.
+// roleMetadata returns the metadata of pods of the new revision until it is the stable one, and of pods of the stable
+// one. False where the user asks for neither.
 func roleMetadata(f facts) (updating, serving *argov1.PodTemplateMetadata, requested bool) {
 	if c := f.Spec.Strategy.Canary; c != nil {
 		updating, serving = c.CanaryMetadata, c.StableMetadata
@@ -70,7 +70,7 @@ func initialMetadata(f facts) *argov1.PodTemplateMetadata {
 	return updating
 }
 
-// labelRoles puts the metadata of its role on the pods of each revision.
+// labelRoles sets the ephemeral metadata of its role on the pods of each revision.
 func labelRoles(f facts) outcome {
 	updating, serving, requested := roleMetadata(f)
 	if !requested {
@@ -93,8 +93,8 @@ func labelRoles(f facts) outcome {
 	return o
 }
 
-// avoidedHash is the hash of the pods that those of the new revision avoid by anti-affinity. A promoted revision retains the
-// term it was created with: its pods would be replaced only to change it.
+// avoidedHash is the hash of the pods that those of the new revision avoid by anti-affinity. A promoted revision
+// retains the term it was created with: its pods would be replaced only to change it.
 func avoidedHash(f facts) string {
 	var requested *argov1.AntiAffinity
 	if c := f.Spec.Strategy.Canary; c != nil {
@@ -109,9 +109,9 @@ func avoidedHash(f facts) string {
 	return f.Status.StableRS
 }
 
-// scaleWorkload scales down the workload that has the template, as the revision that serves gets pods of its own. It acts on
-// every revision: a tool that applies the manifest again brings the pods back, and they would serve beside those of the
-// Rollout. It never scales the workload up while the Rollout refers to it; see releaseWorkloads.
+// scaleWorkload scales down the workload that has the template, as the revision that serves gets pods of its own. It
+// acts on every revision: a tool that applies the manifest again brings the pods back, and they would serve beside
+// those of the Rollout. It never scales the workload up while the Rollout refers to it; see releaseWorkloads.
 func scaleWorkload(f facts) outcome {
 	ref, w := f.Spec.WorkloadRef, f.Workload
 	if ref == nil || w == nil || !w.Scalable || w.Spec == 0 {
@@ -135,7 +135,8 @@ func scaleWorkload(f facts) outcome {
 	return outcome{remove: []release.Effect{WorkloadScaled{Pods: desired}}}
 }
 
-// releaseWorkloads restores the replicas of Deployments that this Rollout has scaled down and does not refer to anymore.
+// releaseWorkloads restores the replicas of Deployments that this Rollout has scaled down and does not refer to
+// anymore.
 func releaseWorkloads(f facts) outcome {
 	var o outcome
 	for _, name := range f.FormerWorkloads {

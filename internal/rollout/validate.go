@@ -55,8 +55,8 @@ type Workload struct {
 	Selector *metav1.LabelSelector
 }
 
-// Validate returns everything that prevents a Rollout from being carried out, the message that is shown first. workload matters
-// where the spec names one.
+// Validate returns everything that prevents a Rollout from being carried out, the message that is shown first. workload
+// matters where the spec names one.
 //
 // The pod spec of the template is not validated: the API server does that when the ReplicaSet is created.
 func Validate(spec argov1.RolloutSpec, workload Workload) field.ErrorList {

@@ -30,8 +30,8 @@ type Service struct {
 	Endpoints map[string]release.Endpoints
 }
 
-// ValidateServices returns what is wrong with the Services that a strategy names, for a spec that is valid otherwise. labels are
-// those of the pods.
+// ValidateServices returns what is wrong with the Services that a strategy names, for a spec that is valid otherwise.
+// labels are those of the pods.
 func ValidateServices(rollout string, strategy argov1.RolloutStrategy, labels map[string]string, services map[string]Service) field.ErrorList {
 	var all field.ErrorList
 	for _, named := range servicesOf(strategy) {

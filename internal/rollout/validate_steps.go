@@ -157,7 +157,7 @@ func validateMatch(match argov1.StringMatch, path *field.Path) field.ErrorList {
 	}
 }
 
-// validateManaged looks for the route of a step among managedRoutes.
+// validateManaged reports an error if managedRoutes does not contain the route of a step.
 func validateManaged(r *argov1.RolloutTrafficRouting, name string, path, routing *field.Path) field.ErrorList {
 	if r.ManagedRoutes == nil {
 		return field.ErrorList{field.Required(routing.Child("managedRoutes"), textNoManagedRoutes)}

@@ -3,5 +3,5 @@
 // new nor stable (scaledown.go). The weights that steps set are in weights.go.
 //
 // It calculates with values only. It must not know snapshots, statuses, gates, effects or clocks; package rollout
-// decides what is asked of it and when.
+// decides what to compute, and when.
 package pods

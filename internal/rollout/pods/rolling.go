@@ -1,9 +1,9 @@
 package pods
 
-// Scaled holds the numbers of one ReplicaSet that the arithmetic needs: desired and available pods.
+// Scaled contains the desired and the available pods of one ReplicaSet.
 type Scaled struct{ Spec, Available int32 }
 
-// Current holds the pods of a Rollout without a traffic router.
+// Current contains the existing pods of a Rollout without a traffic router.
 type Current struct {
 	New, Stable Scaled
 	// Distinct is true when a stable revision exists that is not the new one.

@@ -14,7 +14,7 @@ type Routed struct {
 	Replicas, MaxWeight int32
 	// MinPods is the minimum number of pods of a revision that has any; 0: no minimum.
 	MinPods int32
-	// Dynamic lets the stable revision shrink as its traffic decreases (dynamicStableScale).
+	// Dynamic is dynamicStableScale: the stable revision is scaled down as its traffic decreases.
 	Dynamic bool
 	// AbortDelay is abortScaleDownDelaySeconds; nil: not set. With 0 the new revision retains its pods after an abort.
 	AbortDelay *int32
