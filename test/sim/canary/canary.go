@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 var (
@@ -42,7 +43,7 @@ type Canaries struct {
 	user     client.Client
 	hands    kinds.Hands
 	people   *people
-	oracle   *oracle
+	oracle   *oracle.Oracle
 	// processes are those that live, and some that have died.
 	processes []*process
 	// story is told instead of drawn ones, when it is not nil.

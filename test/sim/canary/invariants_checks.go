@@ -8,6 +8,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/canary/controller"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -21,20 +22,20 @@ type step struct {
 }
 
 // stepIn is the step that a happening is, if it is one.
-func (l *ledger) stepIn(happening any) (step, bool) {
-	switch h := happening.(type) {
+func (l *ledger) stepIn(event any) (step, bool) {
+	switch h := event.(type) {
 	case routed:
 		r := h.of
-		rises := h.ours && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
+		rises := h.BySerin && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
 		if rises && analysing(r.phase()) && !r.failedPromotion() {
 			return step{of: r, by: h.Actor, first: r.run.window == nil && !l.unwritten(r), what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
 		}
 	case rolled:
-		if r := h.of; h.ours && r.promotes(h) {
+		if r := h.of; h.BySerin && r.promotes(h) {
 			return step{of: r, by: h.Actor, promotion: true, what: "the primary got a new revision"}, true
 		}
 	case moved:
-		if h.of == nil || !h.ours || !h.status() || h.begins != nil || h.of.run == nil {
+		if h.of == nil || !h.BySerin || !h.status() || h.begins != nil || h.of.run == nil {
 			return step{}, false
 		}
 		before, after := h.before.Status.Iterations, h.after.Status.Iterations
@@ -69,7 +70,7 @@ func (l *ledger) skips(r *record) bool {
 	if anyOf(l.wishes(r), func(d *wish) bool { return d.skip }) {
 		return true
 	}
-	return r.told("promote", r.run.began.Add(-l.delta))
+	return r.told("promote", r.run.began.Add(-l.Lag))
 }
 
 // told is true when a person gave a command since then.
@@ -80,11 +81,11 @@ func (r *record) told(verb string, then time.Time) bool {
 // from is the earliest moment at which the open window may truly have begun: when its route was acknowledged, a call
 // before the status said so.
 func (l *ledger) from(w *window) time.Time {
-	if !l.jumped && !l.pruning {
+	if !l.Clocks.Changed && !l.pruning {
 		return w.start
 	}
 	slack := 200 * time.Millisecond
-	if l.slow {
+	if l.SlowCalls {
 		slack = 30 * time.Second
 	}
 	return w.opened.Add(-slack)
@@ -93,11 +94,11 @@ func (l *ledger) from(w *window) time.Time {
 // earned is I3.
 type earned struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *earned) see(happening any) {
-	s, ok := c.stepIn(happening)
+func (c *earned) Observe(event any) {
+	s, ok := c.stepIn(event)
 	if !ok || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
 	}
@@ -107,7 +108,7 @@ func (c *earned) see(happening any) {
 			return
 		}
 	}
-	c.violate("I3", s.of, "%s, but %s", s.what, missing)
+	c.Violate("I3", s.of.name(), "%s, but %s", s.what, missing)
 }
 
 // missing says what of the plan's demands was not met; empty: nothing.
@@ -115,7 +116,7 @@ func (c *earned) missing(s step, d *wish) string {
 	r := s.of
 	if s.promotion {
 		switch {
-		case d.weighted && r.route.canary < d.most && r.route.touched.Before(c.then()):
+		case d.weighted && r.route.canary < d.most && r.route.touched.Before(c.OldestView()):
 			return fmt.Sprintf("the canary has %d %% of the traffic, of %d", r.route.canary, d.most)
 		case !d.weighted && r.status.Iterations < d.iterations:
 			return fmt.Sprintf("%d iterations of %d are over", r.status.Iterations, d.iterations)
@@ -218,26 +219,26 @@ func sourcesOf(metric flaggerv1.CanaryMetric) []canary.Source {
 
 // since is a moment as histories show it.
 func (l *ledger) since(at time.Time) string {
-	return fmt.Sprintf("t=%+.3fs", at.Sub(l.began).Seconds())
+	return fmt.Sprintf("t=%+.3fs", at.Sub(l.Began).Seconds())
 }
 
 // judgedOnce is I4.
 type judgedOnce struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *judgedOnce) see(happening any) {
-	if s, ok := c.stepIn(happening); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
+func (c *judgedOnce) Observe(event any) {
+	if s, ok := c.stepIn(event); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
 		r := s.of
 		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
-			c.violate("I4", r, "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
+			c.Violate("I4", r.name(), "%s with %d failed checks of %d", s.what, r.status.FailedChecks, most)
 		}
 		if !s.first {
 			c.early(r, s.what)
 		}
 	}
-	if h, ok := happening.(moved); ok && h.of != nil && h.ours && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
+	if h, ok := event.(moved); ok && h.of != nil && h.BySerin && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
 		c.counted(h)
 		c.takenBack(h)
 	}
@@ -254,11 +255,11 @@ func (l *ledger) patience(r *record) int {
 
 // early violates I4 (or I14 where a clock was set before) when the open window is younger than an interval.
 func (c *judgedOnce) early(r *record, what string) {
-	if c.jumped {
+	if c.Clocks.Changed {
 		return // see clockProof
 	}
 	if short := c.short(r); short > 0 {
-		c.violate("I4", r, "%s after %s, but a window has %s", what, c.now().Sub(c.from(r.run.window)), short)
+		c.Violate("I4", r.name(), "%s after %s, but a window has %s", what, c.Now().Sub(c.from(r.run.window)), short)
 	}
 }
 
@@ -267,7 +268,7 @@ func (l *ledger) short(r *record) time.Duration {
 	w := r.run.window
 	unobserved := anyOf(l.wishes(r), func(d *wish) bool { return !d.routed && r.status.Iterations > d.iterations })
 	length := l.least(r)
-	if w == nil || unobserved || !l.steady(w.opened.Add(-l.delta)) || l.now().Sub(l.from(w)) >= length {
+	if w == nil || unobserved || !l.Clocks.Consistent(w.opened.Add(-l.Lag)) || l.Now().Sub(l.from(w)) >= length {
 		return 0
 	}
 	return length
@@ -281,11 +282,11 @@ func (c *judgedOnce) counted(h moved) {
 		return
 	case c.pruning: // where the status is pruned, the number stands for the decision to roll back as well
 	case after > before+1:
-		c.violate("I4", r, "the failed checks went from %d to %d", before, after)
+		c.Violate("I4", r.name(), "the failed checks went from %d to %d", before, after)
 	case c.failing(h) == nil:
-		c.violate("I4", r, "a failed check was counted (%d), but nothing that was asked in this window failed", after)
+		c.Violate("I4", r.name(), "a failed check was counted (%d), but nothing that was asked in this window failed", after)
 	case r.run.window != nil && !h.opens:
-		c.violate("I4", r, "a failed check was counted (%d), and the window that failed stays open", after)
+		c.Violate("I4", r.name(), "a failed check was counted (%d), and the window that failed stays open", after)
 	case r.run.window != nil:
 		c.early(r, "a failed check was counted")
 	}
@@ -322,16 +323,16 @@ func (c *judgedOnce) takenBack(h moved) {
 		}
 	}
 	steady := func(p *pods) bool {
-		return p.isReady(c.then()) && !p.disturbed.After(c.then()) && !givenUp(p.version)
+		return p.isReady(c.OldestView()) && !p.disturbed.After(c.OldestView()) && !givenUp(p.version)
 	}
-	unready := c.late(h.Actor) || !steady(&r.target) || !steady(&r.primary)
+	unready := c.JustStarted(h.Actor) || !steady(&r.target) || !steady(&r.primary)
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
-	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.told("abort", r.run.began.Add(-c.delta)) {
+	if max(before.FailedChecks, after.FailedChecks) >= least || unready || asked || r.told("abort", r.run.began.Add(-c.Lag)) {
 		return
 	}
-	c.violate("I4", r, "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
+	c.Violate("I4", r.name(), "it is taken back with %d failed checks of %d, although both copies are ready and nobody asked for it", before.FailedChecks, least)
 }
 
 // answersOf are those that a process has for a release.
@@ -346,36 +347,36 @@ func (l *ledger) answersOf(by string, r *record) []*question {
 // clockProof is I14.
 type clockProof struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *clockProof) see(happening any) {
-	s, ok := c.stepIn(happening)
-	if !ok || !c.jumped || s.first || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
+func (c *clockProof) Observe(event any) {
+	s, ok := c.stepIn(event)
+	if !ok || !c.Clocks.Changed || s.first || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
 	}
 	if short := c.short(s.of); short > 0 {
-		c.violate("I14", s.of, "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.now().Sub(s.of.run.window.opened), short)
+		c.Violate("I14", s.of.name(), "%s after %s, but a window has %s, and no clock was set since it began", s.what, c.Now().Sub(s.of.run.window.opened), short)
 	}
 }
 
 // askedOnce is I11.
 type askedOnce struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *askedOnce) see(happening any) {
-	q, ok := happening.(*question)
+func (c *askedOnce) Observe(event any) {
+	q, ok := event.(*question)
 	if !ok || !q.of.deleted.IsZero() {
 		return
 	}
 	key := askKey{q.of.uid, q.probe.ID, q.probe.Since}
 	life := c.life(q.by)
-	if at, twice := life.asked[key]; twice && c.steady(at) { // a clock that is set back makes the same moment of another one
-		c.violate("I11", q.of, "%s was asked twice by one process, although nothing was lost", q.probe.ID)
+	if at, twice := life.asked[key]; twice && c.Clocks.Consistent(at) { // a clock that is set back makes the same moment of another one
+		c.Violate("I11", q.of.name(), "%s was asked twice by one process, although nothing was lost", q.probe.ID)
 	}
-	life.asked[key] = c.now()
+	life.asked[key] = c.Now()
 	if q.hook == nil {
 		return
 	}
@@ -384,25 +385,25 @@ func (c *askedOnce) see(happening any) {
 	call := askKey{key.of, key.id + " " + string(q.hook.Phase), key.since}
 	known, seen := c.keys[call]
 	if !seen {
-		c.keys[call] = firstAsked{q.hook.Key, c.now()}
+		c.keys[call] = firstAsked{q.hook.Key, c.Now()}
 	} else if known.key != q.hook.Key && !q.of.tampered.After(known.at) && !q.of.told("retry", known.at) {
-		c.violate("I11", q.of, "%s was asked with another key than before the crash", q.probe.ID)
+		c.Violate("I11", q.of.name(), "%s was asked with another key than before the crash", q.probe.ID)
 	}
 	before := life.polled[q.of.uid][q.probe.ID]
 	if life.polled[q.of.uid] == nil {
 		life.polled[q.of.uid] = map[string]time.Time{}
 	}
-	life.polled[q.of.uid][q.probe.ID] = c.now()
+	life.polled[q.of.uid][q.probe.ID] = c.Now()
 	told := q.of.mover != q.by && q.of.moved.After(before) // another process says when it asked
-	if gap := c.now().Sub(before); !before.IsZero() && !told && c.steady(before) && !c.longer(q, before) && gap < c.least(q.of)-time.Millisecond {
-		c.violate("I11", q.of, "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
+	if gap := c.Now().Sub(before); !before.IsZero() && !told && c.Clocks.Consistent(before) && !c.longer(q, before) && gap < c.least(q.of)-time.Millisecond {
+		c.Violate("I11", q.of.name(), "%s was asked again after %s, which is less than an interval", q.probe.ID, gap)
 	}
 }
 
 // longer is true of a question about a window whose interval people have edited since then: it ends another time.
 func (c *askedOnce) longer(q *question, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
-	wishes := q.of.specs.since(then.Add(-c.delta))
+	wishes := q.of.specs.Since(then.Add(-c.Lag))
 	return windowed && anyOf(wishes, func(w *wish) bool { return w.interval != wishes[0].interval })
 }
 
@@ -422,13 +423,13 @@ type firstAsked struct {
 // freshStart is I17.
 type freshStart struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *freshStart) see(happening any) {
-	switch h := happening.(type) {
+func (c *freshStart) Observe(event any) {
+	switch h := event.(type) {
 	case moved:
-		if h.of != nil && h.ours && h.begins != nil && analysing(h.before.Status.Phase) && h.of.mine() {
+		if h.of != nil && h.BySerin && h.begins != nil && analysing(h.before.Status.Phase) && h.of.mine() {
 			c.restart(h)
 		}
 	case *question:
@@ -440,20 +441,20 @@ func (c *freshStart) see(happening any) {
 func (c *freshStart) restart(h moved) {
 	r, s := h.of, &h.after.Status
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
-		c.violate("I17", r, "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
+		c.Violate("I17", r.name(), "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
 	}
 	if a := s.Serin; a != nil && (a.Window != nil || a.Started || a.Asked != nil || a.Held != "" || a.Intent != "") {
-		c.violate("I17", r, "a new run began with what was asked or approved for the one before: %+v", *a)
+		c.Violate("I17", r.name(), "a new run began with what was asked or approved for the one before: %+v", *a)
 	}
-	if r.route.canary > 0 && r.primary.isReady(c.then()) && r.route.touched.Before(c.then()) && r.stable != "" {
-		c.violate("I17", r, "a new run began while the canary still has %d %% of the traffic", r.route.canary)
+	if r.route.canary > 0 && r.primary.isReady(c.OldestView()) && r.route.touched.Before(c.OldestView()) && r.stable != "" {
+		c.Violate("I17", r.name(), "a new run began while the canary still has %d %% of the traffic", r.route.canary)
 	}
 }
 
 // samples: what an earlier revision answered to users is not in what is measured of this one.
 func (c *freshStart) samples(q *question) {
 	r := q.of
-	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.steady(r.run.left) || c.pruning || r.tampered.After(r.run.left) {
+	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || c.pruning || r.tampered.After(r.run.left) {
 		return // whoever wipes the status wipes the moment
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)
@@ -461,33 +462,33 @@ func (c *freshStart) samples(q *question) {
 		back = time.Minute
 	}
 	if gap := q.asked.Sub(r.run.left); gap < back-time.Millisecond {
-		c.violate("I17", r, "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
+		c.Violate("I17", r.name(), "%s was measured over %s, but an earlier revision had traffic until %s before", q.check.Metric.Name, back, gap)
 	}
 }
 
 // boundedQuestions is I20.
 type boundedQuestions struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *boundedQuestions) see(happening any) {
-	q, ok := happening.(*question)
+func (c *boundedQuestions) Observe(event any) {
+	q, ok := event.(*question)
 	if !ok || !q.of.deleted.IsZero() {
 		return // what is asked for a Canary that is gone was given up before
 	}
 	life := c.life(q.by)
 	if out := life.out[q.of.uid]; out != nil && out.answered.IsZero() {
-		c.violate("I20", q.of, "%s was asked while %s is out", q.probe.ID, out.probe.ID)
+		c.Violate("I20", q.of.name(), "%s was asked while %s is out", q.probe.ID, out.probe.ID)
 	}
 	n := 1
 	pool := controller.Pool(q.probe.Question)
-	for _, r := range c.all {
+	for _, r := range c.All {
 		if out := life.out[r.uid]; r.deleted.IsZero() && out != nil && r != q.of && controller.Pool(out.probe.Question) == pool {
 			n++
 		}
 	}
 	if n > inFlight {
-		c.violate("I20", q.of, "%d questions of one pool and process are out, of %d", n, inFlight)
+		c.Violate("I20", q.of.name(), "%d questions of one pool and process are out, of %d", n, inFlight)
 	}
 }

@@ -6,17 +6,18 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // patient is I32.
 type patient struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *patient) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() || h.begins != nil || h.of.run == nil || !h.of.mine() {
+func (c *patient) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || h.begins != nil || h.of.run == nil || !h.of.mine() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
@@ -43,14 +44,14 @@ func (c *patient) otherwise(h moved) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
 	threshold := slices.ContainsFunc(c.wishes(r), func(d *wish) bool { return h.before.Status.FailedChecks >= d.threshold })
-	return asked || threshold || r.told("abort", r.run.began.Add(-c.delta))
+	return asked || threshold || r.told("abort", r.run.began.Add(-c.Lag))
 }
 
 // hasty: asked is when the copy was asked to change.
 func (c *patient) hasty(h moved, p *pods, asked time.Time, what string) {
-	r, last := h.of, p.progress(c.then())
+	r, last := h.of, p.progress(c.OldestView())
 	slack := 200 * time.Millisecond // it was asked a call before the status said so
-	if c.slow {
+	if c.SlowCalls {
 		slack = 30 * time.Second
 	}
 	if asked = asked.Add(-slack); asked.After(last) {
@@ -63,11 +64,11 @@ func (c *patient) hasty(h moved, p *pods, asked time.Time, what string) {
 		}
 	}
 	switch {
-	case p.version == nil, p.isReady(c.then()): // I4 is about those
-	case p.givesUp, p.gaveUp.After(c.then()), p.removed.After(c.then()), p.created.After(c.then()):
-	case !c.steady(last):
-	case c.now().Sub(last) < deadline-time.Millisecond:
-		c.violate("I32", r, "it is %s %s after its last progress at %s, and the deadline is %s", what, c.now().Sub(last), c.since(last), deadline)
+	case p.version == nil, p.isReady(c.OldestView()): // I4 is about those
+	case p.givesUp, p.gaveUp.After(c.OldestView()), p.removed.After(c.OldestView()), p.created.After(c.OldestView()):
+	case !c.Clocks.Consistent(last):
+	case c.Now().Sub(last) < deadline-time.Millisecond:
+		c.Violate("I32", r.name(), "it is %s %s after its last progress at %s, and the deadline is %s", what, c.Now().Sub(last), c.since(last), deadline)
 	}
 }
 
@@ -82,34 +83,34 @@ type reinstated struct {
 }
 
 // see: a pass that saw the primary ready has given the users back.
-func (c *reinstated) see(happening any) {
-	h, ok := happening.(sim.Passed)
+func (c *reinstated) Observe(event any) {
+	h, ok := event.(sim.Passed)
 	if !ok || h.Err != nil {
 		return
 	}
-	r := c.named[h.Release]
-	if r != nil && r.run != nil && c.undisturbed(r) && r.primary.isReady(c.then()) && r.orphaned && analysing(r.phase()) && !r.run.unearned &&
-		r.run.promoted.IsZero() && r.run.began.Before(c.then()) && r.status.Serin != nil && r.status.Serin.Promoted == "none" {
-		c.violate("I33", r, "the status says that the primary runs nothing, although it has been ready since %s", c.since(r.primary.readyAt))
+	r := c.ByName[h.Release]
+	if r != nil && r.run != nil && c.undisturbed(r) && r.primary.isReady(c.OldestView()) && r.orphaned && analysing(r.phase()) && !r.run.unearned &&
+		r.run.promoted.IsZero() && r.run.began.Before(c.OldestView()) && r.status.Serin != nil && r.status.Serin.Promoted == "none" {
+		c.Violate("I33", r.name(), "the status says that the primary runs nothing, although it has been ready since %s", c.since(r.primary.readyAt))
 	}
-	if r == nil || r.run == nil || !c.undisturbed(r) || !r.primary.isReady(c.then()) || !r.target.changed().Before(c.then()) || r.route.canary == 0 || r.route.touched.After(c.then()) {
+	if r == nil || r.run == nil || !c.undisturbed(r) || !r.primary.isReady(c.OldestView()) || !r.target.changed().Before(c.OldestView()) || r.route.canary == 0 || r.route.touched.After(c.OldestView()) {
 		return
 	}
 	switch phase := r.phase(); {
-	case analysing(phase) && r.run.unearned && r.run.began.Before(c.then()):
+	case analysing(phase) && r.run.unearned && r.run.began.Before(c.OldestView()):
 		if most := c.firstStep(r); r.route.canary > most {
-			c.violate("I33", r, "the new revision has %d %% of the traffic and has earned none of it, although the primary has been ready since %s",
+			c.Violate("I33", r.name(), "the new revision has %d %% of the traffic and has earned none of it, although the primary has been ready since %s",
 				r.route.canary, c.since(r.primary.readyAt))
 		}
 	case (phase == flaggerv1.CanaryPhaseFailed || phase == flaggerv1.CanaryPhaseWaiting) && r.orphaned && !slices.Contains(r.run.contents, r.target.content):
-		c.violate("I33", r, "a revision that nobody analysed has %d %% of the traffic, although the primary has been ready since %s",
+		c.Violate("I33", r.name(), "a revision that nobody analysed has %d %% of the traffic, although the primary has been ready since %s",
 			r.route.canary, c.since(r.primary.readyAt))
 	}
 }
 
 // undisturbed is true of a release that nobody else holds or has just written to.
 func (c *reinstated) undisturbed(r *record) bool {
-	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.moved.Before(c.then()) && r.changed.Before(c.then()) &&
+	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
 		!r.route.foreign.After(r.run.began) && !r.providerless() && r.route.found
 }
 
@@ -127,15 +128,15 @@ func (c *reinstated) firstStep(r *record) int {
 	return most
 }
 
-func (c *reinstated) end() {
-	for _, r := range c.all {
+func (c *reinstated) Finish() {
+	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) || !r.mine() || r.run == nil || r.misled {
 			continue
 		}
 		analysed := slices.Contains(r.run.contents, r.primary.content) && r.primary.content == r.target.content
 		recorded := r.status.Serin != nil && r.status.Serin.Unfinished == nil && r.route.canary == 0 // after a later run that was rolled back
 		if r.phase() == flaggerv1.CanaryPhaseFailed && r.orphaned && analysed && r.primary.ready && !recorded {
-			c.violate("I33", r, "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
+			c.Violate("I33", r.name(), "its promotion failed, the primary is ready with what was analysed, and the promotion was not completed")
 		}
 	}
 }

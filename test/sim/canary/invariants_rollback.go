@@ -5,22 +5,23 @@ import (
 
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // carriedBack is I34. That the share never rises again is I5.
 type carriedBack struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *carriedBack) see(happening any) {
-	switch h := happening.(type) {
+func (c *carriedBack) Observe(event any) {
+	switch h := event.(type) {
 	case routed:
-		if h.ours && h.before.found && h.after.found && h.after.canary < h.before.canary {
+		if h.BySerin && h.before.found && h.after.found && h.after.canary < h.before.canary {
 			c.overloads(h)
 		}
 	case sim.Passed:
-		if r := c.named[h.Release]; r != nil && h.Err == nil {
+		if r := c.ByName[h.Release]; r != nil && h.Err == nil {
 			c.withholds(r)
 		}
 	}
@@ -31,50 +32,50 @@ func (c *carriedBack) inParts(r *record) bool {
 	wishes := c.wishes(r)
 	return len(wishes) == 1 && wishes[0].weighted && wishes[0].routed && !wishes[0].skip && r.run != nil && analysing(r.phase()) &&
 		r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.run.promoted.IsZero() &&
-		r.primary.version != nil && r.primary.changed().Before(r.run.began) && r.target.version != nil && r.target.changed().Before(c.then()) &&
+		r.primary.version != nil && r.primary.changed().Before(r.run.began) && r.target.version != nil && r.target.changed().Before(c.OldestView()) &&
 		r.status.FailedChecks <= wishes[0].threshold && !c.outpaced(r.mover, r)
 }
 
 // overloads: whatever a process saw of the pods, they did not carry what the primary gets.
 func (c *carriedBack) overloads(h routed) {
 	r := h.of
-	failed := r.run != nil && r.status.FailedChecks >= r.specs[len(r.specs)-1].threshold
-	if !c.inParts(r) || r.run.intent != "rollback" && !failed || c.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(c.delta)) {
+	failed := r.run != nil && r.status.FailedChecks >= r.specs[len(r.specs)-1].Value.threshold
+	if !c.inParts(r) || r.run.intent != "rollback" && !failed || c.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(c.Lag)) {
 		return
 	}
-	from := c.then()
+	from := c.OldestView()
 	if r.run.intent == "rollback" {
-		from = r.run.intended.Add(-c.delta) // the need may have been recorded then
+		from = r.run.intended.Add(-c.Lag) // the need may have been recorded then
 	}
-	if r.primary.wasReady(c.then()) || !r.target.isServing(c.then()) || r.target.fewest(from) == 0 {
+	if r.primary.wasReady(c.OldestView()) || !r.target.isServing(c.OldestView()) || r.target.fewest(from) == 0 {
 		return
 	}
 	enough := min(r.target.fewest(from), r.primary.fewestAsked(from))
-	rest := 100 - carried(r.primary.most(c.then()), enough)
+	rest := 100 - carried(r.primary.most(c.OldestView()), enough)
 	if said := r.status.CanaryWeight; said > 0 {
 		rest = min(rest, said)
 	}
 	if rest = min(rest, h.before.canary); h.after.canary < rest {
-		c.violate("I34", r, "the canary's weight went from %d to %d, but the primary has had no more than %d pods, and %d carry everything",
-			h.before.canary, h.after.canary, r.primary.most(c.then()), enough)
+		c.Violate("I34", r.name(), "the canary's weight went from %d to %d, but the primary has had no more than %d pods, and %d carry everything",
+			h.before.canary, h.after.canary, r.primary.most(c.OldestView()), enough)
 	}
 }
 
 // withholds: whatever a process saw of the pods, they carry more than the primary has.
 func (c *carriedBack) withholds(r *record) {
-	if !c.inParts(r) || r.run.intent != "rollback" || !r.run.intended.Before(c.then()) || !r.moved.Before(c.then()) || !r.changed.Before(c.then()) ||
-		!r.route.found || r.route.canary == 0 || r.route.touched.After(c.then()) || r.primary.created.After(r.run.began) {
+	if !c.inParts(r) || r.run.intent != "rollback" || !r.run.intended.Before(c.OldestView()) || !r.moved.Before(c.OldestView()) || !r.changed.Before(c.OldestView()) ||
+		!r.route.found || r.route.canary == 0 || r.route.touched.After(c.OldestView()) || r.primary.created.After(r.run.began) {
 		return
 	}
-	from := c.then().Add(-cluster.Published)
-	if c.world.Trouble.Has(cluster.LateEndpoints) {
+	from := c.OldestView().Add(-cluster.Published)
+	if c.World.Trouble.Has(cluster.LateEndpoints) {
 		from = from.Add(-cluster.Late)
 	}
-	began := r.run.intended.Add(-c.delta)
+	began := r.run.intended.Add(-c.Lag)
 	enough := min(max(r.target.most(began), 1), r.primary.mostAsked(began))
 	fewest := r.primary.fewest(from)
 	if rest := 100 - carried(fewest, enough); fewest > 0 && r.route.canary > rest {
-		c.violate("I34", r, "rolled back since %s it still has %d %% of the traffic, although the primary has had %d pods at least, and %d carry everything",
+		c.Violate("I34", r.name(), "rolled back since %s it still has %d %% of the traffic, although the primary has had %d pods at least, and %d carry everything",
 			c.since(r.run.intended), r.route.canary, fewest, enough)
 	}
 }
@@ -87,37 +88,26 @@ func carried(pods, enough int64) int {
 	return int(min(100*pods/enough, 100))
 }
 
-// count is how many pods a workload had, and was asked to have, from one moment on.
-type count struct {
-	from             time.Time
-	available, asked int64
-}
+// count is how many pods a workload had, and was asked to have.
+type count struct{ available, asked int64 }
 
 // remembered are the counts that are kept; nobody asks for what was before.
 const remembered = 200
 
 func (p *pods) noteCount(now time.Time) {
-	next := count{now, p.available, p.replicas}
-	if n := len(p.counted); n > 0 {
-		if last := p.counted[n-1]; last.available == next.available && last.asked == next.asked {
-			return
-		}
+	next := count{p.available, p.replicas}
+	if last, exists := p.counted.Last(); exists && last.Value == next {
+		return
 	}
-	p.counted = append(p.counted, next)
-	if n := len(p.counted); n > remembered {
-		p.counted = p.counted[n-remembered:]
-	}
+	p.counted.Set(next, now)
+	p.counted = p.counted[max(0, len(p.counted)-remembered):]
 }
 
 // extremes are the least and the most of a count since then; 0, 0: there was none.
 func (p *pods) extremes(then time.Time, of func(count) int64) (least, most int64) {
-	first := true
-	for i, c := range p.counted {
-		if i < len(p.counted)-1 && !p.counted[i+1].from.After(then) {
-			continue
-		}
-		if n := of(c); first {
-			least, most, first = n, n, false
+	for i, c := range p.counted.Since(then) {
+		if n := of(c); i == 0 {
+			least, most = n, n
 		} else {
 			least, most = min(least, n), max(most, n)
 		}

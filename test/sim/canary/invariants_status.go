@@ -7,12 +7,13 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // sensibleStatus is I13.
 type sensibleStatus struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
 // graph says which phases may follow which. Each may follow itself, and Terminating every one.
@@ -36,20 +37,20 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
 }
 
-func (c *sensibleStatus) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() || !h.of.mine() {
+func (c *sensibleStatus) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
 	if next, known := graph[before.Phase]; known && before.Phase != after.Phase && after.Phase != flaggerv1.CanaryPhaseTerminating && !slices.Contains(next, after.Phase) {
-		c.violate("I13", r, "the phase went from %q to %q", before.Phase, after.Phase)
+		c.Violate("I13", r.name(), "the phase went from %q to %q", before.Phase, after.Phase)
 	}
 	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
 	// Nothing counts before the approval, but people may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
 	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
-		c.violate("I13", r, "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
+		c.Violate("I13", r.name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
 			after.Phase, before.FailedChecks, after.FailedChecks, before.Iterations, after.Iterations)
 	}
 	for i := range after.Conditions {
@@ -59,7 +60,7 @@ func (c *sensibleStatus) see(happening any) {
 
 func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
 	if now.ObservedGeneration > h.before.Generation {
-		c.violate("I13", h.of, "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
+		c.Violate("I13", h.of.name(), "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
 	}
 	for i := range h.before.Status.Conditions {
 		was := &h.before.Status.Conditions[i]
@@ -67,10 +68,10 @@ func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
 			continue
 		}
 		if now.ObservedGeneration < was.ObservedGeneration {
-			c.violate("I13", h.of, "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
+			c.Violate("I13", h.of.name(), "condition %s went from generation %d back to %d", now.Type, was.ObservedGeneration, now.ObservedGeneration)
 		}
 		if was.Status == now.Status && !was.LastTransitionTime.Equal(&now.LastTransitionTime) {
-			c.violate("I13", h.of, "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
+			c.Violate("I13", h.of.name(), "condition %s stayed %s, but its transition moved from %s to %s", now.Type, now.Status, was.LastTransitionTime, now.LastTransitionTime)
 		}
 	}
 }
@@ -78,12 +79,12 @@ func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
 // stableAgain is I23.
 type stableAgain struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *stableAgain) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() {
+func (c *stableAgain) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
@@ -101,8 +102,8 @@ func (c *stableAgain) see(happening any) {
 	}
 	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting || c.pruning
 	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
-	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.then().After(r.run.promoted) {
-		c.violate("I23", r, "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
+	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.OldestView().After(r.run.promoted) {
+		c.Violate("I23", r.name(), "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
 	}
 }
 
@@ -113,9 +114,9 @@ func (c *stableAgain) recorded(h moved) {
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" || c.pruning && before.LastPromotedSpec == ""
 	switch {
 	case !unknown:
-		c.violate("I23", r, "lastPromotedSpec changed in phase %s", before.Phase)
-	case !r.primary.wasReady(c.then()):
-		c.violate("I23", r, "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.delta)
+		c.Violate("I23", r.name(), "lastPromotedSpec changed in phase %s", before.Phase)
+	case !r.primary.wasReady(c.OldestView()):
+		c.Violate("I23", r.name(), "lastPromotedSpec changed in phase %s, but the primary has not been ready for %s", before.Phase, c.Lag)
 	}
 }
 
@@ -129,29 +130,24 @@ func (c *stableAgain) tried(h moved) {
 		return
 	}
 	if !r.told("retry", time.Time{}) && r.target.foreign.Before(r.failedAt) {
-		c.violate("I23", r, "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
+		c.Violate("I23", r.name(), "%s, which was taken back, is tried again, and nobody asked for it", r.failed)
 	}
 }
 
 // changed is when it last began to run something else.
-func (p *pods) changed() time.Time {
-	if n := len(p.contents); n > 0 {
-		return p.contents[n-1].from
-	}
-	return time.Time{}
-}
+func (p *pods) changed() time.Time { return p.contents.Changed() }
 
 // obeyedOnce is I24.
 type obeyedOnce struct {
 	*ledger
-	without
+	oracle.EventsOnly
 	obeyed  map[string]time.Time
 	aborted map[string]bool
 }
 
-func (c *obeyedOnce) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() || h.after.Status.Serin == nil {
+func (c *obeyedOnce) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil {
 		return
 	}
 	if c.obeyed == nil {
@@ -167,11 +163,11 @@ func (c *obeyedOnce) see(happening any) {
 		switch {
 		case h.begins != nil && run != now.Run: // of the run before, which nobody carries out any more
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
-			c.violate("I24", r, "%s was carried out a second time", now.Command)
+			c.Violate("I24", r.name(), "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
-			c.violate("I24", r, "%s was carried out, and nobody had said it", now.Command)
+			c.Violate("I24", r.name(), "%s was carried out, and nobody had said it", now.Command)
 		}
-		c.obeyed[key] = c.now()
+		c.obeyed[key] = c.Now()
 		if verb == "abort" && h.after.Status.Serin.Run == run {
 			c.aborted[string(r.uid)+" "+run] = true
 		}
@@ -179,37 +175,38 @@ func (c *obeyedOnce) see(happening any) {
 	before, after := h.before.Status.Phase, h.after.Status.Phase
 	aborted := c.aborted[string(r.uid)+" "+now.Run] && h.begins == nil
 	if aborted && r.mine() && before != after && (after == flaggerv1.CanaryPhasePromoting || after == flaggerv1.CanaryPhaseFinalising || after == flaggerv1.CanaryPhaseSucceeded) {
-		c.violate("I24", r, "run %s was aborted, and went from %s to %s", now.Run, before, after)
+		c.Violate("I24", r.name(), "run %s was aborted, and went from %s to %s", now.Run, before, after)
 	}
 }
 
 // suspendedStill is I25.
 type suspendedStill struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *suspendedStill) see(happening any) {
-	h, ok := happening.(wrote)
-	if !ok || !h.ours {
+func (c *suspendedStill) Observe(event any) {
+	h, ok := event.(oracle.Write)
+	if !ok || !h.BySerin {
 		return
 	}
 	if h.Kind == canaryKind {
-		if r := c.records[h.New.UID()]; r != nil && h.Subresource == "" && c.still(r) {
-			c.violate("I25", r, "it is suspended since %s, and its metadata was written", c.since(r.suspended))
+		if r := c.ByUID[h.New.UID()]; r != nil && h.Subresource == "" && c.still(r) {
+			c.Violate("I25", r.name(), "it is suspended since %s, and its metadata was written", c.since(r.suspended))
 		}
 		return
 	}
-	for _, r := range h.of {
-		if len(h.of) == 1 && c.still(r) {
-			c.violate("I25", r, "it is suspended since %s, and %s %s was written (%s)", c.since(r.suspended), h.Kind.Kind, h.Key.Name, h.Verb)
+	of := c.releasesOf(h)
+	for _, r := range of {
+		if len(of) == 1 && c.still(r) {
+			c.Violate("I25", r.name(), "it is suspended since %s, and %s %s was written (%s)", c.since(r.suspended), h.Kind.Kind, h.Key.Name, h.Verb)
 		}
 	}
 }
 
 // still is true once every process must know that the release is suspended.
 func (c *suspendedStill) still(r *record) bool {
-	return !r.suspended.IsZero() && r.suspended.Before(c.then()) && !leaving(r)
+	return !r.suspended.IsZero() && r.suspended.Before(c.OldestView()) && !leaving(r)
 }
 
 // explainedWait is I26.
@@ -218,21 +215,21 @@ type explainedWait struct {
 }
 
 // see: a pass that leaves the release waiting without a moment to wake at has said what it waits for.
-func (c *explainedWait) see(happening any) {
-	h, ok := happening.(sim.Passed)
+func (c *explainedWait) Observe(event any) {
+	h, ok := event.(sim.Passed)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
 	}
-	r := c.named[h.Release]
+	r := c.ByName[h.Release]
 	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || c.pruning || r.canary.Spec.Suspend || leaving(r) {
 		return
 	}
 	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
-	if r.moved.After(c.then()) || c.life(h.Instance).out[r.uid] != nil || r.lastTouched(c.ledger).After(c.then()) {
+	if r.moved.After(c.OldestView()) || c.life(h.Instance).out[r.uid] != nil || r.lastTouched(c.ledger).After(c.OldestView()) {
 		return
 	}
 	if !waits(r.status) {
-		c.violate("I26", r, "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
+		c.Violate("I26", r.name(), "in phase %s nothing will bring it back, and its status says no gate that somebody else opens", r.phase())
 	}
 }
 
@@ -250,20 +247,20 @@ func waits(s *flaggerv1.CanaryStatus) bool {
 func (r *record) lastTouched(l *ledger) time.Time {
 	last := r.changed
 	for _, at := range r.places() {
-		if w := l.objects[at]; w != nil && w.last.After(last) {
-			last = w.last
+		if w := l.Objects[at]; w != nil && w.Last.After(last) {
+			last = w.Last
 		}
 	}
 	return last
 }
 
-func (c *explainedWait) end() {
-	for _, r := range c.all {
+func (c *explainedWait) Finish() {
+	for _, r := range c.All {
 		if !r.deleted.IsZero() || c.pruning || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
 			continue
 		}
 		if !waits(r.status) {
-			c.violate("I26", r, "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
+			c.Violate("I26", r.name(), "everything is over, it is in phase %q, and its status says nothing that it waits for", r.phase())
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -16,54 +17,54 @@ type noDeadEnd struct {
 	*ledger
 }
 
-func (c *noDeadEnd) see(happening any) {
-	switch h := happening.(type) {
+func (c *noDeadEnd) Observe(event any) {
+	switch h := event.(type) {
 	case routed:
-		if !h.ours || !h.after.found || h.of.providerless() {
+		if !h.BySerin || !h.after.found || h.of.providerless() {
 			return
 		}
 		r := h.of
 		target, primary := &r.target, &r.primary
 		switch {
-		case h.after.canary > h.before.canary && !target.wasServing(c.then()):
-			c.violate("I1", r, "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.delta)
-		case h.after.canary < h.before.canary && !primary.wasServing(c.then()) && target.isServing(c.then()) && !c.late(h.Actor):
-			c.violate("I1", r, "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
-				h.before.canary, h.after.canary, c.delta)
+		case h.after.canary > h.before.canary && !target.wasServing(c.OldestView()):
+			c.Violate("I1", r.name(), "weight %d of the canary, which has had no ready pod for %s", h.after.canary, c.Lag)
+		case h.after.canary < h.before.canary && !primary.wasServing(c.OldestView()) && target.isServing(c.OldestView()) && !c.JustStarted(h.Actor):
+			c.Violate("I1", r.name(), "the canary's weight went from %d to %d, but the primary has had no ready pod for %s, and the canary has",
+				h.before.canary, h.after.canary, c.Lag)
 		}
 	case cluster.Lost:
 		c.lost(h)
 	case rolled:
 		// What has traffic keeps pods; I5 is about the canary.
-		if h.ours && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
-			c.violate("I1", h.of, "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
+		if h.BySerin && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
+			c.Violate("I1", h.of.name(), "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
 		}
 	}
 }
 
 // lost: requests are lost where the gateway still sends them to pods that Serin took away.
 func (c *noDeadEnd) lost(h cluster.Lost) {
-	r := c.named[h.Release]
+	r := c.ByName[h.Release]
 	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
 	}
-	if apex := c.objects[thing{serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()}}]; apex != nil && apex.foreign.After(c.then().Add(-c.drain)) {
+	if apex := c.Objects[oracle.At(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
 		return // somebody sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
-	if !late && r.route.foreign.Before(c.then()) && r.target.foreign.Before(c.then()) && c.steady(r.target.emptied) && c.now().Sub(r.target.emptied) < c.drain {
-		c.violate("I1", r, "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.now().Sub(r.target.emptied))
+	if !late && r.route.foreign.Before(c.OldestView()) && r.target.foreign.Before(c.OldestView()) && c.Clocks.Consistent(r.target.emptied) && c.Now().Sub(r.target.emptied) < c.drain {
+		c.Violate("I1", r.name(), "requests to the canary are lost (%s): Serin took its pods away %s ago", h.Why, c.Now().Sub(r.target.emptied))
 	}
 }
 
 // end: whoever set a weight, at rest nobody is sent to a version that Serin may have left without pods.
-func (c *noDeadEnd) end() {
-	for _, r := range c.all {
+func (c *noDeadEnd) Finish() {
+	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
 			continue
 		}
 		if r.route.canary > 0 && r.target.version != nil && r.target.replicas == 0 && !r.target.serves && r.primary.ready {
-			c.violate("I1", r, "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
+			c.Violate("I1", r.name(), "it is %s, and %d %% of the requests go to a target without pods, although the primary has some", r.phase(), r.route.canary)
 		}
 	}
 }
@@ -71,25 +72,25 @@ func (c *noDeadEnd) end() {
 // plannedWeights is I2.
 type plannedWeights struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *plannedWeights) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || h.Type == store.Deleted {
+func (c *plannedWeights) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || h.Type == store.Deleted {
 		return
 	}
 	r, weight, before := h.of, h.after.canary, h.before.canary
 	wishes := c.wishes(r)
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
-		c.violate("I2", r, "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
+		c.Violate("I2", r.name(), "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
 	case !h.after.found || weight == before || weight == 0 || c.outpaced(h.Actor, r):
-	case r.tampered.After(c.then()): // a process may not know yet which phase a user wrote
+	case r.tampered.After(c.OldestView()): // a process may not know yet which phase a user wrote
 	case h.before.found && weight < before && !c.mayFall(r, weight, before, wishes):
-		c.violate("I2", r, "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
+		c.Violate("I2", r.name(), "in phase %s the canary's weight fell from %d to %d", r.phase(), before, weight)
 	case weight > before && !c.mayRise(r, weight, before, wishes):
-		c.violate("I2", r, "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
+		c.Violate("I2", r.name(), "in phase %s the canary's weight rose from %d to %d, which is not planned (the status says %d)",
 			r.phase(), before, weight, r.status.CanaryWeight)
 	}
 }
@@ -112,7 +113,7 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) 
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
 		returned := anyOf(wishes, func(d *wish) bool { return d.returning(weight, r.status.CanaryWeight) })
-		return weight == 100 && !r.primary.isReady(c.then()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
+		return weight == 100 && !r.primary.isReady(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
 		return r.deletedRoute(before) // it was made again as it was
@@ -137,19 +138,19 @@ func (r *record) deletedRoute(before int) bool { return before == 0 && !r.route.
 // drainedFirst is I5.
 type drainedFirst struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *drainedFirst) see(happening any) {
-	switch h := happening.(type) {
+func (c *drainedFirst) Observe(event any) {
+	switch h := event.(type) {
 	case rolled:
-		if h.ours && !h.primary && h.Type == store.Modified {
+		if h.BySerin && !h.primary && h.Type == store.Modified {
 			c.scaled(h)
 		}
 	case routed:
 		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was made again as it was
-		if h.ours && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
-			c.violate("I5", h.of, "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
+		if h.BySerin && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
+			c.Violate("I5", h.of.name(), "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
 		}
 	}
 }
@@ -158,15 +159,15 @@ func (c *drainedFirst) scaled(h rolled) {
 	r := h.of
 	switch {
 	case h.is > h.was && c.rollsBack(r):
-		c.violate("I5", r, "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
+		c.Violate("I5", r.name(), "the canary went from %d to %d pods although the release is being taken back", h.was, h.is)
 	case h.is >= h.was:
-	case r.route.canary > 0 && c.late(h.Actor): // its first list of routes may be from before a user changed one
-	case r.route.canary > 0 && !r.route.foreign.After(c.then()) && !r.route.outpaced.After(c.then()):
-		c.violate("I5", r, "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
+	case r.route.canary > 0 && c.JustStarted(h.Actor): // its first list of routes may be from before a user changed one
+	case r.route.canary > 0 && !r.route.foreign.After(c.OldestView()) && !r.route.outpaced.After(c.OldestView()):
+		c.Violate("I5", r.name(), "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.pruning && r.tampered.After(r.route.left): // the moment that somebody wrote over is the only one that there is
-	case c.outpaced(h.Actor, r) && r.route.left.After(c.then()): // it sees a route without users, and not yet that it had some
-	case !r.route.left.IsZero() && c.steady(r.route.left) && c.now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
-		c.violate("I5", r, "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.now().Sub(r.route.left), c.drain)
+	case c.outpaced(h.Actor, r) && r.route.left.After(c.OldestView()): // it sees a route without users, and not yet that it had some
+	case !r.route.left.IsZero() && c.Clocks.Consistent(r.route.left) && c.Now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
+		c.Violate("I5", r.name(), "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.Now().Sub(r.route.left), c.drain)
 	}
 }
 
@@ -176,60 +177,60 @@ func (c *drainedFirst) least() time.Duration { return c.drain / 2 }
 
 // rollsBack is true once everybody must know that the release is being taken back.
 func (c *drainedFirst) rollsBack(r *record) bool {
-	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.then()) && r.status.Serin != nil &&
+	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
 }
 
 // enoughPods is I7.
 type enoughPods struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *enoughPods) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || !h.after.found || h.after.canary <= h.before.canary {
+func (c *enoughPods) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || !h.after.found || h.after.canary <= h.before.canary {
 		return
 	}
 	r := h.of
 	advances := r.phase() == flaggerv1.CanaryPhaseProgressing && h.after.canary > r.status.CanaryWeight && !r.failedPromotion()
-	if advances && !r.target.wasReady(c.then()) && !r.target.disturbed.After(c.then()) {
-		c.violate("I7", r, "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.delta)
+	if advances && !r.target.wasReady(c.OldestView()) && !r.target.disturbed.After(c.OldestView()) {
+		c.Violate("I7", r.name(), "the canary's weight rose from %d to %d, but it has not had enough ready pods for %s", h.before.canary, h.after.canary, c.Lag)
 	}
 }
 
 // takenOver is I15.
 type takenOver struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *takenOver) see(happening any) {
-	switch h := happening.(type) {
-	case wrote:
-		if !h.ours || h.Kind != serviceKind || h.Type == store.Deleted {
+func (c *takenOver) Observe(event any) {
+	switch h := event.(type) {
+	case oracle.Write:
+		if !h.BySerin || h.Kind != serviceKind || h.Type == store.Deleted {
 			return
 		}
-		for _, r := range h.of {
+		for _, r := range c.releasesOf(h) {
 			if h.Key.Name == r.apexName() && r.phase() == flaggerv1.CanaryPhaseInitializing && c.owns(r) {
 				c.apex(r, h)
 			}
 		}
 	case rolled:
-		if h.ours && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.wasReady(c.then()) {
-			c.violate("I15", h.of, "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.delta)
+		if h.BySerin && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.wasReady(c.OldestView()) {
+			c.Violate("I15", h.of.name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.Lag)
 		}
 	}
 }
 
-func (c *takenOver) apex(r *record, h wrote) {
+func (c *takenOver) apex(r *record, h oracle.Write) {
 	before := ""
 	if h.Old != nil {
 		before = selected(h.Old)
 	}
 	after := selected(h.New)
-	if after != before && after != r.selects(&r.target) && !r.primary.wasReady(c.then()) {
-		c.violate("I15", r, "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.delta)
+	if after != before && after != r.selects(&r.target) && !r.primary.wasReady(c.OldestView()) {
+		c.Violate("I15", r.name(), "the apex Service went from %q to %q, but the primary has not been ready for %s", before, after, c.Lag)
 	}
 }
 
@@ -251,20 +252,20 @@ type givenBack struct {
 	*ledger
 }
 
-func (c *givenBack) see(happening any) {
-	switch h := happening.(type) {
-	case wrote:
-		if !h.ours || h.Kind != serviceKind || h.Type != store.Modified {
+func (c *givenBack) Observe(event any) {
+	switch h := event.(type) {
+	case oracle.Write:
+		if !h.BySerin || h.Kind != serviceKind || h.Type != store.Modified {
 			return
 		}
-		for _, r := range h.of {
+		for _, r := range c.releasesOf(h) {
 			back := selected(h.New) == r.selects(&r.target) && selected(h.New) != selected(h.Old)
-			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.wasServing(c.then()) {
-				c.violate("I16", r, "the apex Service was given back to a target that has had no ready pod for %s", c.delta)
+			if h.Key.Name == r.apexName() && back && leaving(r) && c.owns(r) && !r.target.wasServing(c.OldestView()) {
+				c.Violate("I16", r.name(), "the apex Service was given back to a target that has had no ready pod for %s", c.Lag)
 			}
 		}
 	case moved:
-		if h.ours && h.before != nil && h.before.DeletionTimestamp != nil && len(h.before.Finalizers) > 0 && (h.after == nil || len(h.after.Finalizers) == 0) {
+		if h.BySerin && h.before != nil && h.before.DeletionTimestamp != nil && len(h.before.Finalizers) > 0 && (h.after == nil || len(h.after.Finalizers) == 0) {
 			c.released(h)
 		}
 	}
@@ -275,22 +276,22 @@ func (c *givenBack) released(h moved) {
 	r := h.of
 	// A Canary that names what is no workload has nothing that Serin could give back.
 	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
-	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.then()) {
+	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
 		return
 	}
-	apex := c.world.Server.Peek(serviceKind, thingKey(r, r.apexName()))
+	apex := c.World.Server.Peek(serviceKind, thingKey(r, r.apexName()))
 	switch {
-	case !r.target.wasServing(c.then()) && !r.target.disturbed.After(c.then()):
-		c.violate("I16", r, "the finalizer went although the target has had no ready pod for %s", c.delta)
-	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.objects[thing{serviceKind, apex.Key()}].quiet(c.then()):
-		c.violate("I16", r, "the finalizer went although the apex Service still selects the primary")
+	case !r.target.wasServing(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
+		c.Violate("I16", r.name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
+	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(serviceKind, apex.Key())].Unchanged(c.OldestView()):
+		c.Violate("I16", r.name(), "the finalizer went although the apex Service still selects the primary")
 	}
 }
 
-func (c *givenBack) end() {
-	for _, r := range c.all {
+func (c *givenBack) Finish() {
+	for _, r := range c.All {
 		if r.deleted.IsZero() && r.canary.DeletionTimestamp != nil && r.canary.Status.Phase != "" && r.suspended.IsZero() && c.settledFor(r) {
-			c.violate("I16", r, "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)
+			c.Violate("I16", r.name(), "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)
 		}
 	}
 }
@@ -301,6 +302,3 @@ func (l *ledger) settledFor(r *record) bool {
 }
 
 func leaving(r *record) bool { return r.canary != nil && r.canary.DeletionTimestamp != nil }
-
-// quiet is true when nobody but Serin wrote an object since then.
-func (w *writes) quiet(then time.Time) bool { return w == nil || !w.foreign.After(then) }

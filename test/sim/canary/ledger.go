@@ -14,61 +14,40 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // ledger is what was seen of a history from outside, and what the controller cannot see: who wrote what on which
 // basis, which question reached whom in which state of the world, and how long ago something stopped being true.
 type ledger struct {
-	world   *sim.World
-	drain   time.Duration
-	records map[types.UID]*record
-	named   map[types.NamespacedName]*record // those that exist
-	all     []*record                        // in the order of their creation
-	things  map[thing][]*record
-	lives   map[string]*life
-	objects map[thing]*writes
+	*oracle.Ledger
+	oracle.Releases[*record]
 
-	// delta is how late a process may act on what it saw: the lags of this history.
-	delta time.Duration
-	// jumped is true once a clock was set, unsteady when clocks may last have disagreed.
-	jumped   bool
-	unsteady time.Time
-	// disagreed is when one of several processes whose clocks were not the same last wrote something.
+	drain  time.Duration
+	things map[oracle.ObjectKey][]*record
+	lives  map[string]*life
+	keys   map[askKey]firstAsked
+
+	// disagreed is when one of several processes whose clocks differ last wrote something.
 	disagreed time.Time
-	faults    int
-	calm      bool
 	pruning   bool
-	began     time.Time
-	slow      bool // calls may take seconds
 	// lateGateways follow routes seconds later than usual.
 	lateGateways bool
-	// relists: the first list of a process may be of long ago.
-	relists bool
-	keys    map[askKey]firstAsked
 }
 
 func newLedger(w *sim.World, drain time.Duration) *ledger {
-	l := &ledger{
-		world: w, drain: drain, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
-		things: map[thing][]*record{}, lives: map[string]*life{}, objects: map[thing]*writes{}, delta: 2 * time.Second,
-		keys: map[askKey]firstAsked{}, began: w.Now(), slow: w.Trouble.Has(sim.SlowCalls),
-		lateGateways: w.Trouble.Has(cluster.LateGateways), relists: w.Trouble.Has(sim.Relists),
+	return &ledger{
+		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drain: drain,
+		things: map[oracle.ObjectKey][]*record{}, lives: map[string]*life{}, keys: map[askKey]firstAsked{},
+		lateGateways: w.Trouble.Has(cluster.LateGateways),
 	}
-	l.delta += w.Lags()
-	return l
 }
-
-// now is the true time.
-func (l *ledger) now() time.Time { return l.world.Now() }
-
-// then is the earliest moment at which what a process acts on now may have been true.
-func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
 
 func (l *ledger) life(name string) *life {
 	if l.lives[name] == nil {
 		l.lives[name] = &life{
-			name: name, answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
+			answers: map[types.UID]map[string]*question{}, out: map[types.UID]*question{},
 			asked: map[askKey]time.Time{}, polled: map[types.UID]map[string]time.Time{},
 		}
 	}
@@ -79,23 +58,11 @@ func (l *ledger) life(name string) *life {
 // release: each of them may do what follows from what it saw. What it then writes into the status is a conflict.
 func (l *ledger) outpaced(by string, r *record) bool {
 	_, lives := l.lives[r.mover]
-	return lives && r.mover != by && r.moved.After(l.then())
-}
-
-// steady is true when nobody's clock was set since then, nor did two processes live whose clocks differ: what one of them
-// writes down as a moment is hours ago for the other, and no process can know.
-func (l *ledger) steady(then time.Time) bool {
-	return !l.jumped || l.unsteady.Before(then) && !l.disagree()
-}
-
-// disagree is true while the clocks of the processes that live are not the same.
-func (l *ledger) disagree() bool {
-	all := l.world.Instances()
-	return slices.ContainsFunc(all, func(i *sim.Instance) bool { return !i.Clock.Now().Equal(all[0].Clock.Now()) })
+	return lives && r.mover != by && r.moved.After(l.OldestView())
 }
 
 // wishes are those that a decision of now may follow.
-func (l *ledger) wishes(r *record) []*wish { return r.specs.since(l.then()) }
+func (l *ledger) wishes(r *record) []*wish { return r.specs.Since(l.OldestView()) }
 
 // least is the shortest interval that may hold now.
 func (l *ledger) least(r *record) time.Duration {
@@ -110,9 +77,9 @@ func (l *ledger) least(r *record) time.Duration {
 
 // moved is a write of a Canary.
 type moved struct {
-	*store.Event
+	oracle.Write
+
 	of            *record
-	ours          bool
 	before, after *flaggerv1.Canary // nil before it is there, and when it is gone
 	// begins is the attempt that begins with it; opens is true when a window does.
 	begins *run
@@ -124,17 +91,17 @@ func (m moved) status() bool { return m.before != nil && m.after != nil && m.Sub
 
 // routed is a write of the object that has the weights.
 type routed struct {
-	*store.Event
+	oracle.Write
+
 	of            *record
-	ours          bool
 	before, after weights
 }
 
 // rolled is a write of the target or the primary.
 type rolled struct {
-	*store.Event
+	oracle.Write
+
 	of      *record
-	ours    bool
 	primary bool
 	// was and is are what was asked for; content is what it runs from now on, where that changed.
 	was, is int64
@@ -142,19 +109,15 @@ type rolled struct {
 	copy    *pods
 }
 
-// wrote is any write, told before what it means.
-type wrote struct {
-	*store.Event
-	of   []*record
-	ours bool
-}
+// releasesOf are the releases that an object belongs to.
+func (l *ledger) releasesOf(e oracle.Write) []*record { return l.things[oracle.At(e.Kind, e.Key)] }
 
 // answered is an answer that came to a process.
 type answered struct{ *question }
 
-// read makes of what happened what it means. Its result is shown to the invariants before note is called.
-func (l *ledger) read(happening any) []any {
-	switch h := happening.(type) {
+// Interpret implements oracle.Recorder.
+func (l *ledger) Interpret(event any) []any {
+	switch h := event.(type) {
 	case sim.Wrote:
 		return l.readWrite(h.Event)
 	case Asked:
@@ -164,21 +127,21 @@ func (l *ledger) read(happening any) []any {
 		if q == nil || q.probe.ID != h.Probe.ID {
 			return nil
 		}
-		q.answered, q.answer = l.now(), h.Answer
+		q.answered, q.answer = l.Now(), h.Answer
 		return []any{answered{q}}
 	default:
-		return []any{happening}
+		return []any{event}
 	}
 }
 
-// note remembers what happened.
-func (l *ledger) note(happening any) {
-	switch h := happening.(type) {
-	case wrote:
-		if l.jumped && h.ours && l.disagree() {
-			l.unsteady, l.disagreed = l.now(), l.now()
+// Record implements oracle.Recorder.
+func (l *ledger) Record(event any) {
+	l.Ledger.Record(event)
+	switch h := event.(type) {
+	case oracle.Write:
+		if l.Clocks.Changed && h.BySerin && l.Clocks.Differ() {
+			l.disagreed = l.Now()
 		}
-		l.noteWrite(h)
 		l.noteConfig(h)
 	case moved:
 		l.noteMove(h)
@@ -189,6 +152,7 @@ func (l *ledger) note(happening any) {
 	case *question:
 		l.life(h.by).out[h.of.uid] = h
 	case answered:
+		l.Events++
 		life := l.life(h.by)
 		delete(life.out, h.of.uid)
 		if life.answers[h.of.uid] == nil {
@@ -198,40 +162,31 @@ func (l *ledger) note(happening any) {
 	case cluster.PodDied:
 		l.noteDeath(h)
 	case sim.Started:
-		l.life(h.Instance).began = l.now()
+		l.life(h.Instance) // from now on it is known to be running
 	case sim.Crashed:
 		delete(l.lives, h.Instance)
-		if l.jumped {
-			l.unsteady = l.now()
-		}
-	case sim.Jumped:
-		l.jumped, l.unsteady = true, l.now()
-	case sim.Faulted:
-		l.faults++
 	}
 }
 
 // noteDeath takes down that a pod of a copy died by itself.
 func (l *ledger) noteDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
-	for _, r := range l.things[thing{deploymentKind, key}] {
+	for _, r := range l.things[oracle.At(deploymentKind, key)] {
 		if h.Deployment == r.canary.Spec.TargetRef.Name {
-			r.target.disturbed = l.now()
+			r.target.disturbed = l.Now()
 		} else {
-			r.primary.disturbed = l.now()
+			r.primary.disturbed = l.Now()
 		}
 	}
 }
 
 func (l *ledger) readQuestion(h Asked) []any {
-	r := l.records[h.UID]
+	r := l.ByUID[h.UID]
 	if r == nil {
 		return nil
 	}
-	q := &question{of: r, by: h.Instance, probe: h.Probe, asked: l.now(), content: r.target.content, run: r.run}
-	if n := len(r.target.contents); n > 0 {
-		q.fresh = r.target.contents[n-1].from.After(l.then())
-	}
+	q := &question{of: r, by: h.Instance, probe: h.Probe, asked: l.Now(), content: r.target.content, run: r.run}
+	q.fresh = r.target.contents.Changed().After(l.OldestView())
 	switch asks := h.Probe.Question.(type) {
 	case canary.HookQuestion:
 		q.hook = &asks
@@ -243,16 +198,15 @@ func (l *ledger) readQuestion(h Asked) []any {
 
 // readWrite says what a write is to the releases.
 func (l *ledger) readWrite(e *store.Event) []any {
-	at := thing{e.Kind, e.Key}
-	mine := kinds.Serin(e.Actor)
-	of := l.things[at]
-	out := []any{wrote{e, of, mine}}
+	written := oracle.NewWrite(e)
+	at, of := oracle.At(e.Kind, e.Key), l.releasesOf(written)
+	out := []any{written}
 	switch e.Kind {
 	case canaryKind:
-		return append(out, l.readMove(e, mine))
+		return append(out, l.readMove(written))
 	case deploymentKind, daemonSetKind:
 		for _, r := range of {
-			out = append(out, l.readRoll(e, r, mine))
+			out = append(out, l.readRoll(written, r))
 		}
 	default:
 		for _, r := range of {
@@ -261,17 +215,18 @@ func (l *ledger) readWrite(e *store.Event) []any {
 				if e.Type == store.Added {
 					before = weights{} // it may have gone while the spec named another kind of route
 				}
-				out = append(out, routed{e, r, mine && l.owns(r), before, r.weightsIn(e)})
+				of := oracle.Write{Event: e, BySerin: written.BySerin && l.owns(r)}
+				out = append(out, routed{of, r, before, r.weightsIn(e)})
 			}
 		}
 	}
 	return out
 }
 
-func (l *ledger) readMove(e *store.Event, mine bool) moved {
-	m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: l.typed(e.Old)}
+func (l *ledger) readMove(e oracle.Write) moved {
+	m := moved{Write: e, of: l.ByUID[e.New.UID()], before: kinds.Typed[*flaggerv1.Canary](l.World, e.Old)}
 	if e.Type != store.Deleted {
-		m.after = l.typed(e.New)
+		m.after = kinds.Typed[*flaggerv1.Canary](l.World, e.New)
 	}
 	if m.of == nil || !m.status() {
 		return m
@@ -279,7 +234,7 @@ func (l *ledger) readMove(e *store.Event, mine bool) moved {
 	before, after := &m.before.Status, &m.after.Status
 	if name := nameOf(after); l.begins(m, name) {
 		m.begins = &run{
-			name: name, began: l.now(), before: before.Phase, contents: m.of.target.ran(l.then()), primary: m.of.primary.content,
+			name: name, began: l.Now(), before: before.Phase, contents: m.of.target.ran(l.OldestView()), primary: m.of.primary.content,
 			unearned: m.of.orphaned && m.of.route.canary > 0,
 		}
 	}
@@ -304,32 +259,20 @@ func (l *ledger) begins(m moved, name string) bool {
 	case name == nameOf(before):
 		return false
 	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
-		return m.ours && !unnamed(after) && takenUp(after) != takenUp(before) && after.LastAppliedSpec != after.LastPromotedSpec
+		return m.BySerin && !unnamed(after) && takenUp(after) != takenUp(before) && after.LastAppliedSpec != after.LastPromotedSpec
 	default:
 		runs := m.of.primary.content // nobody can tell where there is no primary
-		back := (runs == "" || slices.Contains(m.of.target.ran(l.then()), runs)) && after.LastAppliedSpec == after.LastPromotedSpec
+		back := (runs == "" || slices.Contains(m.of.target.ran(l.OldestView()), runs)) && after.LastAppliedSpec == after.LastPromotedSpec
 		now := m.of.target.content
 		back = back || now == m.of.primary.content || now == m.of.stable                             // whatever somebody made of what the status says of it
 		counts := after.FailedChecks == before.FailedChecks && after.Iterations == before.Iterations // a new attempt begins without any
-		return !l.pruning || !m.ours || m.of.run == nil || !back || !counts
+		return !l.pruning || !m.BySerin || m.of.run == nil || !back || !counts
 	}
 }
 
 // unnamed is true of a status that names no attempt.
 func unnamed(status *flaggerv1.CanaryStatus) bool {
 	return status.Serin == nil || status.Serin.Run == ""
-}
-
-func (l *ledger) typed(v *store.Version) *flaggerv1.Canary {
-	if v == nil {
-		return nil
-	}
-	object, err := v.Typed(l.world.Scheme)
-	if err != nil {
-		return nil
-	}
-	c, _ := object.(*flaggerv1.Canary)
-	return c
 }
 
 // moving is true of phases in which something is done.
@@ -378,61 +321,41 @@ func opened(status *flaggerv1.CanaryStatus, pruned bool) time.Time {
 	}
 }
 
-func (l *ledger) noteWrite(h wrote) {
-	at := thing{h.Kind, h.Key}
-	w := l.objects[at]
-	if w == nil {
-		w = &writes{}
-		l.objects[at] = w
-	}
-	w.last, w.by = l.now(), h.Actor
-	if h.ours {
-		w.unanswered = false
-		return
-	}
-	if h.Subresource != "status" {
-		w.foreign, w.unanswered = l.now(), true
-	}
-}
-
 func (l *ledger) noteMove(h moved) {
 	r := h.of
 	if h.Type == store.Deleted {
 		if r != nil {
-			r.deleted = l.now()
-			if l.named[r.key] == r {
-				delete(l.named, r.key)
-			}
+			r.deleted = l.Now()
+			l.Remove(r.key, r)
 			l.rename()
 		}
 		return
 	}
 	if r == nil {
-		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h), made: l.now()}
-		l.records[r.uid], l.named[r.key] = r, r
-		l.all = append(l.all, r)
+		r = &record{key: h.Key, uid: h.New.UID(), kind: l.kindOf(h), made: l.Now()}
+		l.Add(r.key, r.uid, r)
 	}
 	old := r.canary
-	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.now()
+	r.object, r.canary, r.status, r.changed = h.New, h.after, &h.after.Status, l.Now()
 	if old == nil || !sameTarget(old.Spec.TargetRef, h.after.Spec.TargetRef) {
-		r.aimed = l.now()
+		r.aimed = l.Now()
 	}
 	if old == nil || old.Generation != h.after.Generation {
-		r.specs = r.specs.change(&h.after.Spec, l.now())
+		r.specs.Set(wishOf(&h.after.Spec), l.Now())
 		l.reckonReady(r, &r.target)
 		l.reckonReady(r, &r.primary)
 		l.rename()
 		l.meetRoute(r)
 		switch suspended := h.after.Spec.Suspend; {
 		case suspended && r.suspended.IsZero():
-			r.suspended = l.now()
+			r.suspended = l.Now()
 		case !suspended:
 			r.suspended = time.Time{}
 		}
 	}
 	if said := h.after.Annotations["serin.dev/command"]; said != "" && (old == nil || old.Annotations["serin.dev/command"] != said) {
 		verb, name, _ := strings.Cut(said, "@")
-		r.commands = append(r.commands, command{verb, name, l.now()})
+		r.commands = append(r.commands, command{verb, name, l.Now()})
 	}
 	if old == nil {
 		l.meet(r)
@@ -446,7 +369,7 @@ func (l *ledger) noteMove(h moved) {
 // nothing.
 func (l *ledger) kindOf(h moved) schema.GroupKind {
 	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
-	if h.after.Spec.TargetRef.Kind == daemonSetKind.Kind && l.world.Server.Peek(daemonSetKind, target) != nil {
+	if h.after.Spec.TargetRef.Kind == daemonSetKind.Kind && l.World.Server.Peek(daemonSetKind, target) != nil {
 		return daemonSetKind
 	}
 	return deploymentKind
@@ -455,7 +378,7 @@ func (l *ledger) kindOf(h moved) schema.GroupKind {
 // meet takes down what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
 // some process may still see.
 func (l *ledger) meet(r *record) {
-	for _, before := range l.all {
+	for _, before := range l.All {
 		if before != r && before.key.Namespace == r.key.Namespace && sameTarget(before.canary.Spec.TargetRef, r.canary.Spec.TargetRef) {
 			r.target.contents = slices.Clone(before.target.contents)
 		}
@@ -465,7 +388,7 @@ func (l *ledger) meet(r *record) {
 		if copy == &r.primary {
 			name += "-primary"
 		}
-		if v := l.world.Server.Peek(r.kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
+		if v := l.World.Server.Peek(r.kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}); v != nil {
 			l.lookAtPods(r, copy, v, "")
 		}
 	}
@@ -478,18 +401,18 @@ func (l *ledger) meetRoute(r *record) {
 			continue
 		}
 		r.route.weights = weights{}
-		if v := l.world.Server.Peek(at.kind, at.key); v != nil {
+		if v := l.World.Server.Peek(at.Kind, at.Key); v != nil {
 			r.route.weights = r.weightsOf(v)
 		}
 	}
 }
 
 func (l *ledger) noteStatus(r *record, h moved) {
-	r.moved, r.mover = l.now(), h.Actor
-	if !h.ours {
-		r.tampered, r.mover = l.now(), ""
+	r.moved, r.mover = l.Now(), h.Actor
+	if !h.BySerin {
+		r.tampered, r.mover = l.Now(), ""
 	}
-	if h.ours && h.after.Status.Serin == nil && h.after.Status.Phase != "" {
+	if h.BySerin && h.after.Status.Serin == nil && h.after.Status.Phase != "" {
 		l.pruning = true
 	}
 	switch phase := h.after.Status.Phase; {
@@ -503,7 +426,7 @@ func (l *ledger) noteStatus(r *record, h moved) {
 		r.run, r.runs = h.begins, r.runs+1
 		r.rested = time.Time{}
 	case resting(phase) && r.rested.IsZero():
-		r.rested, r.unbegun = l.now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+		r.rested, r.unbegun = l.Now(), h.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 		l.ended(r, phase)
 	case !resting(phase):
 		r.rested = time.Time{}
@@ -515,12 +438,12 @@ func (l *ledger) noteStatus(r *record, h moved) {
 		r.run.name = nameOf(&h.after.Status) // it may be told only now
 	}
 	if h.opens {
-		r.run.window = &window{opened: l.now(), start: opened(&h.after.Status, l.pruning)}
+		r.run.window = &window{opened: l.Now(), start: opened(&h.after.Status, l.pruning)}
 	} else if opened(&h.after.Status, l.pruning).IsZero() {
 		r.run.window = nil
 	}
 	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
-		r.run.intent, r.run.intended = s.Intent, l.now()
+		r.run.intent, r.run.intended = s.Intent, l.Now()
 	}
 }
 
@@ -551,7 +474,7 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	case phase == flaggerv1.CanaryPhaseInitialized:
 		r.stable = r.primary.content
 	case phase == flaggerv1.CanaryPhaseFailed && r.run != nil && len(r.run.contents) == 1:
-		r.failed, r.failedAt = r.run.contents[0], l.now()
+		r.failed, r.failedAt = r.run.contents[0], l.Now()
 	case phase == flaggerv1.CanaryPhaseSucceeded:
 		r.failed = ""
 	}
@@ -562,28 +485,28 @@ func (l *ledger) noteRoute(h routed) {
 	if h.before == h.after {
 		return
 	}
-	r.route.weights, r.route.touched = h.after, l.now()
-	if h.ours && l.outpaced(h.Actor, r) {
-		r.route.outpaced = l.now()
+	r.route.weights, r.route.touched = h.after, l.Now()
+	if h.BySerin && l.outpaced(h.Actor, r) {
+		r.route.outpaced = l.Now()
 	}
-	if r.run != nil && h.ours {
+	if r.run != nil && h.BySerin {
 		r.run.unearned = false // from now on it has what Serin gave it
 	}
 	switch {
-	case !h.ours:
-		r.route.foreign = l.now()
+	case !h.BySerin:
+		r.route.foreign = l.Now()
 		if r.run != nil {
 			r.run.foreign = append(r.run.foreign, h.after.canary)
 		}
 	case h.before.canary > 0 && h.after.canary == 0:
-		r.route.left = l.now()
+		r.route.left = l.Now()
 	}
 }
 
 // rename reckons anew which objects are whose: names come from specs.
 func (l *ledger) rename() {
 	clear(l.things)
-	for _, r := range l.all {
+	for _, r := range l.All {
 		if !r.deleted.IsZero() || r.canary == nil {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -48,15 +49,15 @@ func (r *record) routeKind() schema.GroupKind {
 }
 
 // carries is true of the object that has the weights.
-func (r *record) carries(at thing) bool {
-	return at.kind == r.routeKind() && at.key.Name == r.apexName() && at.key.Namespace == r.key.Namespace
+func (r *record) carries(at oracle.ObjectKey) bool {
+	return at.Kind == r.routeKind() && at.Key.Name == r.apexName() && at.Key.Namespace == r.key.Namespace
 }
 
 // places are the objects of a release, whether they are there or not.
-func (r *record) places() []thing {
-	var out []thing
+func (r *record) places() []oracle.ObjectKey {
+	var out []oracle.ObjectKey
 	add := func(kind schema.GroupKind, name string) {
-		at := thing{kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name}}
+		at := oracle.At(kind, types.NamespacedName{Namespace: r.key.Namespace, Name: name})
 		if name != "" && !slices.Contains(out, at) {
 			out = append(out, at)
 		}
@@ -80,8 +81,8 @@ func (r *record) places() []thing {
 	}
 	template, _ := r.target.template.(map[string]any)
 	for _, ref := range configsIn(template) {
-		add(ref.kind, ref.key.Name)
-		add(ref.kind, ref.key.Name+ending)
+		add(ref.Kind, ref.Key.Name)
+		add(ref.Kind, ref.Key.Name+ending)
 	}
 	return out
 }
@@ -196,16 +197,16 @@ func asked(v *store.Version) int64 {
 }
 
 // readRoll says what a write of a workload is to a release.
-func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
-	h := rolled{Event: e, of: r, copy: &r.target}
+func (l *ledger) readRoll(e oracle.Write, r *record) rolled {
+	h := rolled{Write: e, of: r, copy: &r.target}
 	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
 		h.primary, h.copy = true, &r.primary
 	}
 	if h.primary && madeFor(e.New) {
 		// What a process makes that does not know yet that a Canary of that name was deleted goes with that Canary.
-		h.ours = mine && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid)
+		h.BySerin = e.BySerin && holder(e.New) == flaggerv1.CanaryKind+" "+string(r.uid)
 	} else {
-		h.ours = mine && l.owns(r)
+		h.BySerin = e.BySerin && l.owns(r)
 	}
 	if e.Old != nil {
 		h.was = asked(e.Old)
@@ -215,7 +216,7 @@ func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
 	}
 	spec := within(e.New.Content(), "spec")
 	h.is = asked(e.New)
-	if template := spec["template"]; h.copy.version == nil || !same(template, h.copy.template) {
+	if template := spec["template"]; h.copy.version == nil || !oracle.SameMap(template, h.copy.template) {
 		if content := l.contentOf(e.New, h.primary); content != h.copy.content {
 			h.content = content
 		}
@@ -223,33 +224,27 @@ func (l *ledger) readRoll(e *store.Event, r *record, mine bool) rolled {
 	return h
 }
 
-// same is a quick comparison: versions share what did not change.
-func same(a, b any) bool {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	return x.IsValid() && y.IsValid() && x.Kind() == reflect.Map && y.Kind() == reflect.Map && x.Pointer() == y.Pointer()
-}
-
 func (l *ledger) noteRoll(h rolled) {
 	p := h.copy
 	if h.Type == store.Deleted {
 		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
-		p.noteCount(l.now())
-		p.removed = l.now()
+		p.noteCount(l.Now())
+		p.removed = l.Now()
 		l.setReady(p, false, false)
 		return
 	}
-	if !h.ours && h.Subresource != "status" {
-		p.foreign, p.disturbed = l.now(), l.now()
+	if !h.BySerin && h.Subresource != "status" {
+		p.foreign, p.disturbed = l.Now(), l.Now()
 	}
 	switch {
 	case h.is > 0:
 		p.emptied = time.Time{}
-	case h.ours && h.was > 0:
-		p.emptied = l.now()
+	case h.BySerin && h.was > 0:
+		p.emptied = l.Now()
 	}
 	l.lookAtPods(h.of, p, h.New, h.content)
 	if h.content != "" && h.primary {
-		l.noteStable(h.of, h.ours, h.content)
+		l.noteStable(h.of, h.BySerin, h.content)
 	}
 }
 
@@ -259,7 +254,7 @@ func (l *ledger) noteStable(r *record, ours bool, content string) {
 	case !ours:
 		r.stable = "" // whoever wrote it may know what it shall run
 	case r.run != nil && moving(r.status.Phase) && slices.Contains(r.run.contents, content):
-		r.run.promoted, r.stable, r.misled = l.now(), content, false
+		r.run.promoted, r.stable, r.misled = l.Now(), content, false
 	default:
 		r.stable = content
 	}
@@ -268,9 +263,9 @@ func (l *ledger) noteStable(r *record, ours bool, content string) {
 // lookAtPods takes down what a Deployment is now.
 func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ string) {
 	if p.version == nil {
-		p.created = l.now()
+		p.created = l.Now()
 	}
-	if template := within(v.Content(), "spec")["template"]; !same(template, p.template) {
+	if template := within(v.Content(), "spec")["template"]; !oracle.SameMap(template, p.template) {
 		p.template = template
 		if content_ == "" && p.content == "" {
 			content_ = l.contentOf(v, p == &r.primary)
@@ -302,18 +297,18 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
 	}
 	percent := int64(100)
-	if n := len(r.specs); n > 0 {
-		percent = int64(r.specs[n-1].canaryReady)
+	if spec, exists := r.specs.Last(); exists {
+		percent = int64(spec.Value.canaryReady)
 		if p == &r.primary {
-			percent = int64(r.specs[n-1].primaryReady)
+			percent = int64(spec.Value.primaryReady)
 		}
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
 	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
-	p.noteCount(l.now())
+	p.noteCount(l.Now())
 	if p.givesUp && !givenUp(v) {
-		p.gaveUp = l.now()
+		p.gaveUp = l.Now()
 	}
 	p.givesUp = givenUp(v)
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
@@ -322,16 +317,16 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 // noteProgress takes down that a workload lost its readiness, or that more of its pods are updated, ready or available.
 // What was so for less than the lags of the history no process need have seen.
 func (l *ledger) noteProgress(p *pods, counts [3]int64, lost bool) {
-	seen := l.now().Sub(p.countedAt) > l.delta
+	seen := l.Now().Sub(p.countedAt) > l.Lag
 	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
 	if rises {
-		p.progressed = append(p.progressed, l.now())
+		p.progressed = append(p.progressed, l.Now())
 	}
-	if lost && l.now().Sub(p.readyAt) > l.delta {
-		p.lost = l.now()
+	if lost && l.Now().Sub(p.readyAt) > l.Lag {
+		p.lost = l.Now()
 	}
 	if counts != p.counts {
-		p.counts, p.countedAt = counts, l.now()
+		p.counts, p.countedAt = counts, l.Now()
 	}
 }
 
@@ -359,24 +354,24 @@ func (l *ledger) setContent(p *pods, name string) {
 		return
 	}
 	p.content = name
-	p.contents = append(p.contents, content{name, l.now()})
+	p.contents.Set(name, l.Now())
 }
 
 func (l *ledger) setReady(p *pods, ready, serves bool) {
 	if ready != p.ready {
-		p.ready, p.readyAt = ready, l.now()
+		p.ready, p.readyAt = ready, l.Now()
 	}
 	if serves != p.serves {
-		p.serves, p.servesAt = serves, l.now()
+		p.serves, p.servesAt = serves, l.Now()
 	}
 }
 
 // noteConfig looks whether a change of configuration made something else of a Deployment.
-func (l *ledger) noteConfig(h wrote) {
+func (l *ledger) noteConfig(h oracle.Write) {
 	if h.Kind != configMapKind && h.Kind != secretKind {
 		return
 	}
-	for _, r := range h.of {
+	for _, r := range l.releasesOf(h) {
 		for _, p := range []*pods{&r.target, &r.primary} {
 			if p.version == nil {
 				continue
@@ -386,9 +381,9 @@ func (l *ledger) noteConfig(h wrote) {
 			switch {
 			case p.content == before:
 			case p == &r.primary:
-				l.noteStable(r, h.ours, p.content)
+				l.noteStable(r, h.BySerin, p.content)
 			default:
-				r.configured = l.now()
+				r.configured = l.Now()
 			}
 		}
 	}
@@ -420,13 +415,13 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 	sum := sha256.New()
 	said := string(text)
 	for _, ref := range configsIn(template) {
-		ref.key.Namespace = v.Key().Namespace
-		name := strings.TrimSuffix(ref.key.Name, ending)
+		ref.Key.Namespace = v.Key().Namespace
+		name := strings.TrimSuffix(ref.Key.Name, ending)
 		if primary {
-			said = strings.ReplaceAll(said, `"`+ref.key.Name+`"`, `"`+name+`"`)
+			said = strings.ReplaceAll(said, `"`+ref.Key.Name+`"`, `"`+name+`"`)
 		}
 		sum.Write([]byte(name))
-		if config := l.world.Server.Peek(ref.kind, ref.key); config != nil {
+		if config := l.World.Server.Peek(ref.Kind, ref.Key); config != nil {
 			data, err := json.Marshal([]any{config.Content()["data"], config.Content()["binaryData"]})
 			if err != nil {
 				return ""
@@ -439,11 +434,11 @@ func (l *ledger) contentOf(v *store.Version, primary bool) string {
 }
 
 // configsIn are the places of the ConfigMaps and Secrets that a pod template reads, without a namespace.
-func configsIn(template map[string]any) []thing {
-	var out []thing
+func configsIn(template map[string]any) []oracle.ObjectKey {
+	var out []oracle.ObjectKey
 	add := func(kind schema.GroupKind, holder map[string]any, field string) {
 		if name, _ := holder[field].(string); name != "" {
-			at := thing{kind, types.NamespacedName{Name: name}}
+			at := oracle.At(kind, types.NamespacedName{Name: name})
 			if !slices.Contains(out, at) {
 				out = append(out, at)
 			}

@@ -9,27 +9,12 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// thing is the place of an object.
-type thing struct {
-	kind schema.GroupKind
-	key  types.NamespacedName
-}
-
-// writes are those of one object.
-type writes struct {
-	foreign, last time.Time // the last one of others, and of all
-	by            string    // who made the last one
-	// unanswered is true when somebody else wrote it since Serin did last.
-	unanswered bool
-}
-
 // life is a process from its start to its end: what it was told goes with it.
 type life struct {
-	name    string
-	began   time.Time
 	answers map[types.UID]map[string]*question
 	out     map[types.UID]*question
 	asked   map[askKey]time.Time
@@ -82,7 +67,7 @@ type record struct {
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus
-	specs   spells
+	specs   oracle.Timeline[*wish]
 	target  pods
 	primary pods
 	route   routeState
@@ -169,7 +154,7 @@ type pods struct {
 	version  *store.Version
 	content  string // names what it runs, see contentOf
 	template any
-	contents []content
+	contents oracle.Timeline[string]
 
 	replicas, available int64
 	ready, serves       bool
@@ -179,7 +164,7 @@ type pods struct {
 	counts    [3]int64
 	countedAt time.Time
 	// counted are the pods that are available, and those that are asked for, over the time.
-	counted []count
+	counted oracle.Timeline[count]
 	// progressed are the moments at which one of these numbers rose, lost is when it last was ready and is so no more.
 	progressed []time.Time
 	lost       time.Time
@@ -189,12 +174,6 @@ type pods struct {
 
 	created, foreign, removed time.Time
 	emptied                   time.Time // when Serin took all its pods away; zero: it has some
-}
-
-// content is what a Deployment ran from one moment on.
-type content struct {
-	name string
-	from time.Time
 }
 
 // wasReady is true when it was ready at some moment since then.
@@ -210,12 +189,12 @@ func (p *pods) isReady(then time.Time) bool { return p.ready && !p.readyAt.After
 func (p *pods) isServing(then time.Time) bool { return p.serves && !p.servesAt.After(then) }
 
 // ran are the contents that it had at some moment since then.
-func (p *pods) ran(then time.Time) []string {
-	var out []string
-	for i, one := range p.contents {
-		if i == len(p.contents)-1 || p.contents[i+1].from.After(then) {
-			out = append(out, one.name)
-		}
+func (p *pods) ran(then time.Time) []string { return p.contents.Since(then) }
+
+// name of a release in a violation; empty: there is none.
+func (r *record) name() string {
+	if r == nil {
+		return ""
 	}
-	return out
+	return r.key.Name
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // neighbours is a namespace whose Canaries ask receivers that never answer, more of them than there are slots. Nothing else
@@ -65,11 +66,11 @@ func (p *process) starved() {
 // fairShare is I35.
 type fairShare struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *fairShare) see(happening any) {
-	h, ok := happening.(Starved)
+func (c *fairShare) Observe(event any) {
+	h, ok := event.(Starved)
 	if !ok {
 		return
 	}
@@ -79,5 +80,5 @@ func (c *fairShare) see(happening any) {
 			return // it waits for its own namespace
 		}
 	}
-	c.violate("I35", nil, "%s: its question finds no slot of the %s, and its namespace has none", h.Release.Name, pool)
+	c.Violate("I35", "", "%s: its question finds no slot of the %s, and its namespace has none", h.Release.Name, pool)
 }

@@ -19,7 +19,6 @@ import (
 // Calm implements sim.Kind.
 func (k *Canaries) Calm(*sim.World) {
 	k.over = true
-	k.oracle.calm()
 	k.cluster.Calm()
 	if k.story == nil {
 		k.people.mend()
@@ -33,7 +32,7 @@ func (k *Canaries) End(w *sim.World) {
 			p.outlived(w)
 		}
 	}
-	k.oracle.end()
+	k.oracle.Finish()
 }
 
 // outlived tells what a process still has of Canaries that are gone.

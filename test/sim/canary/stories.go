@@ -14,6 +14,7 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // The providers that histories have.
@@ -86,7 +87,7 @@ func StoryLength(string) time.Duration { return time.Minute }
 
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
-	k.world, k.user, k.oracle = w, w.Server.Client("user"), newOracle(w, drain)
+	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, newLedger(w, drain), Invariants())
 	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kubernetesProvider)
 	k.outside = newOutside(k)
 	k.hands, k.people = kinds.Hands{World: w, Namespace: namespace}, &people{Canaries: k, Script: kinds.NewScript(w)}

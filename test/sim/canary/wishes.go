@@ -161,32 +161,4 @@ func good(metric flaggerv1.CanaryMetric, value float64) bool {
 	return value >= low && value <= high
 }
 
-// spell is for how long a spec held.
-type spell struct {
-	*wish
-	until time.Time // zero: it holds
-}
-
-// spells are the specs that a Canary had, the newest last.
-type spells []spell
-
-// change adds a spec.
-func (s spells) change(spec *flaggerv1.CanarySpec, now time.Time) spells {
-	if n := len(s); n > 0 {
-		s[n-1].until = now
-	}
-	return append(s, spell{wishOf(spec), time.Time{}})
-}
-
-// since are the specs that held at some moment from then on.
-func (s spells) since(then time.Time) []*wish {
-	var out []*wish
-	for _, one := range s {
-		if one.until.IsZero() || one.until.After(then) {
-			out = append(out, one.wish)
-		}
-	}
-	return out
-}
-
 func anyOf(all []*wish, ok func(*wish) bool) bool { return slices.ContainsFunc(all, ok) }

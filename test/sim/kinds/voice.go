@@ -21,6 +21,9 @@ type Said struct {
 	Type, Reason, Message string
 }
 
+// Logged tells a line in the log of a process, in runs that look for secrets there.
+type Logged struct{ Text string }
+
 // Voice is what a process says: events are told to the world and not stored, because nothing reads them.
 type Voice struct {
 	// Outbox has what was said and has not left the process yet.

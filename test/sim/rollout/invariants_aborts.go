@@ -1,18 +1,20 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // wayBack is I34.
 type wayBack struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	aborts map[types.UID]abortion
 }
@@ -23,12 +25,12 @@ type abortion struct {
 	hash string
 }
 
-func (c *wayBack) see(happening any) {
-	switch h := happening.(type) {
+func (c *wayBack) Observe(event any) {
+	switch h := event.(type) {
 	case moved:
 		c.note(h)
 	case sim.Passed:
-		if r := c.named[h.Release]; r != nil && h.Err == nil {
+		if r := c.ByName[h.Release]; r != nil && h.Err == nil {
 			c.check(r)
 		}
 	}
@@ -43,7 +45,7 @@ func (c *wayBack) note(h moved) {
 		return
 	}
 	if is := c.aborts[h.after.UID]; is.hash != h.after.Status.CurrentPodHash {
-		c.aborts[h.after.UID] = abortion{c.now(), h.after.Status.CurrentPodHash}
+		c.aborts[h.after.UID] = abortion{c.Now(), h.after.Status.CurrentPodHash}
 	}
 }
 
@@ -55,52 +57,52 @@ func (c *wayBack) check(r *record) {
 		return
 	}
 	least := time.Duration(r.object.Spec.MinReadySeconds) * time.Second
-	from := c.then().Add(-least)
-	from = from.Add(-c.delta) // the pods that it saw may have been those of a lag before
+	from := c.OldestView().Add(-least)
+	from = from.Add(-c.Lag) // the pods that it saw may have been those of a lag before
 	stable := c.podsOf(r, r.object.Status.StableRS).leastReady(from)
 	asked := c.replicas(r)
-	enough := c.podsOf(r, is.hash).mostBetween(is.at.Add(-c.delta-least), is.at.Add(c.delta))
+	enough := c.podsOf(r, is.hash).mostBetween(is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
 	if canary.DynamicStableScale {
-		enough += c.podsOf(r, r.object.Status.StableRS).mostBetween(is.at.Add(-c.delta-least), is.at.Add(c.delta))
+		enough += c.podsOf(r, r.object.Status.StableRS).mostBetween(is.at.Add(-c.Lag-least), is.at.Add(c.Lag))
 	}
 	if enough = min(max(enough, 1), asked); enough == 0 {
 		return // a Rollout without pods serves no requests
 	}
 	share := 0
 	for _, kind := range routeKinds {
-		share = max(share, r.given(c.world.Server.Peek(kind, r.key)))
+		share = max(share, r.given(c.World.Server.Peek(kind, r.key)))
 	}
 	if allowed := max(0, 100-100*stable/enough); stable > 0 && share > allowed {
-		c.violate("I34", r.key.Name, "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
-			c.now().Sub(is.at), share, stable, enough)
+		c.Violate("I34", r.key.Name, "aborted %s ago it still has %d percent of the traffic, although %d stable pods are ready, and %d were enough when it was aborted",
+			c.Now().Sub(is.at), share, stable, enough)
 	}
 	set := c.setOf(r, is.hash)
 	if set == nil || c.podsOf(r, r.object.Status.StableRS).mostReady(from) >= asked {
 		return
 	}
 	if ready := max(c.podsOf(r, is.hash).mostReady(from), 1); int(wanted(set)) > ready {
-		c.violate("I34", r.key.Name, "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.now().Sub(is.at), wanted(set), ready)
+		c.Violate("I34", r.key.Name, "aborted %s ago it asks for %d pods, of which %d are ready, while stable pods are missing", c.Now().Sub(is.at), wanted(set), ready)
 	}
 }
 
 // disturbed is true where somebody else had a say since, or something went wrong of which nobody has recovered yet.
 func (c *wayBack) disturbed(r *record, is abortion) bool {
-	settled := c.then().Add(-c.delta)
+	settled := c.OldestView().Add(-c.Lag)
 	switch {
 	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.wishes(r)) > 1, !r.paused.IsZero():
 		return true
-	case len(c.world.Instances()) != 1, c.unfinished, c.failed.After(settled.Add(-triedAgain)), pruning(c.world):
+	case len(c.World.Instances()) != 1, c.unfinished, c.LastFault.After(settled.Add(-triedAgain)), pruning(c.World):
 		return true
 	case r.object.Status.PromoteFull, heldInconclusive(r.object.Status), r.object.Status.ObservedGeneration == "":
 		return true
 	}
-	for _, began := range c.started {
+	for _, began := range c.Started {
 		if began.After(settled) {
 			return true
 		}
 	}
-	for at, w := range c.objects {
-		if at.kind != rolloutKind && w.foreign.After(settled) && at.kind != podKind && (at.key.Name == r.key.Name || at.kind == replicaSetKind || at.kind == serviceKind) {
+	for at, w := range c.Objects {
+		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != podKind && (at.Key.Name == r.key.Name || at.Kind == replicaSetKind || at.Kind == serviceKind) {
 			return true
 		}
 	}
@@ -120,16 +122,10 @@ func (c *wayBack) replicas(r *record) int { return int((&drainedFirst{ledger: c.
 
 // leastReady is how many pods were ready at every moment since then.
 func (p *pods) leastReady(then time.Time) int {
-	if p == nil || len(p.ready) == 0 || p.ready[0].from.After(then) {
+	if p == nil || len(p.ready) == 0 || p.ready[0].From.After(then) {
 		return 0
 	}
-	least := p.ready[len(p.ready)-1].n
-	for i, m := range p.ready {
-		if i == len(p.ready)-1 || p.ready[i+1].from.After(then) {
-			least = min(least, m.n)
-		}
-	}
-	return least
+	return slices.Min(p.ready.Since(then))
 }
 
 // mostBetween is how many pods were ready at once at some moment of a time.
@@ -137,11 +133,5 @@ func (p *pods) mostBetween(from, to time.Time) int {
 	if p == nil {
 		return 0
 	}
-	most := 0
-	for i, m := range p.ready {
-		if !m.from.After(to) && (i == len(p.ready)-1 || p.ready[i+1].from.After(from)) {
-			most = max(most, m.n)
-		}
-	}
-	return most
+	return slices.Max(append(p.ready.Until(to).Since(from), 0))
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -22,26 +23,26 @@ type givenBack struct {
 	workloads workloadsBack
 }
 
-func (c *givenBack) see(happening any) {
-	c.workloads.see(happening)
+func (c *givenBack) Observe(event any) {
+	c.workloads.Observe(event)
 	if c.gone == nil {
 		c.gone = map[types.UID]time.Time{}
 	}
-	if h, ok := happening.(moved); ok && h.after == nil && h.of != nil {
-		c.gone[h.of.uid] = c.now()
+	if h, ok := event.(moved); ok && h.after == nil && h.of != nil {
+		c.gone[h.of.uid] = c.Now()
 	}
 }
 
 // end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
 // deleted.
-func (c *givenBack) end() {
-	c.workloads.end()
-	for _, r := range c.all {
-		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.named[r.key] != nil || c.successor(r) {
+func (c *givenBack) Finish() {
+	c.workloads.Finish()
+	for _, r := range c.All {
+		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.ByName[r.key] != nil || c.successor(r) {
 			continue
 		}
 		for _, kind := range networkKinds {
-			for _, v := range c.world.Server.All(kind) {
+			for _, v := range c.World.Server.All(kind) {
 				c.look(r, v)
 			}
 		}
@@ -50,30 +51,30 @@ func (c *givenBack) end() {
 
 // successor is true where another Rollout of that name was there later: what it had was its.
 func (c *givenBack) successor(r *record) bool {
-	return slices.ContainsFunc(c.all, func(o *record) bool { return o.key == r.key && c.gone[o.uid].After(c.gone[r.uid]) })
+	return slices.ContainsFunc(c.All, func(o *record) bool { return o.key == r.key && c.gone[o.uid].After(c.gone[r.uid]) })
 }
 
 // look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
 func (c *givenBack) look(r *record, v *store.Version) {
-	at := thing{v.Kind(), v.Key()}
-	if w := c.objects[at]; w != nil && w.foreign.After(c.gone[r.uid]) {
+	at := oracle.At(v.Kind(), v.Key())
+	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.uid]) {
 		return
 	}
-	if left := managedIn(v); at.key == r.key && manages(r.object.Spec.Strategy) && len(left) > 0 {
-		c.violate("I16", r.key.Name, "it is gone, and its route still has %v", left)
+	if left := managedIn(v); at.Key == r.key && manages(r.object.Spec.Strategy) && len(left) > 0 {
+		c.Violate("I16", r.key.Name, "it is gone, and its route still has %v", left)
 	}
 	if v.Meta().Annotations[argov1.ManagedByAnnotation] == r.key.Name {
-		c.violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.kind.Kind, at.key.Name)
+		c.Violate("I16", r.key.Name, "it is gone, and %s %s still says that it is managed by it", at.Kind.Kind, at.Key.Name)
 	}
 	for _, subset := range subsetsIn(v) {
-		if hash := hashIn(subset); at.key == r.key && hash != "" {
-			c.violate("I16", r.key.Name, "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
+		if hash := hashIn(subset); at.Key == r.key && hash != "" {
+			c.Violate("I16", r.key.Name, "it is gone, and subset %s of its DestinationRule still has the pods of %s alone", subset["name"], hash)
 		}
 	}
-	if at.key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.key.Name, r.key.Name)) {
+	if at.Key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.key.Name)) {
 		return
 	}
-	if hash := c.selected(v); at.kind == serviceKind && hash != "" {
-		c.violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.key.Name, hash)
+	if hash := c.selected(v); at.Kind == serviceKind && hash != "" {
+		c.Violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
 	}
 }

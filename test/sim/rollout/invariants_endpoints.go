@@ -11,6 +11,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -18,8 +19,8 @@ import (
 type endpointsOf struct{ service, set string }
 
 // notePublished takes down what a Service publishes from now on.
-func (l *ledger) notePublished(h wrote) {
-	slice := kinds.Typed[*discoveryv1.EndpointSlice](l.world, h.New)
+func (l *ledger) notePublished(h oracle.Write) {
+	slice := kinds.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
 	if slice == nil {
 		return
 	}
@@ -30,41 +31,39 @@ func (l *ledger) notePublished(h wrote) {
 			now[endpointsOf{service, e.TargetRef.Name[:strings.LastIndex(e.TargetRef.Name, "-")]}]++
 		}
 	}
-	for of, moments := range l.published {
+	for of, pods := range l.published {
 		if of.service == service && now[of] == 0 {
-			l.published[of] = append(moments, moment{l.now(), 0})
+			pods.Set(0, l.Now())
 		}
 	}
 	for of, n := range now {
-		l.published[of] = append(l.published[of], moment{l.now(), n})
+		if l.published[of] == nil {
+			l.published[of] = &oracle.Timeline[int]{}
+		}
+		l.published[of].Set(n, l.Now())
 	}
 }
 
 // couldBePublished is true where a Service published a pod of a revision at some moment since then.
 func (l *ledger) couldBePublished(r *record, service, hash string, then time.Time) bool {
-	moments := l.published[endpointsOf{service, r.key.Name + "-" + hash}]
-	for i, m := range moments {
-		if m.n > 0 && (i == len(moments)-1 || moments[i+1].from.After(then)) {
-			return true
-		}
-	}
-	return false
+	pods := l.published[endpointsOf{service, r.key.Name + "-" + hash}]
+	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
 }
 
 // publishedFirst is I37.
 type publishedFirst struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *publishedFirst) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || c.late(h.Actor) {
+func (c *publishedFirst) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || c.JustStarted(h.Actor) {
 		return
 	}
 	r := h.of
-	w := c.objects[thing{h.Kind, h.Key}]
-	if w != nil && w.foreign.After(r.run.began) || r.object.Status.PromoteFull || c.noneAsked(r) || c.minReady(r) {
+	w := c.Objects[oracle.At(h.Kind, h.Key)]
+	if w != nil && w.ByOthers.After(r.run.began) || r.object.Status.PromoteFull || c.noneAsked(r) || c.minReady(r) {
 		return
 	}
 	for _, s := range weightsOf(h.New) {
@@ -77,7 +76,7 @@ func (c *publishedFirst) see(happening any) {
 				c.reached(h, s.place, "the promoted revision has weight")
 			}
 		case r.onTheWay(s.place) && (recorded == nil || int(recorded.Canary.Weight) < s.Weight):
-			if c.podsOf(r, r.object.Status.StableRS).answered(c.then()) {
+			if c.podsOf(r, r.object.Status.StableRS).answered(c.OldestView()) {
 				c.reached(h, s.place, "the canary has weight")
 			}
 		}
@@ -86,7 +85,7 @@ func (c *publishedFirst) see(happening any) {
 	for _, rule := range managedRules(h.New) {
 		at := meant(rule)
 		if at.Subset == "" && !slices.Contains(before, fmt.Sprint(rule["name"])) && r.object.Status.StableRS != r.run.hash && !c.touched(r, at) &&
-			c.podsOf(r, r.object.Status.StableRS).answered(c.then()) {
+			c.podsOf(r, r.object.Status.StableRS).answered(c.OldestView()) {
 			c.reached(h, at, fmt.Sprintf("the canary has route %s", rule["name"]))
 		}
 	}
@@ -95,8 +94,8 @@ func (c *publishedFirst) see(happening any) {
 // reached: requests to a place find the pods of the newest revision.
 func (c *publishedFirst) reached(h routed, at place, what string) {
 	r := h.of
-	if !c.couldBePublished(r, at.Service, r.run.hash, c.then()) && !c.takenAway(r, r.run.hash) {
-		c.violate("I37", r.key.Name, "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.delta)
+	if !c.couldBePublished(r, at.Service, r.run.hash, c.OldestView()) && !c.takenAway(r, r.run.hash) {
+		c.Violate("I37", r.key.Name, "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.Lag)
 	}
 }
 

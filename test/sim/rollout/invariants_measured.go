@@ -10,6 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -23,7 +24,7 @@ type measurement struct {
 // countedOnce is I4.
 type countedOnce struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	// asked says of which measurement an ID is; heard is what each process was answered.
 	asked map[string]measurement
@@ -32,8 +33,8 @@ type countedOnce struct {
 	astray map[measurement]int
 }
 
-func (c *countedOnce) see(happening any) {
-	switch h := happening.(type) {
+func (c *countedOnce) Observe(event any) {
+	switch h := event.(type) {
 	case sim.Started:
 		delete(c.heard, h.Instance)
 	case Asked:
@@ -47,16 +48,16 @@ func (c *countedOnce) see(happening any) {
 		}
 		of := c.asked[h.ID]
 		c.heard[h.Instance][of] = append(c.heard[h.Instance][of], h.Answer.Judged)
-	case wrote:
-		if h.ours && h.Kind == runKind && h.Type == store.Modified {
+	case oracle.Write:
+		if h.BySerin && h.Kind == runKind && h.Type == store.Modified {
 			c.recount(h)
 		}
 	}
 }
 
 // recount holds what a write says of the measurements of a run against those that were made.
-func (c *countedOnce) recount(h wrote) {
-	before, after := kinds.Typed[*argov1.AnalysisRun](c.world, h.Old), kinds.Typed[*argov1.AnalysisRun](c.world, h.New)
+func (c *countedOnce) recount(h oracle.Write) {
+	before, after := kinds.Typed[*argov1.AnalysisRun](c.World, h.Old), kinds.Typed[*argov1.AnalysisRun](c.World, h.New)
 	ends := before.Spec.Terminate || after.Spec.Terminate
 	for _, result := range before.Status.MetricResults {
 		ends = ends || result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful
@@ -65,7 +66,7 @@ func (c *countedOnce) recount(h wrote) {
 		was, is := resultOf(before, metric.Name), resultOf(after, metric.Name)
 		c.counts(h, was, is, metric.Name)
 		if why := wrongly(metric, is, c.astray[measurement{h.New.UID(), metric.Name, 0}], ends); why != "" {
-			c.violate("I4", h.Key.Name, "metric %s is %q, although %s", metric.Name, is.Phase, why)
+			c.Violate("I4", h.Key.Name, "metric %s is %q, although %s", metric.Name, is.Phase, why)
 		}
 	}
 	if phase := after.Status.Phase; phase == argov1.AnalysisPhaseSuccessful || phase == argov1.AnalysisPhaseFailed {
@@ -83,7 +84,7 @@ func resultOf(run *argov1.AnalysisRun, metric string) argov1.MetricResult {
 }
 
 // counts: one write counts at most one more measurement of a metric, as what the process was answered.
-func (c *countedOnce) counts(h wrote, was, is argov1.MetricResult, metric string) {
+func (c *countedOnce) counts(h oracle.Write, was, is argov1.MetricResult, metric string) {
 	number := int(was.Count + was.Error)
 	row, total := measurement{h.New.UID(), metric, 0}, int32(0)
 	for _, more := range []struct {
@@ -101,7 +102,7 @@ func (c *countedOnce) counts(h wrote, was, is argov1.MetricResult, metric string
 		}
 		heard := c.heard[h.Actor][measurement{h.New.UID(), metric, number + 1}]
 		if more.n != 1 || !slices.Contains(heard, more.phase) {
-			c.violate("I4", h.Key.Name, "%d more measurements of %s are %s, and what was answered to number %d is %v", more.n, metric, more.phase, number+1, heard)
+			c.Violate("I4", h.Key.Name, "%d more measurements of %s are %s, and what was answered to number %d is %v", more.n, metric, more.phase, number+1, heard)
 		}
 		if c.astray == nil {
 			c.astray = map[measurement]int{}
@@ -111,7 +112,7 @@ func (c *countedOnce) counts(h wrote, was, is argov1.MetricResult, metric string
 		}
 	}
 	if total > 1 || is.Count-was.Count != total-(is.Error-was.Error) {
-		c.violate("I4", h.Key.Name, "%d measurements of %s were counted at once, and the count went from %d to %d", total, metric, was.Count, is.Count)
+		c.Violate("I4", h.Key.Name, "%d measurements of %s were counted at once, and the count went from %d to %d", total, metric, was.Count, is.Count)
 	}
 }
 
@@ -161,21 +162,21 @@ func limit(of *intstr.IntOrString, otherwise int) int {
 }
 
 // sum: a run is successful when all its metrics are, and has failed when one has.
-func (c *countedOnce) sum(h wrote, run *argov1.AnalysisRun) {
+func (c *countedOnce) sum(h oracle.Write, run *argov1.AnalysisRun) {
 	failed, all := false, len(run.Spec.Metrics) > 0
 	for _, metric := range run.Spec.Metrics {
 		phase := resultOf(run, metric.Name).Phase
 		failed, all = failed || phase == argov1.AnalysisPhaseFailed, all && phase == argov1.AnalysisPhaseSuccessful
 	}
 	if successful := run.Status.Phase == argov1.AnalysisPhaseSuccessful; successful && !all || !successful && !failed {
-		c.violate("I4", h.Key.Name, "it is %s, and its metrics are not: %+v", run.Status.Phase, run.Status.MetricResults)
+		c.Violate("I4", h.Key.Name, "it is %s, and its metrics are not: %+v", run.Status.Phase, run.Status.MetricResults)
 	}
 }
 
 // askedOnce is I11, and I14 where a clock was set.
 type askedOnce struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	asked map[string]map[measurement]bool // by the process
 	first map[measurement]time.Time
@@ -183,8 +184,8 @@ type askedOnce struct {
 	ids   map[string]measurement
 }
 
-func (c *askedOnce) see(happening any) {
-	switch h := happening.(type) {
+func (c *askedOnce) Observe(event any) {
+	switch h := event.(type) {
 	case sim.Started:
 		delete(c.asked, h.Instance)
 	case Asked:
@@ -213,11 +214,11 @@ func (c *askedOnce) note(h Asked) {
 		return // one that takes long is looked at again and again
 	}
 	if c.asked[h.Instance][this] {
-		c.violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)
+		c.Violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)
 	}
 	c.asked[h.Instance][this] = true
 	if _, again := c.first[this]; !again {
-		c.first[this] = c.now()
+		c.first[this] = c.Now()
 	}
 	c.early(h, this)
 }
@@ -233,13 +234,13 @@ func (c *askedOnce) early(h Asked, this measurement) {
 			interval = retried
 		}
 	}
-	gap := c.now().Sub(at)
-	if !known || gap >= interval-time.Second || !c.clocks.steady(at) {
+	gap := c.Now().Sub(at)
+	if !known || gap >= interval-time.Second || !c.Clocks.Consistent(at) {
 		return
 	}
 	number := "I11"
-	if c.jumped {
+	if c.Clocks.Changed {
 		number = "I14"
 	}
-	c.violate(number, h.Run.Name, "measurement %d of %s was asked for %s after the one before, and its interval is %s", this.number, this.metric, gap, interval)
+	c.Violate(number, h.Run.Name, "measurement %d of %s was asked for %s after the one before, and its interval is %s", this.number, this.metric, gap, interval)
 }

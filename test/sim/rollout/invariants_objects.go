@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -22,37 +22,21 @@ func keyNamed(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// usersOwn is I8.
-type usersOwn struct {
-	*ledger
-	without
+// newUserObjects returns the checker of I8. Objects with a controller are Serin's, or go with another object of Serin.
+func newUserObjects(l *ledger) oracle.Checker {
+	return &oracle.UserObjects{
+		Ledger:     l.Ledger,
+		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == replicaSetKind },
+		OtherOwner: func(*store.Version) string { return "" },
+		MayChange:  l.mayChange,
+	}
 }
 
-func (c *usersOwn) see(happening any) {
-	h, ok := happening.(wrote)
-	if !ok || !h.ours || h.Old == nil || h.Subresource == "status" {
-		return
-	}
-	if kind, _ := owner(h.Old.Meta()); kind != "" || h.Kind == replicaSetKind {
-		return
-	}
-	if h.Type == store.Deleted {
-		c.violate("I8", h.Key.Name, "%s was deleted, which nobody of Serin's owns", h.Kind.Kind)
-		return
-	}
-	for _, path := range differences(h.Old.Content(), h.New.Content(), "", 2) {
-		if !c.mayChange(h, path) {
-			c.violate("I8", h.Key.Name, "%s of %s was changed, which its user made", path, h.Kind.Kind)
-		}
-	}
-}
+// controlled is true of an object that has a controller.
+func controlled(v *store.Version) bool { return metav1.GetControllerOfNoCopy(v.Meta()) != nil }
 
 // mayChange are the fields of users' objects that are documented to change.
-func (c *usersOwn) mayChange(h wrote, path string) bool {
-	switch path {
-	case "metadata/resourceVersion", "metadata/generation", "metadata/managedFields":
-		return true
-	}
+func (l *ledger) mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
@@ -63,7 +47,7 @@ func (c *usersOwn) mayChange(h wrote, path string) bool {
 	case virtualService:
 		return path == "spec/http" || path == "metadata/annotations"
 	case destinationRule:
-		return path == "spec/subsets" && c.ownSubsets(h) || path == "metadata/annotations"
+		return path == "spec/subsets" && l.ownSubsets(h) || path == "metadata/annotations"
 	case httpRoute:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
@@ -73,151 +57,59 @@ func (c *usersOwn) mayChange(h wrote, path string) bool {
 	}
 }
 
-// differences are the paths, down to a depth, at which two objects are not the same.
-func differences(before, after map[string]any, at string, depth int) []string {
-	var out []string
-	fields := map[string]bool{}
-	for field := range before {
-		fields[field] = true
-	}
-	for field := range after {
-		fields[field] = true
-	}
-	for field := range fields {
-		x, y := before[field], after[field]
-		if equal(x, y) {
-			continue
-		}
-		inner, isMap := x.(map[string]any)
-		other, areMaps := y.(map[string]any)
-		if depth > 1 && isMap && areMaps {
-			out = append(out, differences(inner, other, at+field+"/", depth-1)...)
-		} else {
-			out = append(out, at+field)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// preconditions is I12.
-type preconditions struct {
-	*ledger
-	without
-}
-
-func (c *preconditions) see(happening any) {
-	h, ok := happening.(wrote)
-	if !ok || !h.ours || h.Subresource == "eviction" {
-		return
-	}
-	switch {
-	case h.Verb == store.Create:
-		if generated := h.New.Meta().GenerateName; generated != "" {
-			c.violate("I12", h.Key.Name, "%s was made under a name that nobody can find again", h.Kind.Kind)
-		}
-	case h.Verb == store.Delete:
-		if h.Basis.UID == "" {
-			c.violate("I12", h.Key.Name, "the deletion of %s does not name its UID", h.Kind.Kind)
-		}
-	case h.Basis.ResourceVersion == "":
-		c.violate("I12", h.Key.Name, "%s of %s names no version that it was decided on", h.Verb, h.Kind.Kind)
-	}
-}
-
 // triedAgain is when a pass that failed is tried again at the latest.
 const triedAgain = 5 * time.Minute
 
-// noFight is I19.
-type noFight struct {
-	*ledger
-	without
+// newNoConflict returns the checker of I19.
+func newNoConflict(l *ledger) oracle.Checker {
+	return &oracle.NoConflict[*record]{Ledger: l.Ledger, AtRest: l.atRest, Excused: l.mayWriteAgain, Name: (*record).name}
 }
 
-func (c *noFight) see(happening any) {
-	h, ok := happening.(wrote)
-	if !ok || !h.ours || h.Type != store.Modified || h.Kind == runKind || h.Kind == experimentKind || h.Subresource == "status" {
-		return
+// atRest are the Rollouts of an object that have been at rest for so long that every process knows.
+func (l *ledger) atRest(h oracle.Write) []*record {
+	if h.Kind == runKind || h.Kind == experimentKind || h.Subresource == "status" {
+		return nil
 	}
-	for _, r := range c.all {
+	var out []*record
+	for _, r := range l.All {
 		belongs := h.Key.Name == r.key.Name || strings.HasPrefix(h.Key.Name, r.key.Name+"-")
-		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(c.then()) || len(c.wishes(r)) > 1 || len(c.all) > 1 && c.sameName(r) {
+		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(l.OldestView()) || len(l.wishes(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
 			continue
 		}
 		if h.Kind == replicaSetKind && labelsOf(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
 			continue // its delay is over
 		}
-		w := c.objects[thing{h.Kind, h.Key}]
-		if w == nil || w.unanswered || c.resumes(h.Actor) || w.last.Before(c.now().Add(-time.Minute)) || w.last.Before(r.rested) || c.anybody(c.unattended(h.Actor)) {
-			continue
-		}
-		if c.failed.After(c.then().Add(-triedAgain)) {
-			continue // what could not be written when the release came to its end is written when it can be
-		}
-		c.violate("I19", r.key.Name, "at rest %s %s was written again, although nobody else had written anything", h.Kind.Kind, h.Key.Name)
+		out = append(out, r)
 	}
+	return out
+}
+
+// mayWriteAgain is true of a write at rest with another cause than what others wrote into the object. What could not be
+// written when the release came to its end is written when it can be.
+func (l *ledger) mayWriteAgain(h oracle.Write, r *record, w oracle.Writes) bool {
+	return l.resumes(h.Actor) || w.Last.Before(l.Now().Add(-time.Minute)) || w.Last.Before(r.rested) || l.anybody(l.unattended(h.Actor)) ||
+		l.LastFault.After(l.OldestView().Add(-triedAgain))
 }
 
 // sameName is true of a Rollout that was there before under that name: what the other had is taken over.
-func (c *noFight) sameName(r *record) bool {
-	return slices.ContainsFunc(c.all, func(o *record) bool { return o != r && o.key == r.key })
+func (l *ledger) sameName(r *record) bool {
+	return slices.ContainsFunc(l.All, func(o *record) bool { return o != r && o.key == r.key })
 }
 
 // anybody is true when somebody else wrote anything since then.
-func (c *noFight) anybody(then time.Time) bool {
-	for _, w := range c.objects {
-		if w.foreign.After(then) {
+func (l *ledger) anybody(then time.Time) bool {
+	for _, w := range l.Objects {
+		if w.ByOthers.After(then) {
 			return true
 		}
 	}
 	return false
 }
 
-// boundedWork is I21.
-type boundedWork struct {
-	*ledger
-	without
-
-	again, passes map[types.NamespacedName]int
-	seen          int
-}
-
-// mostAgain is how often an object may be queued at once without a change, mostPasses how many passes each thing that
-// happens may cost, and each second.
-const (
-	mostAgain  = 3
-	mostPasses = 20
-)
-
-func (c *boundedWork) see(happening any) {
-	h, ok := happening.(sim.Passed)
-	if !ok {
-		return
-	}
-	if c.passes == nil {
-		c.passes, c.again = map[types.NamespacedName]int{}, map[types.NamespacedName]int{}
-	}
-	if c.events != c.seen {
-		clear(c.again)
-		c.seen = c.events
-	}
-	c.passes[h.Release]++
-	if most := mostPasses * (10 + c.events + int(c.now().Sub(c.began)/time.Second)); c.passes[h.Release] > most {
-		c.violate("I21", h.Release.Name, "it was looked at %d times, but only %d things have happened", c.passes[h.Release], c.events)
-	}
-	if h.Err != nil || h.Result.RequeueAfter <= 0 || h.Result.RequeueAfter > time.Millisecond {
-		delete(c.again, h.Release)
-		return
-	}
-	if c.again[h.Release]++; c.again[h.Release] > mostAgain {
-		c.violate("I21", h.Release.Name, "it was queued at once %d times, and nothing had changed", c.again[h.Release])
-	}
-}
-
 // oneOfEach is I22.
 type oneOfEach struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	// steps are those at which Experiments were made: two steps may ask for the same, and of the one that a release left its
 	// Experiment is ended a moment later.
@@ -233,12 +125,12 @@ type stepOf struct {
 	index int32
 }
 
-func (c *oneOfEach) see(happening any) {
-	h, ok := happening.(wrote)
+func (c *oneOfEach) Observe(event any) {
+	h, ok := event.(oracle.Write)
 	if ok {
 		c.oneJob(h)
 	}
-	if !ok || !h.ours || h.Type != store.Added {
+	if !ok || !h.BySerin || h.Type != store.Added {
 		return
 	}
 	of := metav1.GetControllerOfNoCopy(h.New.Meta())
@@ -246,13 +138,13 @@ func (c *oneOfEach) see(happening any) {
 		return
 	}
 	c.noteStep(h.New.UID(), of.UID)
-	for _, v := range c.world.Server.All(h.Kind) {
+	for _, v := range c.World.Server.All(h.Kind) {
 		rival := metav1.GetControllerOfNoCopy(v.Meta())
 		if v.UID() == h.New.UID() || rival == nil || rival.UID != of.UID || v.Deleting() {
 			continue
 		}
 		if what := c.same(h, v); what != "" {
-			c.violate("I22", of.Name, "%s %s was made although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
+			c.Violate("I22", of.Name, "%s %s was made although there is %s for the same %s", h.Kind.Kind, h.Key.Name, v.Key().Name, what)
 		}
 	}
 }
@@ -261,16 +153,16 @@ func (c *oneOfEach) noteStep(made, of types.UID) {
 	if c.steps == nil {
 		c.steps = map[types.UID]stepOf{}
 	}
-	if r := c.records[of]; r != nil && r.object.Status.CurrentStepIndex != nil {
+	if r := c.ByUID[of]; r != nil && r.object.Status.CurrentStepIndex != nil {
 		c.steps[made] = stepOf{r.run, *r.object.Status.CurrentStepIndex}
 	}
 }
 
 // same says what two objects of one owner are both for; empty: for different things.
-func (c *oneOfEach) same(h wrote, v *store.Version) string {
+func (c *oneOfEach) same(h oracle.Write, v *store.Version) string {
 	switch h.Kind {
 	case replicaSetKind:
-		a, b := kinds.Typed[*appsv1.ReplicaSet](c.world, h.New).Spec.Template.DeepCopy(), kinds.Typed[*appsv1.ReplicaSet](c.world, v).Spec.Template.DeepCopy()
+		a, b := kinds.Typed[*appsv1.ReplicaSet](c.World, h.New).Spec.Template.DeepCopy(), kinds.Typed[*appsv1.ReplicaSet](c.World, v).Spec.Template.DeepCopy()
 		for _, template := range []map[string]string{a.Labels, b.Labels} {
 			delete(template, argov1.PodTemplateHashLabel)
 			delete(template, "role")
@@ -279,13 +171,13 @@ func (c *oneOfEach) same(h wrote, v *store.Version) string {
 			return "template"
 		}
 	case runKind:
-		a, b := kinds.Typed[*argov1.AnalysisRun](c.world, h.New), kinds.Typed[*argov1.AnalysisRun](c.world, v)
+		a, b := kinds.Typed[*argov1.AnalysisRun](c.World, h.New), kinds.Typed[*argov1.AnalysisRun](c.World, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && a.Labels[argov1.RolloutTypeLabel] != "" {
 			return "purpose"
 		}
 	case experimentKind:
-		a, b := kinds.Typed[*argov1.Experiment](c.world, h.New), kinds.Typed[*argov1.Experiment](c.world, v)
+		a, b := kinds.Typed[*argov1.Experiment](c.World, h.New), kinds.Typed[*argov1.Experiment](c.World, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
 			return "step"
@@ -303,46 +195,45 @@ func sameLabels(a, b map[string]string) bool {
 	return true
 }
 
-// nothingLeft is I27.
+// newNothingLeft returns the checker of I27.
+func newNothingLeft(l *ledger) oracle.Checker {
+	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: controlled}, &nothingLeft{ledger: l})
+}
+
+// nothingLeft is the part of I27 about the end of a release, and of the AnalysisRuns that have Jobs.
 type nothingLeft struct {
 	*ledger
 
 	overSince map[types.UID]time.Time // AnalysisRuns
 }
 
-func (c *nothingLeft) see(happening any) {
-	h, ok := happening.(wrote)
-	if ok {
+func (c *nothingLeft) Observe(event any) {
+	if h, ok := event.(oracle.Write); ok {
 		c.ofRuns(h)
-	}
-	if ok && h.ours && h.Type == store.Added {
-		if kind, _ := owner(h.New.Meta()); kind == "" {
-			c.violate("I27", h.Key.Name, "%s was made and belongs to nobody", h.Kind.Kind)
-		}
 	}
 }
 
 // end: what is not in use has no pods and no users, and routes of steps are gone.
-func (c *nothingLeft) end() {
+func (c *nothingLeft) Finish() {
 	c.lastJobs()
-	for _, r := range c.all {
+	for _, r := range c.All {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		left := managedIn(c.world.Server.Peek(virtualService, r.key))
+		left := managedIn(c.World.Server.Peek(virtualService, r.key))
 		if !r.deleted && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
-			c.violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
+			c.Violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
 		}
 		if r.deleted || s.Phase != argov1.RolloutPhaseHealthy {
 			continue
 		}
 		for _, hash := range c.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.violate("I27", r.key.Name, "it is healthy with %s, and users reach %s", s.StableRS, hash)
+				c.Violate("I27", r.key.Name, "it is healthy with %s, and users reach %s", s.StableRS, hash)
 			}
 		}
 		for _, set := range c.setsOf(r) {
 			if hash := hashOf(set); wanted(set) > 0 && hash != s.StableRS {
-				c.violate("I27", r.key.Name, "it is healthy, and %s still has %d pods", set.Name, wanted(set))
+				c.Violate("I27", r.key.Name, "it is healthy, and %s still has %d pods", set.Name, wanted(set))
 			}
 		}
 	}

@@ -8,18 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 // wholePauses is I14.
 type wholePauses struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	began map[types.UID]time.Time // when the status said that the pause of a step is on
 }
 
-func (c *wholePauses) see(happening any) {
-	h, ok := happening.(moved)
+func (c *wholePauses) Observe(event any) {
+	h, ok := event.(moved)
 	if !ok || h.of == nil || !h.status() {
 		return
 	}
@@ -28,14 +29,14 @@ func (c *wholePauses) see(happening any) {
 	}
 	before, after := stepPause(h.before.Status), stepPause(h.after.Status)
 	another := before != nil && after != nil && (!before.StartTime.Equal(&after.StartTime) || !sameStep(h.before.Status, h.after.Status))
-	if before != nil && (after == nil || another) && h.ours && !h.begins {
+	if before != nil && (after == nil || another) && h.BySerin && !h.begins {
 		c.ended(h, *before)
 	}
 	switch {
 	case after == nil:
 		delete(c.began, h.of.uid)
 	case before == nil || another:
-		c.began[h.of.uid] = c.now()
+		c.began[h.of.uid] = c.Now()
 	}
 }
 
@@ -59,11 +60,11 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 		r.object.Spec.RollbackWindow != nil || !c.plain(r) || c.alone(h) {
 		return
 	}
-	if !c.clocks.steady(began.Add(-c.delta)) {
+	if !c.Clocks.Consistent(began.Add(-c.Lag)) {
 		return
 	}
 	from := pause.StartTime.Time // whole seconds
-	if c.jumped {
+	if c.Clocks.Changed {
 		from = began.Add(-c.latency())
 	}
 	shortest := time.Duration(-1)
@@ -74,8 +75,8 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 			shortest = length
 		}
 	}
-	if lasted := c.now().Sub(from); lasted < shortest-time.Second {
-		c.violate("I14", r.key.Name, "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
+	if lasted := c.Now().Sub(from); lasted < shortest-time.Second {
+		c.Violate("I14", r.key.Name, "the pause of step %d was over after %s, of %s", *index, lasted, shortest)
 	}
 }
 
@@ -86,7 +87,7 @@ func (c *wholePauses) alone(h moved) bool {
 
 // latency is how long before a write is seen its moment may have been taken.
 func (c *wholePauses) latency() time.Duration {
-	if c.slow {
+	if c.SlowCalls {
 		return 40 * time.Second
 	}
 	return time.Second

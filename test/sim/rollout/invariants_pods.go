@@ -9,29 +9,30 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // oneScaler is I18.
 type oneScaler struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *oneScaler) see(happening any) {
-	if h, is := happening.(wrote); is {
+func (c *oneScaler) Observe(event any) {
+	if h, is := event.(oracle.Write); is {
 		c.lent(h)
 	}
-	h, ok := happening.(scaled)
-	if !ok || !h.ours || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
+	h, ok := event.(scaled)
+	if !ok || !h.BySerin || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
 		return
 	}
 	r := h.of
 	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
 	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
 	grows := h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS && !waits
-	if grows && !r.rested.IsZero() && r.rested.Before(c.then()) && len(c.wishes(r)) == 1 {
-		c.violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+	if grows && !r.rested.IsZero() && r.rested.Before(c.OldestView()) && len(c.wishes(r)) == 1 {
+		c.Violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 	}
 	if h.is() > h.was() {
 		c.surge(h)
@@ -53,21 +54,19 @@ func (c *oneScaler) surge(h scaled) {
 		}
 		allowed = max(allowed, most(s))
 	}
-	if total > allowed && c.restedScale(r) && !c.late(h.Actor) {
-		c.violate("I18", r.key.Name, "%d pods are asked for, of at most %d", total, allowed)
+	if total > allowed && c.restedScale(r) && !c.JustStarted(h.Actor) {
+		c.Violate("I18", r.key.Name, "%d pods are asked for, of at most %d", total, allowed)
 	}
 }
 
 // restedScale is true where nobody has changed the number of pods since the release began: whoever takes pods away while
 // others are being made finds too many.
 func (c *oneScaler) restedScale(r *record) bool {
-	for _, s := range r.specs {
-		if !s.until.IsZero() && s.until.After(r.run.began.Add(-time.Minute)) {
-			return false
-		}
+	if r.specs.Replaced(r.run.began.Add(-time.Minute)) {
+		return false
 	}
 	for _, set := range c.setsOf(r) {
-		if w := c.objects[thing{replicaSetKind, keyOf(set)}]; w != nil && w.foreign.After(r.run.began.Add(-time.Minute)) {
+		if w := c.Objects[oracle.At(replicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}
@@ -94,23 +93,23 @@ func most(s *argov1.RolloutSpec) int32 {
 // pausedStill is I25.
 type pausedStill struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	// known are the Rollouts of which a status says that the pause was seen, by the process that lives.
 	known map[types.UID]bool
 }
 
-func (c *pausedStill) see(happening any) {
-	switch h := happening.(type) {
+func (c *pausedStill) Observe(event any) {
+	switch h := event.(type) {
 	case sim.Started: // what it sees first may be of long ago
 		c.known = nil
 	case scaled:
-		if h.ours && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
-			c.violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
+		if h.BySerin && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
+			c.Violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 		}
 	case moved:
 		defer c.note(h)
-		if h.of == nil || !h.ours || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
+		if h.of == nil || !h.BySerin || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
 			return
 		}
 		before, after := h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
@@ -118,15 +117,15 @@ func (c *pausedStill) see(happening any) {
 			return // a revision within it skips all steps, and no pod moves
 		}
 		if before != nil && after != nil && *after == *before+1 && !h.after.Status.PromoteFull && h.before.Status.StableRS == h.after.Status.StableRS {
-			c.violate("I25", h.of.key.Name, "it is paused, and went from step %d to %d", *before, *after)
+			c.Violate("I25", h.of.key.Name, "it is paused, and went from step %d to %d", *before, *after)
 		}
 	}
 }
 
 // still is true once every process must know that the Rollout is paused.
 func (c *pausedStill) still(r *record) bool {
-	known := c.known[r.uid] && len(c.world.Instances()) == 1
-	return !r.paused.IsZero() && (known || r.paused.Before(c.then())) && r.object.Spec.Paused
+	known := c.known[r.uid] && len(c.World.Instances()) == 1
+	return !r.paused.IsZero() && (known || r.paused.Before(c.OldestView())) && r.object.Spec.Paused
 }
 
 // note takes down whether the pause was seen.
@@ -137,7 +136,7 @@ func (c *pausedStill) note(h moved) {
 	switch {
 	case h.after == nil || !h.after.Spec.Paused:
 		delete(c.known, h.New.UID())
-	case h.ours && h.status() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
+	case h.BySerin && h.status() && h.after.Status.ObservedGeneration == fmt.Sprint(h.after.Generation):
 		c.known[h.New.UID()] = true
 	}
 }

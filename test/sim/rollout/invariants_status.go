@@ -8,19 +8,20 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // earned is I3.
 type earned struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *earned) see(happening any) {
-	switch h := happening.(type) {
+func (c *earned) Observe(event any) {
+	switch h := event.(type) {
 	case moved:
-		if h.of != nil && h.ours && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && c.plain(h.of) {
+		if h.of != nil && h.BySerin && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && c.plain(h.of) {
 			c.promoted(h)
 		}
 	case routed:
@@ -37,7 +38,7 @@ func (c *earned) promoted(h moved) {
 	}
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil && b.PostPromotionAnalysis != nil && !r.run.passed[argov1.TypePostPromotion] && !c.cameBack(r) {
-		c.violate("I3", r.key.Name, "%s was promoted, and no analysis after the switch was successful", r.run.hash)
+		c.Violate("I3", r.key.Name, "%s was promoted, and no analysis after the switch was successful", r.run.hash)
 	}
 	if strategy.Canary == nil {
 		return
@@ -48,10 +49,10 @@ func (c *earned) promoted(h moved) {
 	}
 	for i, step := range strategy.Canary.Steps {
 		if step.Analysis != nil && !r.run.passed[argov1.TypeStep+strconv.Itoa(i)] {
-			c.violate("I3", r.key.Name, "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
+			c.Violate("I3", r.key.Name, "%s was promoted, and the analysis of step %d was not successful", r.run.hash, i)
 		}
 		if i >= at && step.Pause != nil && !c.waited(h, i == at, *step.Pause) {
-			c.violate("I3", r.key.Name, "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
+			c.Violate("I3", r.key.Name, "%s was promoted at step %d of %d, whose pause was not over", r.run.hash, i, len(strategy.Canary.Steps))
 		}
 	}
 }
@@ -60,13 +61,13 @@ func (c *earned) promoted(h moved) {
 // nothing lies between them; a pause has to be begun by a write before.
 func (c *earned) waited(h moved, current bool, pause argov1.RolloutPause) bool {
 	switch {
-	case c.jumped:
+	case c.Clocks.Changed:
 		return true // nobody knows how long it seemed
 	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
 		return false
 	}
 	began := h.before.Status.PauseConditions[0].StartTime
-	return c.now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
+	return c.Now().Sub(began.Time) >= time.Duration(pause.Duration.IntValue())*time.Second
 }
 
 // cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
@@ -79,7 +80,7 @@ func (c *earned) cameBack(r *record) bool {
 func (c *earned) switched(h routed) {
 	r := h.of
 	b := r.object.Spec.Strategy.BlueGreen
-	if !h.ours || h.Kind != serviceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != serviceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
 		return
 	}
 	from, to := c.selected(h.Old), c.selected(h.New)
@@ -87,31 +88,31 @@ func (c *earned) switched(h routed) {
 		return
 	}
 	if !r.run.passed[argov1.TypePrePromotion] {
-		c.violate("I3", r.key.Name, "users got %s, and no analysis before the switch was successful", to)
+		c.Violate("I3", r.key.Name, "users got %s, and no analysis before the switch was successful", to)
 	}
 }
 
 // sensibleStatus is I13.
 type sensibleStatus struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *sensibleStatus) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() {
+func (c *sensibleStatus) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() {
 		return
 	}
 	r, before, after := h.of, &h.before.Status, &h.after.Status
 	if n, err := strconv.ParseInt(after.ObservedGeneration, 10, 64); err == nil && after.ObservedGeneration != before.ObservedGeneration && n > h.before.Generation {
-		c.violate("I13", r.key.Name, "generation %d is said to be observed, of %d", n, h.before.Generation)
+		c.Violate("I13", r.key.Name, "generation %d is said to be observed, of %d", n, h.before.Generation)
 	}
 	phases := []argov1.RolloutPhase{"", argov1.RolloutPhaseHealthy, argov1.RolloutPhaseDegraded, argov1.RolloutPhaseProgressing, argov1.RolloutPhasePaused}
 	if !slices.Contains(phases, after.Phase) {
-		c.violate("I13", r.key.Name, "phase %q", after.Phase)
+		c.Violate("I13", r.key.Name, "phase %q", after.Phase)
 	}
 	if before.StableRS != after.StableRS && after.StableRS != after.CurrentPodHash {
-		c.violate("I13", r.key.Name, "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
+		c.Violate("I13", r.key.Name, "%s became stable, and is not the newest revision %s", after.StableRS, after.CurrentPodHash)
 	}
 	c.index(h)
 	c.turned(h)
@@ -126,7 +127,7 @@ func (c *sensibleStatus) turned(h moved) {
 	}
 	was, is := h.before.Status.Canary.StablePingPong, h.after.Status.Canary.StablePingPong
 	if promoted := h.before.Status.StableRS != h.after.Status.StableRS; promoted == (was == is) && (!promoted || c.setOf(h.of, h.before.Status.StableRS) != nil) {
-		c.violate("I13", h.of.key.Name, "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
+		c.Violate("I13", h.of.key.Name, "the stable Service was %q and is %q, and the stable revision was %s and is %s", was, is, h.before.Status.StableRS, h.after.Status.StableRS)
 	}
 }
 
@@ -143,55 +144,55 @@ func (c *sensibleStatus) index(h moved) {
 	if *after > *before && int(*after) <= steps || *after == 0 && h.after.Status.Abort || *before < 0 || int(*before) > steps {
 		return
 	}
-	c.violate("I13", r.key.Name, "it went from step %d to %d of %d", *before, *after, steps)
+	c.Violate("I13", r.key.Name, "it went from step %d to %d of %d", *before, *after, steps)
 }
 
 // freshStart is I17.
 type freshStart struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *freshStart) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.begins || h.before.Status.CurrentPodHash == "" {
+func (c *freshStart) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.begins || h.before.Status.CurrentPodHash == "" {
 		return
 	}
 	s := h.after.Status
 	left := s.Abort || s.PromoteFull || len(s.PauseConditions) > 0 || s.Canary.CurrentStepAnalysisRunStatus != nil || s.Canary.CurrentBackgroundAnalysisRunStatus != nil ||
 		s.Canary.CurrentExperiment != "" || s.BlueGreen.PrePromotionAnalysisRunStatus != nil || s.BlueGreen.PostPromotionAnalysisRunStatus != nil
 	if left {
-		c.violate("I17", h.of.key.Name, "a new release began with what was decided about the one before: %+v", s)
+		c.Violate("I17", h.of.key.Name, "a new release began with what was decided about the one before: %+v", s)
 	}
 	steps := 0
 	if canary := h.before.Spec.Strategy.Canary; canary != nil {
 		steps = len(canary.Steps)
 	}
 	if s.CurrentStepIndex != nil && *s.CurrentStepIndex != 0 && int(*s.CurrentStepIndex) != steps {
-		c.violate("I17", h.of.key.Name, "a new release began at step %d", *s.CurrentStepIndex)
+		c.Violate("I17", h.of.key.Name, "a new release began at step %d", *s.CurrentStepIndex)
 	}
 }
 
 // stableAgain is I23.
 type stableAgain struct{ *ledger }
 
-func (c *stableAgain) see(happening any) {
-	h, ok := happening.(moved)
-	if ok && h.of != nil && h.ours && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
-		c.violate("I23", h.of.key.Name, "it is aborted, and %s became stable", h.after.Status.StableRS)
+func (c *stableAgain) Observe(event any) {
+	h, ok := event.(moved)
+	if ok && h.of != nil && h.BySerin && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
+		c.Violate("I23", h.of.key.Name, "it is aborted, and %s became stable", h.after.Status.StableRS)
 	}
 }
 
 // end: where a release was aborted, users are with what was stable.
-func (c *stableAgain) end() {
-	for _, r := range c.all {
+func (c *stableAgain) Finish() {
+	for _, r := range c.All {
 		s := r.object.Status
-		if r.deleted || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).answered(c.then()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
+		if r.deleted || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
 			continue
 		}
 		for _, hash := range c.served(r) {
 			if hash != "" && hash != s.StableRS && !r.object.Spec.Paused {
-				c.violate("I23", r.key.Name, "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
+				c.Violate("I23", r.key.Name, "it is aborted, and users reach %s in the end, and not %s alone", hash, s.StableRS)
 			}
 		}
 	}
@@ -204,21 +205,21 @@ func invalid(s argov1.RolloutStatus) bool {
 // obeyed is I24.
 type obeyed struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *obeyed) see(happening any) {
-	h, ok := happening.(moved)
-	if !ok || h.of == nil || !h.ours || !h.status() || h.begins {
+func (c *obeyed) Observe(event any) {
+	h, ok := event.(moved)
+	if !ok || h.of == nil || !h.BySerin || !h.status() || h.begins {
 		return
 	}
 	r, before, after := h.of, h.before.Status, h.after.Status
 	// Where what was stable is gone there is nothing to go back to; and who asks for a full promotion says what shall be.
 	if before.Abort && !before.PromoteFull && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil {
-		c.violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
+		c.Violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
 	}
 	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.wishes(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
-		c.violate("I24", r.key.Name, "it was aborted, and goes on unasked")
+		c.Violate("I24", r.key.Name, "it was aborted, and goes on unasked")
 	}
 }
 
@@ -227,19 +228,19 @@ type explainedWait struct {
 	*ledger
 }
 
-func (c *explainedWait) end() {
-	for _, r := range c.all {
+func (c *explainedWait) Finish() {
+	for _, r := range c.All {
 		s := r.object.Status
 		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
 			continue
 		}
-		if !opens(s, release.ByPerson, release.ByCluster) && !pruning(c.world) {
-			c.violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
+		if !opens(s, release.ByPerson, release.ByCluster) && !pruning(c.World) {
+			c.Violate("I26", r.key.Name, "everything is over, it is %s (%s), and its status says nothing that it waits for", s.Phase, s.Message)
 		}
 		if s.ObservedGeneration != fmt.Sprint(r.object.Generation) {
-			c.violate("I26", r.key.Name, "everything is over, and generation %d was not looked at", r.object.Generation)
+			c.Violate("I26", r.key.Name, "everything is over, and generation %d was not looked at", r.object.Generation)
 		}
 	}
 }
 
-func (c *explainedWait) see(any) {}
+func (c *explainedWait) Observe(any) {}

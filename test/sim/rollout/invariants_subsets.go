@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -14,7 +15,7 @@ func (c *noDeadEnd) relabelled(h routed) {
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(c.world.Server.Peek(kind, h.of.key)) {
+			for _, s := range weightsOf(c.World.Server.Peek(kind, h.of.key)) {
 				if s.Subset == name {
 					c.switched(h, s.place, hashIn(subsetIn(h.Old, name)), hashIn(subset))
 				}
@@ -25,9 +26,9 @@ func (c *noDeadEnd) relabelled(h routed) {
 
 // ownSubsets is I8 of subsets: only which revision the two have that a Rollout names changes, of which the rest stays, as
 // all others do.
-func (c *usersOwn) ownSubsets(h wrote) bool {
+func (l *ledger) ownSubsets(h oracle.Write) bool {
 	var named []string
-	for _, r := range c.all {
+	for _, r := range l.All {
 		if r.key == h.Key && r.sides.rule != nil {
 			named = append(named, r.sides.rule.CanarySubsetName, r.sides.rule.StableSubsetName)
 		}

@@ -7,20 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // noDeadEnd is I1.
 type noDeadEnd struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
-	put map[thing][]share // what Serin last told each route
+	put map[oracle.ObjectKey][]share // what Serin last told each route
 }
 
-func (c *noDeadEnd) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || h.Type != store.Modified {
+func (c *noDeadEnd) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || h.Type != store.Modified {
 		return
 	}
 	switch h.Kind {
@@ -45,26 +46,26 @@ func (c *noDeadEnd) see(happening any) {
 			continue
 		}
 		hash := c.leads(r, s.place)
-		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.then()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
-			c.violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.delta)
+		if p := c.podsOf(r, hash); hash != "" && c.otherAnswers(r, hash) && !p.couldAnswer(c.OldestView()) && !c.touched(r, s.place) && !c.takenAway(r, hash) && !c.ofAnother(r, s.place) {
+			c.Violate("I1", r.key.Name, "Service %s got weight %d, but no pod behind it (%s) has answered for %s", s.place, s.Weight, hash, c.Lag)
 		}
 	}
 }
 
 // ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
 func (c *noDeadEnd) ofAnother(r *record, p place) bool {
-	service := c.world.Server.Peek(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
+	service := c.World.Server.Peek(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
 	}
 	by := service.Meta().Annotations[argov1.ManagedByAnnotation]
-	return by != "" && by != r.key.Name && c.named[keyNamed(by)] != nil
+	return by != "" && by != r.key.Name && c.ByName[keyNamed(by)] != nil
 }
 
 // putBack is true of a weight that Serin gave before, or that it recorded of a route as somebody made it, and that somebody
 // else took: where a route leads is not asked for by writing into it.
 func (c *noDeadEnd) putBack(h routed, s share) bool {
-	if s.Weight <= weightOf(c.put[thing{h.Kind, h.Key}], s.place) {
+	if s.Weight <= weightOf(c.put[oracle.At(h.Kind, h.Key)], s.place) {
 		return true
 	}
 	w := h.of.object.Status.Canary.Weights
@@ -73,24 +74,24 @@ func (c *noDeadEnd) putBack(h routed, s share) bool {
 
 func (c *noDeadEnd) keep(h routed) {
 	if c.put == nil {
-		c.put = map[thing][]share{}
+		c.put = map[oracle.ObjectKey][]share{}
 	}
-	c.put[thing{h.Kind, h.Key}] = weightsOf(h.New)
+	c.put[oracle.At(h.Kind, h.Key)] = weightsOf(h.New)
 }
 
 // touched is true of a place of which somebody else wrote of late which pods it has.
 func (l *ledger) touched(r *record, at place) bool {
-	w := l.objects[thing{serviceKind, keyNamed(at.Service)}]
+	w := l.Objects[oracle.At(serviceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.objects[thing{destinationRule, r.key}]
+		w = l.Objects[oracle.At(destinationRule, r.key)]
 	}
-	return w != nil && w.foreign.After(l.then())
+	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.
 func (l *ledger) takenAway(r *record, hash string) bool {
-	w := l.objects[thing{replicaSetKind, keyNamed(r.key.Name + "-" + hash)}]
-	return l.setOf(r, hash) == nil && w != nil && w.foreign.After(l.then())
+	w := l.Objects[oracle.At(replicaSetKind, keyNamed(r.key.Name+"-"+hash))]
+	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // switched: a place that users reach does not move away from pods that answer to a revision without any.
@@ -99,8 +100,8 @@ func (c *noDeadEnd) switched(h routed, at place, from, to string) {
 	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, at) {
 		return
 	}
-	if c.podsOf(r, from).answered(c.then()) && !c.podsOf(r, to).couldAnswer(c.then()) && !c.takenAway(r, to) {
-		c.violate("I1", r.key.Name, "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.delta)
+	if c.podsOf(r, from).answered(c.OldestView()) && !c.podsOf(r, to).couldAnswer(c.OldestView()) && !c.takenAway(r, to) {
+		c.Violate("I1", r.key.Name, "Service %s went from %s, which answers, to %s, of which no pod has answered for %s", at, from, to, c.Lag)
 	}
 }
 
@@ -110,8 +111,8 @@ func (c *noDeadEnd) reached(r *record, at place) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []thing{{virtualService, r.key}, {httpRoute, r.key}} {
-		if weightOf(weightsOf(c.world.Server.Peek(route.kind, route.key)), at) > 0 && !c.weighedUnseen(route) {
+	for _, route := range []oracle.ObjectKey{oracle.At(virtualService, r.key), oracle.At(httpRoute, r.key)} {
+		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weighedUnseen(route) {
 			return true
 		}
 	}
@@ -120,14 +121,14 @@ func (c *noDeadEnd) reached(r *record, at place) bool {
 
 // weighedUnseen reports whether a user changed a route so recently that Serin may not have seen it: what is behind a
 // Service and the route to it are two objects, and nothing can change one on the condition that the other is unchanged.
-func (l *ledger) weighedUnseen(route thing) bool {
-	w := l.objects[route]
-	return w != nil && w.unanswered && w.foreign.After(l.then())
+func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
+	w := l.Objects[route]
+	return w != nil && w.Unanswered && w.ByOthers.After(l.OldestView())
 }
 
 func (c *noDeadEnd) otherAnswers(r *record, hash string) bool {
 	for _, set := range c.setsOf(r) {
-		if hashOf(set) != hash && c.sets[keyOf(set)].answered(c.then()) {
+		if hashOf(set) != hash && c.sets[keyOf(set)].answered(c.OldestView()) {
 			return true
 		}
 	}
@@ -137,12 +138,12 @@ func (c *noDeadEnd) otherAnswers(r *record, hash string) bool {
 // plannedWeights is I2.
 type plannedWeights struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *plannedWeights) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || !h.weights() || h.Type == store.Deleted {
+func (c *plannedWeights) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || !h.weights() || h.Type == store.Deleted {
 		return
 	}
 	r, shares := h.of, weightsOf(h.New)
@@ -150,11 +151,11 @@ func (c *plannedWeights) see(happening any) {
 	for _, s := range shares {
 		sum += s.Weight
 		if s.Weight < 0 {
-			c.violate("I2", r.key.Name, "Service %s has weight %d", s.place, s.Weight)
+			c.Violate("I2", r.key.Name, "Service %s has weight %d", s.place, s.Weight)
 		}
 	}
 	if sum != 100 {
-		c.violate("I2", r.key.Name, "the weights add up to %d: %v", sum, shares)
+		c.Violate("I2", r.key.Name, "the weights add up to %d: %v", sum, shares)
 	}
 	weight, before := r.given(h.New), r.given(h.Old)
 	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
@@ -168,7 +169,7 @@ func (c *plannedWeights) see(happening any) {
 		return slices.ContainsFunc(canary.Steps, func(step argov1.CanaryStep) bool { return step.SetWeight != nil && int(*step.SetWeight) == weight })
 	})
 	if !planned && !c.hadBefore(r, weight) {
-		c.violate("I2", r.key.Name, "the canary's weight rose from %d to %d, which no step asks for", before, weight)
+		c.Violate("I2", r.key.Name, "the canary's weight rose from %d to %d, which no step asks for", before, weight)
 	}
 }
 
@@ -189,15 +190,15 @@ func (c *plannedWeights) hadBefore(r *record, weight int) bool {
 // drainedFirst is I5.
 type drainedFirst struct {
 	*ledger
-	without
+	oracle.EventsOnly
 
 	left map[string]time.Time // of each hash, since when no user reaches it
 }
 
-func (c *drainedFirst) see(happening any) {
-	switch h := happening.(type) {
+func (c *drainedFirst) Observe(event any) {
+	switch h := event.(type) {
 	case scaled:
-		if h.ours && h.is() < h.was() {
+		if h.BySerin && h.is() < h.was() {
 			c.down(h)
 		}
 	case routed:
@@ -217,7 +218,7 @@ func (c *drainedFirst) note(r *record) {
 		case slices.Contains(served, hash):
 			delete(c.left, hash)
 		case c.left[hash].IsZero():
-			c.left[hash] = c.now()
+			c.left[hash] = c.Now()
 		}
 	}
 }
@@ -227,16 +228,16 @@ func (c *drainedFirst) down(h scaled) {
 	if h.is() > 0 || !c.plain(r) {
 		return
 	}
-	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.then()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.then()) {
-		c.violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
+	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
+		c.Violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
 	left, known := c.left[hash]
-	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.clocks.steady(left.Add(-c.delta)) || !c.sets[h.Key].answered(left) {
+	if !known || delay == 0 || r.object.Status.Abort || r.object.Status.StableRS == hash || !c.Clocks.Consistent(left.Add(-c.Lag)) || !c.sets[h.Key].answered(left) {
 		return
 	}
-	if !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.delta)) && !c.othersWrote(h.Actor, left.Add(-c.delta)) && r.run.before == hash && c.now().Sub(left) < delay-time.Second {
-		c.violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.now().Sub(left), delay)
+	if !c.noneAsked(r) && !c.meddledRoute(left.Add(-c.Lag)) && !c.othersWrote(h.Actor, left.Add(-c.Lag)) && r.run.before == hash && c.Now().Sub(left) < delay-time.Second {
+		c.Violate("I5", r.key.Name, "%s lost its pods %s after its users, of %s", hash, c.Now().Sub(left), delay)
 	}
 }
 
@@ -257,8 +258,8 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 
 // meddledRoute is true where somebody else has written a Service or the route since then.
 func (c *drainedFirst) meddledRoute(then time.Time) bool {
-	for at, w := range c.objects {
-		if slices.Contains(networkKinds, at.kind) && w.foreign.After(then) {
+	for at, w := range c.Objects {
+		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
 		}
 	}
@@ -298,19 +299,19 @@ func delayOf(s argov1.RolloutStrategy) time.Duration {
 // enoughPods is I7.
 type enoughPods struct {
 	*ledger
-	without
+	oracle.EventsOnly
 }
 
-func (c *enoughPods) see(happening any) {
-	h, ok := happening.(routed)
-	if !ok || !h.ours || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
+func (c *enoughPods) Observe(event any) {
+	h, ok := event.(routed)
+	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
 		return
 	}
 	r := h.of
 	weight, before := r.given(h.New), r.given(h.Old)
 	recorded := r.object.Status.Canary.Weights
-	w := c.objects[thing{h.Kind, h.Key}]
-	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.foreign.After(r.run.began) {
+	w := c.Objects[oracle.At(h.Kind, h.Key)]
+	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return // what it had before is written back
 	}
 	enough := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool {
@@ -322,9 +323,9 @@ func (c *enoughPods) see(happening any) {
 			return true
 		}
 		needed := (weight*int(replicas) + 99) / 100
-		return c.podsOf(r, r.run.hash).mostReady(c.then()) >= needed
+		return c.podsOf(r, r.run.hash).mostReady(c.OldestView()) >= needed
 	})
 	if !enough && !c.takenAway(r, r.run.hash) {
-		c.violate("I7", r.key.Name, "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.delta)
+		c.Violate("I7", r.key.Name, "the canary's weight rose from %d to %d, but it never had the ready pods for that within %s", before, weight, c.Lag)
 	}
 }

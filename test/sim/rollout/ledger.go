@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -16,71 +15,38 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // ledger is what was seen of a history from outside, and what the controllers cannot see: who wrote what on which basis,
 // which pods answered when, and how long ago something stopped being true.
 type ledger struct {
-	world   *sim.World
+	*oracle.Ledger
+	oracle.Releases[*record]
+
 	cluster *cluster.Cluster
-	records map[types.UID]*record
-	named   map[types.NamespacedName]*record // those that exist
-	all     []*record                        // in the order of their creation
 	sets    map[types.NamespacedName]*pods
-	objects map[thing]*writes
 	// published are the endpoints that take requests, by Service and by the names of their pods without their last part.
-	published map[endpointsOf][]moment
+	published map[endpointsOf]*oracle.Timeline[int]
 	// ended are the AnalysisRuns that a person has ended.
 	ended map[types.UID]bool
 
-	clocks  clocks
-	slow    bool // calls may take seconds
-	relists bool // the first list of a process may be of long ago
-	// started is when each process that lives began, wrote when each last wrote something.
-	started, wrote map[string]time.Time
+	// wrote is when each process last wrote something.
+	wrote map[string]time.Time
 	// unfinished is true since a process died at its work, until another one has had the time to end that.
 	unfinished bool
 	// attended is up to when a process that died had the time to follow what others wrote.
 	attended time.Time
-
-	// delta is how late a process may act on what it saw: the lags of this history.
-	delta  time.Duration
-	jumped bool
-	// failed is when a request of Serin last went wrong.
-	failed time.Time
-	events int
-	began  time.Time
-}
-
-// thing is the place of an object.
-type thing struct {
-	kind schema.GroupKind
-	key  types.NamespacedName
-}
-
-// writes are those of one object.
-type writes struct {
-	foreign time.Time // the last one of others
-	// unanswered is true when somebody else wrote it since Serin did last.
-	unanswered bool
-	last       time.Time
 }
 
 // pods are what is known of the pods of one ReplicaSet.
 type pods struct {
 	answers bool
-	// since is since when that is so, ever is true once one has answered; ready is how many are ready, and the most there
-	// were within the lags.
+	// since is since when that is so, ever is true once one has answered; ready is how many are ready.
 	since time.Time
 	ever  bool
-	ready []moment
-}
-
-// moment is a number from some moment on.
-type moment struct {
-	from time.Time
-	n    int
+	ready oracle.Timeline[int]
 }
 
 // record is what is known of one Rollout, from its creation to its end.
@@ -89,7 +55,7 @@ type record struct {
 	uid     types.UID
 	object  *argov1.Rollout
 	deleted bool
-	specs   []spell
+	specs   oracle.Timeline[*argov1.RolloutSpec]
 	// meddled is when somebody else last wrote the status, or the spec but for its template and replicas.
 	meddled time.Time
 	run     *run
@@ -100,11 +66,8 @@ type record struct {
 	sides sides
 }
 
-// spell is for how long a spec held.
-type spell struct {
-	spec  *argov1.RolloutSpec
-	until time.Time // zero: it holds
-}
+// name of a Rollout in a violation.
+func (r *record) name() string { return r.key.Name }
 
 // run is one release: from the moment at which the status is about another template.
 type run struct {
@@ -115,31 +78,21 @@ type run struct {
 }
 
 func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
-	l := &ledger{
-		world: w, cluster: c, records: map[types.UID]*record{}, named: map[types.NamespacedName]*record{},
-		sets: map[types.NamespacedName]*pods{}, objects: map[thing]*writes{}, published: map[endpointsOf][]moment{}, ended: map[types.UID]bool{}, delta: 2*time.Second + w.Lags(), began: w.Now(),
-		clocks: clocks{world: w}, slow: w.Trouble.Has(sim.SlowCalls),
-		relists: w.Trouble.Has(sim.Relists), started: map[string]time.Time{}, wrote: map[string]time.Time{},
+	return &ledger{
+		Ledger: oracle.NewLedger(w, rolloutKind), Releases: oracle.NewReleases[*record](), cluster: c,
+		sets: map[types.NamespacedName]*pods{}, published: map[endpointsOf]*oracle.Timeline[int]{}, ended: map[types.UID]bool{},
+		wrote: map[string]time.Time{},
 	}
-	return l
 }
 
-func (l *ledger) now() time.Time { return l.world.Now() }
-
-// late is true of a process that has just begun, and whose first lists may have been old.
-func (l *ledger) late(by string) bool { return l.relists && l.started[by].After(l.then()) }
-
 // resumes is true of a process that has just begun, and ends what another one was at that died.
-func (l *ledger) resumes(by string) bool { return l.unfinished && l.started[by].After(l.then()) }
-
-// then is the earliest moment at which what a process acts on now may have been true.
-func (l *ledger) then() time.Time { return l.now().Add(-l.delta) }
+func (l *ledger) resumes(by string) bool { return l.unfinished && l.Started[by].After(l.OldestView()) }
 
 // moved is a write of a Rollout.
 type moved struct {
-	*store.Event
+	oracle.Write
+
 	of            *record
-	ours          bool
 	before, after *argov1.Rollout // nil before it is there, and when it is gone
 	// begins is true where the status is about another release from then on.
 	begins bool
@@ -150,9 +103,9 @@ func (m moved) status() bool { return m.before != nil && m.after != nil && m.Sub
 
 // scaled is a write of a ReplicaSet of a Rollout.
 type scaled struct {
-	*store.Event
+	oracle.Write
+
 	of            *record
-	ours          bool
 	before, after *appsv1.ReplicaSet // nil before it is there, and when it is gone
 }
 
@@ -171,109 +124,98 @@ func hashOf(set *appsv1.ReplicaSet) string { return set.Labels[argov1.PodTemplat
 
 // routed is a write of a route, of subsets, or of a Service, of a Rollout.
 type routed struct {
-	*store.Event
-	of   *record
-	ours bool
+	oracle.Write
+
+	of *record
 }
 
 // weights is true of what has weights.
 func (h routed) weights() bool { return slices.Contains(routeKinds, h.Kind) }
 
-// wrote is any write, told before what it means.
-type wrote struct {
-	*store.Event
-	ours bool
-}
-
-// read makes of what happened what it means. Its result is shown to the invariants before note is called.
-func (l *ledger) read(happening any) []any {
-	h, ok := happening.(sim.Wrote)
+// Interpret implements oracle.Recorder.
+func (l *ledger) Interpret(event any) []any {
+	h, ok := event.(sim.Wrote)
 	if !ok {
-		return []any{happening}
+		return []any{event}
 	}
-	e, mine := h.Event, kinds.Serin(h.Actor)
-	out := []any{wrote{e, mine}}
+	e := oracle.NewWrite(h.Event)
+	out := []any{e}
 	switch e.Kind {
 	case rolloutKind:
-		m := moved{Event: e, of: l.records[e.New.UID()], ours: mine, before: kinds.Typed[*argov1.Rollout](l.world, e.Old)}
+		m := moved{Write: e, of: l.ByUID[e.New.UID()], before: kinds.Typed[*argov1.Rollout](l.World, e.Old)}
 		if e.Type != store.Deleted {
-			m.after = kinds.Typed[*argov1.Rollout](l.world, e.New)
+			m.after = kinds.Typed[*argov1.Rollout](l.World, e.New)
 		}
 		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
 		out = append(out, m)
 	case replicaSetKind:
-		s := scaled{Event: e, ours: mine, before: kinds.Typed[*appsv1.ReplicaSet](l.world, e.Old)}
+		s := scaled{Write: e, before: kinds.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
 		if e.Type != store.Deleted {
-			s.after = kinds.Typed[*appsv1.ReplicaSet](l.world, e.New)
+			s.after = kinds.Typed[*appsv1.ReplicaSet](l.World, e.New)
 		}
 		if kind, name := owner(e.New.Meta()); kind == argov1.RolloutKind {
-			s.of = l.named[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
+			s.of = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
 		}
 		if s.of != nil {
 			out = append(out, s)
 		}
 	case serviceKind, virtualService, destinationRule, httpRoute:
-		for _, r := range l.all {
+		for _, r := range l.All {
 			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
-				out = append(out, routed{e, r, mine})
+				out = append(out, routed{e, r})
 			}
 		}
 	}
 	return out
 }
 
-// note remembers what happened.
-func (l *ledger) note(happening any) {
-	l.clocks.note(happening)
-	switch h := happening.(type) {
-	case wrote:
-		l.events++
+// Record implements oracle.Recorder.
+func (l *ledger) Record(event any) {
+	if h, crashed := event.(sim.Crashed); crashed {
+		l.noteCrash(h) // before it is known to have ended
+	}
+	l.Ledger.Record(event)
+	switch h := event.(type) {
+	case oracle.Write:
 		l.noteWrite(h)
 	case moved:
 		l.noteMove(h)
-	case sim.Jumped:
-		l.jumped = true
-	case sim.Faulted:
-		l.events++
-		l.failed = l.now()
-	case sim.Started:
-		l.started[h.Instance] = l.now()
-	case sim.Crashed:
-		l.events++
-		l.noteCrash(h)
 	case Answered:
-		l.events++
-	}
-	switch h := happening.(type) {
-	case wrote:
-		if h.Kind == podKind || h.Kind == replicaSetKind {
-			l.countPods()
-		}
-		switch h.Kind {
-		case runKind:
-			l.noteRun(h)
-		case endpoints.Kind:
-			l.notePublished(h)
-		}
+		l.Events++
 	case cluster.PodDied:
 		l.countPods()
 	}
 }
 
+// noteWrite takes down what a write of any object says.
+func (l *ledger) noteWrite(h oracle.Write) {
+	if h.BySerin {
+		l.wrote[h.Actor] = l.Now()
+	}
+	switch h.Kind {
+	case podKind, replicaSetKind:
+		l.countPods()
+	case runKind:
+		l.noteRun(h)
+	case endpoints.Kind:
+		l.notePublished(h)
+	}
+}
+
 // countPods looks at the pods of all ReplicaSets as they are in truth.
 func (l *ledger) countPods() {
-	for _, v := range l.world.Server.All(replicaSetKind) {
+	for _, v := range l.World.Server.All(replicaSetKind) {
 		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
 		p := l.sets[key]
 		if p == nil {
-			p = &pods{since: l.now()}
+			p = &pods{since: l.Now()}
 			l.sets[key] = p
 		}
 		if answers := of.Answering > 0; answers != p.answers {
-			p.answers, p.since, p.ever = answers, l.now(), true
+			p.answers, p.since, p.ever = answers, l.Now(), true
 		}
-		if n := len(p.ready); n == 0 || p.ready[n-1].n != of.Ready {
-			p.ready = append(p.ready, moment{l.now(), of.Ready})
+		if last, counted := p.ready.Last(); !counted || last.Value != of.Ready {
+			p.ready.Set(of.Ready, l.Now())
 		}
 	}
 }
@@ -291,53 +233,30 @@ func (p *pods) mostReady(then time.Time) int {
 	if p == nil {
 		return 0
 	}
-	most := 0
-	for i, m := range p.ready {
-		if i == len(p.ready)-1 || p.ready[i+1].from.After(then) {
-			most = max(most, m.n)
-		}
-	}
-	return most
-}
-
-func (l *ledger) noteWrite(h wrote) {
-	at := thing{h.Kind, h.Key}
-	w := l.objects[at]
-	if w == nil {
-		w = &writes{}
-		l.objects[at] = w
-	}
-	w.last = l.now()
-	switch {
-	case h.ours:
-		w.unanswered, l.wrote[h.Actor] = false, l.now()
-	case h.Subresource != "status" || h.Kind == rolloutKind:
-		w.foreign, w.unanswered = l.now(), true
-	}
+	return slices.Max(append(p.ready.Since(then), 0))
 }
 
 // unattended is since when nobody of Serin may have followed what others wrote, where it is a process that has just begun
 // that acts.
 func (l *ledger) unattended(by string) time.Time {
-	if l.started[by].After(l.then()) && l.attended.Before(l.then()) {
+	if l.Started[by].After(l.OldestView()) && l.attended.Before(l.OldestView()) {
 		return l.attended
 	}
-	return l.then()
+	return l.OldestView()
 }
 
 // noteCrash remembers whether the process that died had written something within the lags: it may have been about to write
 // more. One that did not live for that long has not ended what others left either.
 func (l *ledger) noteCrash(h sim.Crashed) {
-	if !l.started[h.Instance].After(l.then()) {
-		l.attended = l.then()
+	if !l.Started[h.Instance].After(l.OldestView()) {
+		l.attended = l.OldestView()
 	}
 	switch {
-	case l.wrote[h.Instance].After(l.then()):
+	case l.wrote[h.Instance].After(l.OldestView()):
 		l.unfinished = true
-	case !l.started[h.Instance].After(l.then()):
+	case !l.Started[h.Instance].After(l.OldestView()):
 		l.unfinished = false
 	}
-	delete(l.started, h.Instance)
 }
 
 func (l *ledger) noteMove(h moved) {
@@ -345,16 +264,13 @@ func (l *ledger) noteMove(h moved) {
 	if h.after == nil {
 		if r != nil {
 			r.deleted = true
-			if l.named[r.key] == r {
-				delete(l.named, r.key)
-			}
+			l.Remove(r.key, r)
 		}
 		return
 	}
 	if r == nil {
 		r = &record{key: h.Key, uid: h.New.UID()}
-		l.records[r.uid], l.named[r.key] = r, r
-		l.all = append(l.all, r)
+		l.Add(r.key, r.uid, r)
 	}
 	old := r.object
 	r.object = h.after
@@ -362,22 +278,19 @@ func (l *ledger) noteMove(h moved) {
 		r.sides = sides
 	}
 	if old == nil || old.Generation != h.after.Generation {
-		if n := len(r.specs); n > 0 {
-			r.specs[n-1].until = l.now()
-		}
-		r.specs = append(r.specs, spell{&h.after.Spec, time.Time{}})
+		r.specs.Set(&h.after.Spec, l.Now())
 	}
-	if !h.ours && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
-		r.meddled = l.now()
+	if !h.BySerin && (h.Subresource == "status" || old == nil || !sameStrategy(&old.Spec, &h.after.Spec)) {
+		r.meddled = l.Now()
 	}
 	switch paused := h.after.Spec.Paused; {
 	case paused && r.paused.IsZero():
-		r.paused = l.now()
+		r.paused = l.Now()
 	case !paused:
 		r.paused = time.Time{}
 	}
 	if h.begins {
-		r.run = &run{hash: h.after.Status.CurrentPodHash, before: h.after.Status.StableRS, began: l.now(), passed: map[string]bool{}}
+		r.run = &run{hash: h.after.Status.CurrentPodHash, before: h.after.Status.StableRS, began: l.Now(), passed: map[string]bool{}}
 		r.aborted = false
 	}
 	if h.status() {
@@ -388,14 +301,14 @@ func (l *ledger) noteMove(h moved) {
 func (l *ledger) noteStatus(r *record, h moved) {
 	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
 	case is && r.rested.IsZero():
-		r.rested = l.now()
+		r.rested = l.Now()
 	case !is:
 		r.rested = time.Time{}
 	}
 	switch {
 	case h.after.Status.Abort:
 		r.aborted = true
-	case !h.ours:
+	case !h.BySerin:
 		r.aborted = false
 	}
 }
@@ -408,19 +321,19 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 
 // noteRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
 // people skip it. What Serin ends says nothing.
-func (l *ledger) noteRun(h wrote) {
-	a := kinds.Typed[*argov1.AnalysisRun](l.world, h.New)
+func (l *ledger) noteRun(h oracle.Write) {
+	a := kinds.Typed[*argov1.AnalysisRun](l.World, h.New)
 	if a == nil {
 		return
 	}
-	if was := kinds.Typed[*argov1.AnalysisRun](l.world, h.Old); !h.ours && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
+	if was := kinds.Typed[*argov1.AnalysisRun](l.World, h.Old); !h.BySerin && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
 		l.ended[a.UID] = true
 	}
 	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.ended[a.UID] {
 		return
 	}
 	kind, name := owner(a)
-	r := l.named[types.NamespacedName{Namespace: h.Key.Namespace, Name: name}]
+	r := l.ByName[types.NamespacedName{Namespace: h.Key.Namespace, Name: name}]
 	if kind != argov1.RolloutKind || r == nil || r.run == nil || a.Labels[argov1.PodTemplateHashLabel] != r.run.hash {
 		return
 	}
@@ -428,15 +341,7 @@ func (l *ledger) noteRun(h wrote) {
 }
 
 // wishes are the specs that a decision of now may follow.
-func (l *ledger) wishes(r *record) []*argov1.RolloutSpec {
-	var out []*argov1.RolloutSpec
-	for _, s := range r.specs {
-		if s.until.IsZero() || s.until.After(l.then()) {
-			out = append(out, s.spec)
-		}
-	}
-	return out
-}
+func (l *ledger) wishes(r *record) []*argov1.RolloutSpec { return r.specs.Since(l.OldestView()) }
 
 // noneAsked is true of a Rollout that may be asked for no pods at all.
 func (l *ledger) noneAsked(r *record) bool {
@@ -450,15 +355,15 @@ func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool 
 // plain is true of a release in which nobody but its plan had a say: whoever writes into the status, or changes the plan,
 // makes anything possible.
 func (l *ledger) plain(r *record) bool {
-	return r.run != nil && r.meddled.Before(r.run.began) && len(l.world.Instances()) == 1
+	return r.run != nil && r.meddled.Before(r.run.began) && len(l.World.Instances()) == 1
 }
 
 // setsOf are the ReplicaSets of a Rollout as they are. Those that one of the same name left behind are not among them: they
 // are collected some time after it.
 func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
-	for _, v := range l.world.Server.All(replicaSetKind) {
-		set := kinds.Typed[*appsv1.ReplicaSet](l.world, v)
+	for _, v := range l.World.Server.All(replicaSetKind) {
+		set := kinds.Typed[*appsv1.ReplicaSet](l.World, v)
 		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
 			out = append(out, set)
 		}
@@ -487,7 +392,7 @@ func (l *ledger) podsOf(r *record, hash string) *pods {
 
 // selected is the hash that a Service selects; empty: none.
 func (l *ledger) selected(v *store.Version) string {
-	service := kinds.Typed[*corev1.Service](l.world, v)
+	service := kinds.Typed[*corev1.Service](l.World, v)
 	if service == nil {
 		return ""
 	}
@@ -495,7 +400,7 @@ func (l *ledger) selected(v *store.Version) string {
 }
 
 func (l *ledger) serviceOf(name string) *store.Version {
-	return l.world.Server.Peek(serviceKind, types.NamespacedName{Namespace: namespace, Name: name})
+	return l.World.Server.Peek(serviceKind, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.
@@ -507,7 +412,7 @@ func (l *ledger) served(r *record) []string {
 	case strategy.Canary != nil && strategy.Canary.TrafficRouting != nil:
 		var out []string
 		for _, kind := range routeKinds {
-			for _, s := range weightsOf(l.world.Server.Peek(kind, r.key)) {
+			for _, s := range weightsOf(l.World.Server.Peek(kind, r.key)) {
 				if s.Weight > 0 {
 					out = append(out, l.leads(r, s.place))
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
 var (
@@ -34,7 +35,6 @@ var (
 	replicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
 	podKind             = schema.GroupKind{Kind: "Pod"}
 	serviceKind         = schema.GroupKind{Kind: "Service"}
-	secretKind          = schema.GroupKind{Kind: "Secret"}
 	scalerKind          = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	virtualService      = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
 	destinationRule     = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
@@ -61,7 +61,7 @@ type Rollouts struct {
 	user     client.Client
 	hands    kinds.Hands
 	people   *people
-	oracle   *oracle
+	oracle   *oracle.Oracle
 	lives    map[*sim.Instance]*process
 	// story is told instead of drawn ones, when it is not nil.
 	story *Story
@@ -107,7 +107,7 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.hands, k.outside = kinds.Hands{World: w, Namespace: namespace}, newOutside(k)
 	k.people = &people{Rollouts: k, Script: kinds.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
-	k.oracle = newOracle(w, k.cluster)
+	k.oracle = oracle.New(w, newLedger(w, k.cluster), Invariants())
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
 	w.Watch(k.relate)
 	w.Watch(k.people.saw)

@@ -19,6 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
+	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Secrets are in some releases: their measurements show a secret to a service, which may show it back.
@@ -113,9 +115,6 @@ func response(r *http.Request, code int, body string) *http.Response {
 	}
 }
 
-// Logged tells a line in the log of a process, in histories with secrets.
-type Logged struct{ Text string }
-
 // logging gives a pass a log of which the world is told, where that is looked at.
 func (k *Rollouts) logging(ctx context.Context) context.Context {
 	for _, r := range k.releases {
@@ -141,42 +140,14 @@ func (s logged) WithValues(more ...any) logr.LogSink {
 }
 
 func (s logged) Info(_ int, message string, more ...any) {
-	s.world.Tell(Logged{fmt.Sprint(message, s.with, more)})
+	s.world.Tell(kinds.Logged{Text: fmt.Sprint(message, s.with, more)})
 }
 
 func (s logged) Error(err error, message string, more ...any) {
-	s.world.Tell(Logged{fmt.Sprint(err, message, s.with, more)})
+	s.world.Tell(kinds.Logged{Text: fmt.Sprint(err, message, s.with, more)})
 }
 
-// noSecrets is I10.
-type noSecrets struct {
-	*ledger
-	without
-
-	// any is true once there is a secret at all.
-	any bool
-}
-
-func (c *noSecrets) see(happening any) {
-	switch h := happening.(type) {
-	case kinds.Said:
-		if strings.Contains(h.Message, planted) {
-			c.violate("I10", h.Of.Name, "an event has a secret: %s", h.Message)
-		}
-	case Logged:
-		if strings.Contains(h.Text, planted) {
-			c.violate("I10", "", "the log has a secret: %s", h.Text)
-		}
-	case wrote:
-		if h.Kind == secretKind {
-			c.any = true
-		}
-		if !c.any || !h.ours || h.Kind == secretKind {
-			return
-		}
-		if text := fmt.Sprint(h.New.Content()); strings.Contains(text, planted) {
-			at := strings.Index(text, planted)
-			c.violate("I10", h.Key.Name, "%s has a secret: …%s…", h.Kind.Kind, text[max(0, at-60):min(len(text), at+30)])
-		}
-	}
+// newSecrecy returns the checker of I10.
+func newSecrecy(l *ledger) oracle.Checker {
+	return &oracle.Secrecy{Ledger: l.Ledger, Planted: planted, Public: (*store.Version).Content}
 }

@@ -32,7 +32,7 @@ func (k *Rollouts) End(w *sim.World) {
 			p.outlived(w)
 		}
 	}
-	k.oracle.end()
+	k.oracle.Finish()
 }
 
 // outlived tells what a process still has of objects that are gone.

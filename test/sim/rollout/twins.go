@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -53,8 +54,7 @@ type oneOwner struct {
 
 	// managers are who manages each Service, as it says, and since when.
 	managers map[string]manager
-	// relists: the first list of a process may be of long ago, and so what it knows. crashes counts those that died.
-	relists bool
+	// crashes counts the processes that died.
 	crashes int
 }
 
@@ -63,13 +63,13 @@ type manager struct {
 	since time.Time
 }
 
-func (c *oneOwner) see(happening any) {
-	switch h := happening.(type) {
-	case wrote:
+func (c *oneOwner) Observe(event any) {
+	switch h := event.(type) {
+	case oracle.Write:
 		if h.Kind == serviceKind {
 			c.note(h)
 		}
-		if h.ours && h.Type == store.Added {
+		if h.BySerin && h.Type == store.Added {
 			c.made(h)
 		}
 	case moved:
@@ -82,7 +82,7 @@ func (c *oneOwner) see(happening any) {
 }
 
 // note: nobody takes a Service from a Rollout that manages it, and is there.
-func (c *oneOwner) note(h wrote) {
+func (c *oneOwner) note(h oracle.Write) {
 	if c.managers == nil {
 		c.managers = map[string]manager{}
 	}
@@ -91,17 +91,17 @@ func (c *oneOwner) note(h wrote) {
 	if before.name == name {
 		return
 	}
-	if r := c.named[keyNamed(before.name)]; h.ours && name != "" && r != nil && before.since.Before(c.then()) {
-		c.violate("I31", name, "Service %s was taken from Rollout %s", h.Key.Name, before.name)
+	if r := c.ByName[keyNamed(before.name)]; h.BySerin && name != "" && r != nil && before.since.Before(c.OldestView()) {
+		c.Violate("I31", name, "Service %s was taken from Rollout %s", h.Key.Name, before.name)
 	}
-	c.managers[h.Key.Name] = manager{name, c.now()}
+	c.managers[h.Key.Name] = manager{name, c.Now()}
 }
 
 // other is the Rollout that has managed a Service of a Rollout for so long that everybody knows; empty: there is none.
 func (c *oneOwner) other(r *record) string {
 	for _, service := range serviceNames(r.object.Spec.Strategy) {
 		m := c.managers[service]
-		if m.name != "" && m.name != r.key.Name && m.since.Before(c.then()) && c.named[keyNamed(m.name)] != nil {
+		if m.name != "" && m.name != r.key.Name && m.since.Before(c.OldestView()) && c.ByName[keyNamed(m.name)] != nil {
 			return m.name
 		}
 	}
@@ -123,29 +123,29 @@ func serviceNames(s argov1.RolloutStrategy) []string {
 }
 
 // made: for a Rollout whose Services another one manages nothing is made.
-func (c *oneOwner) made(h wrote) {
+func (c *oneOwner) made(h oracle.Write) {
 	kind, name := owner(h.New.Meta())
-	r := c.named[keyNamed(name)]
-	if kind != argov1.RolloutKind || r == nil || c.relists && c.crashes > 0 || c.late(h.Actor) { // its first list may be from before the Services had a manager
+	r := c.ByName[keyNamed(name)]
+	if kind != argov1.RolloutKind || r == nil || c.Relists && c.crashes > 0 || c.JustStarted(h.Actor) { // its first list may be from before the Services had a manager
 		return
 	}
 	if other := c.other(r); other != "" {
-		c.violate("I31", name, "%s %s was made for it, although Rollout %s manages its Services", h.Kind.Kind, h.Key.Name, other)
+		c.Violate("I31", name, "%s %s was made for it, although Rollout %s manages its Services", h.Kind.Kind, h.Key.Name, other)
 	}
 }
 
 // told: its status says why nothing is done, where it can be written.
 func (c *oneOwner) told(r *record) {
-	if c.failed.After(c.then().Add(-triedAgain)) {
+	if c.LastFault.After(c.OldestView().Add(-triedAgain)) {
 		return
 	}
-	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.then().Add(-time.Second)) && !invalid(r.object.Status) {
-		c.violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
+	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.OldestView().Add(-time.Second)) && !invalid(r.object.Status) {
+		c.Violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
 	}
 }
 
-func (c *oneOwner) end() {
-	for _, r := range c.all {
+func (c *oneOwner) Finish() {
+	for _, r := range c.All {
 		if !r.deleted {
 			c.told(r)
 		}

@@ -14,6 +14,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -127,8 +128,8 @@ type workloadsBack struct {
 	before map[types.NamespacedName]int32
 }
 
-func (c *workloadsBack) see(happening any) {
-	h, ok := happening.(wrote)
+func (c *workloadsBack) Observe(event any) {
+	h, ok := event.(oracle.Write)
 	if !ok || h.Kind != deploymentKind || h.Type == store.Added {
 		return
 	}
@@ -136,9 +137,9 @@ func (c *workloadsBack) see(happening any) {
 		delete(c.before, h.Key)
 		return
 	}
-	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.New))
+	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.New))
 	switch before, taken := c.before[h.Key]; {
-	case is > was && (!h.ours || is >= before), is < was && !h.ours:
+	case is > was && (!h.BySerin || is >= before), is < was && !h.BySerin:
 		delete(c.before, h.Key) // it has them again, or what its user wants
 	case is < was && !taken:
 		if c.before == nil {
@@ -148,50 +149,50 @@ func (c *workloadsBack) see(happening any) {
 	}
 }
 
-func (c *workloadsBack) end() {
-	for _, v := range c.world.Server.All(deploymentKind) {
+func (c *workloadsBack) Finish() {
+	for _, v := range c.World.Server.All(deploymentKind) {
 		before, taken := c.before[v.Key()]
-		refers := slices.ContainsFunc(c.all, func(r *record) bool {
-			return c.named[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
+		refers := slices.ContainsFunc(c.All, func(r *record) bool {
+			return c.ByName[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
 		})
-		if is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, v)); taken && !refers && is < before {
-			c.violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
+		if is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, v)); taken && !refers && is < before {
+			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
 		}
 		if by := v.Meta().Annotations[argov1.ManagedByAnnotation]; by != "" && !refers {
-			c.violate("I16", v.Key().Name, "no Rollout refers to it, and it still says that %s manages it", by)
+			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it still says that %s manages it", by)
 		}
 	}
 }
 
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
-func (c *oneScaler) lent(h wrote) {
-	if !h.ours || h.Kind != deploymentKind || h.Type != store.Modified {
+func (c *oneScaler) lent(h oracle.Write) {
+	if !h.BySerin || h.Kind != deploymentKind || h.Type != store.Modified {
 		return
 	}
-	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.world, h.New))
-	if is > was && slices.ContainsFunc(c.all, func(r *record) bool {
+	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.New))
+	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
 		return !r.deleted && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.wishes(r)) == 1
 	}) {
-		c.violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
+		c.Violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
 	}
-	for _, r := range c.all {
+	for _, r := range c.All {
 		ref := r.object.Spec.WorkloadRef
 		if r.deleted || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
 		if !anyOf(c.wishes(r), scalesDown) {
-			c.violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
+			c.Violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
 		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
 			continue
 		}
 		ready := 0
 		for _, set := range c.setsOf(r) {
-			ready = max(ready, c.sets[keyOf(set)].mostReady(c.then()))
+			ready = max(ready, c.sets[keyOf(set)].mostReady(c.OldestView()))
 		}
 		if needed := min(int(was), c.leastWished(r)) - int(is); ready < needed {
-			c.violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.delta)
+			c.Violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout had at most %d that are ready within %s", h.Key.Name, was, is, ready, c.Lag)
 		}
 	}
 }

@@ -23,12 +23,12 @@ func sentences(api string) []sentence {
 	var all []sentence
 	if api == play.Canary {
 		for _, i := range canary.Invariants() {
-			all = append(all, sentence{i.Number, i.Sentence})
+			all = append(all, sentence{i.Number, i.Text})
 		}
 		return all
 	}
 	for _, i := range rollout.Invariants() {
-		all = append(all, sentence{i.Number, i.Sentence})
+		all = append(all, sentence{i.Number, i.Text})
 	}
 	return all
 }

@@ -1,0 +1,96 @@
+package oracle
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// UserObjects is I8: of an object of a user, Serin changes documented fields only, and it never deletes the object.
+type UserObjects struct {
+	*Ledger
+	EventsOnly
+
+	// Exempt are writes of objects that belong to Serin, and of the status of a release.
+	Exempt func(Write) bool
+	// OtherOwner names the controller of an object, where that is not the user; empty: it is the user's.
+	OtherOwner func(*store.Version) string
+	// MayChange reports whether a field, as a path of at most two levels, is documented to change.
+	MayChange func(e Write, path string) bool
+}
+
+// Observe implements Checker.
+func (c *UserObjects) Observe(event any) {
+	e, ok := event.(Write)
+	if !ok || !e.BySerin || e.Old == nil || e.Subresource == "status" || c.Exempt(e) {
+		return
+	}
+	if e.Type == store.Deleted {
+		c.Violate("I8", "", "%s %s was deleted, which no object of Serin owns", e.Kind.Kind, e.Key.Name)
+		return
+	}
+	if owner := c.OtherOwner(e.Old); owner != "" {
+		c.Violate("I8", "", "%s %s was changed, which belongs to %s", e.Kind.Kind, e.Key.Name, owner)
+		return
+	}
+	for _, path := range Differences(e.Old.Content(), e.New.Content(), "", 2) {
+		switch path {
+		case "metadata/resourceVersion", "metadata/generation", "metadata/managedFields":
+			continue // written by the API server
+		}
+		if !c.MayChange(e, path) {
+			c.Violate("I8", "", "%s of %s %s was changed, which belongs to its user", path, e.Kind.Kind, e.Key.Name)
+		}
+	}
+}
+
+// CreatedOwned is the part of I27 that is about new objects: each one that Serin creates has an owner.
+type CreatedOwned struct {
+	*Ledger
+	EventsOnly
+
+	// Owned reports whether an object has the owner that Serin gives it.
+	Owned func(*store.Version) bool
+}
+
+// Observe implements Checker.
+func (c *CreatedOwned) Observe(event any) {
+	if e, ok := event.(Write); ok && e.BySerin && e.Type == store.Added && !c.Owned(e.New) {
+		c.Violate("I27", "", "%s %s was created without an owner", e.Kind.Kind, e.Key.Name)
+	}
+}
+
+// Differences are the paths, down to a depth, at which two objects differ.
+func Differences(before, after map[string]any, at string, depth int) []string {
+	var out []string
+	compare := func(field string) {
+		x, y := before[field], after[field]
+		if SameMap(x, y) || reflect.DeepEqual(x, y) {
+			return
+		}
+		inner, isMap := x.(map[string]any)
+		other, areMaps := y.(map[string]any)
+		if depth > 1 && isMap && areMaps {
+			out = append(out, Differences(inner, other, at+field+"/", depth-1)...)
+		} else {
+			out = append(out, at+field)
+		}
+	}
+	for field := range before {
+		compare(field)
+	}
+	for field := range after {
+		if _, known := before[field]; !known {
+			compare(field)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// SameMap reports whether two values are one map: versions of an object share what did not change.
+func SameMap(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.IsValid() && y.IsValid() && x.Kind() == reflect.Map && y.Kind() == reflect.Map && x.Pointer() == y.Pointer()
+}

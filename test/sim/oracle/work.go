@@ -1,0 +1,69 @@
+package oracle
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
+)
+
+// maxRequeues is how often an object may be requeued at once without a change; maxReconciliations is how many
+// reconciliations each event may cause, and each second.
+const (
+	maxRequeues        = 3
+	maxReconciliations = 20
+)
+
+// BoundedWork is I21: no object is reconciled again and again without a change.
+type BoundedWork struct {
+	*Ledger
+	EventsOnly
+
+	requeues, reconciliations map[types.NamespacedName]int
+	// events is how many of them had happened at the last reconciliation.
+	events int
+}
+
+// NewBoundedWork returns the checker of I21.
+func NewBoundedWork(l *Ledger) *BoundedWork {
+	return &BoundedWork{Ledger: l, requeues: map[types.NamespacedName]int{}, reconciliations: map[types.NamespacedName]int{}}
+}
+
+// Observe implements Checker.
+func (c *BoundedWork) Observe(event any) {
+	e, ok := event.(sim.Passed)
+	if !ok {
+		return
+	}
+	if c.Events != c.events {
+		clear(c.requeues)
+		c.events = c.Events
+	}
+	key := e.Release
+	c.reconciliations[key]++
+	if most := maxReconciliations * (10 + c.Events + int(c.Now().Sub(c.Began)/time.Second)); c.reconciliations[key] > most {
+		c.Violate("I21", key.Name, "it was reconciled %d times, but only %d events have happened", c.reconciliations[key], c.Events)
+	}
+	if e.Err != nil || e.Result.RequeueAfter <= 0 || e.Result.RequeueAfter > time.Millisecond {
+		delete(c.requeues, key)
+		return
+	}
+	if c.requeues[key]++; c.requeues[key] > maxRequeues {
+		c.Violate("I21", key.Name, "it was requeued at once %d times, and nothing had changed", c.requeues[key])
+	}
+}
+
+// Forgotten is I36: no series, and nothing in the memory of a process, outlives its object.
+type Forgotten struct {
+	*Ledger
+	EventsOnly
+}
+
+// Observe implements Checker.
+func (c *Forgotten) Observe(event any) {
+	if e, ok := event.(kinds.Outlived); ok {
+		c.Violate("I36", "", "%s: %s", e.Instance, e.What)
+	}
+}
