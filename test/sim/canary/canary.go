@@ -23,9 +23,7 @@ import (
 )
 
 var (
-	canaryKind     = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
-	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	daemonSetKind  = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	canaryKind = schema.GroupKind{Group: flaggerv1.GroupName, Kind: flaggerv1.CanaryKind}
 )
 
 // drain is how long the canary keeps its pods after the route took its traffic away.
@@ -54,6 +52,8 @@ type Canaries struct {
 
 // Release is one Canary of a history, with what is true about it and nobody in the world knows.
 type Release struct {
+	kinds.Versions
+
 	Key      types.NamespacedName
 	Provider string // kubernetes, istio, gatewayapi:v1
 	Strategy canary.Strategy
@@ -62,12 +62,7 @@ type Release struct {
 	Apex     string // the name of the Service that clients call
 	// Spec is the Canary's as it was created; people may change the stored one.
 	Spec flaggerv1.CanarySpec
-	// Good says of each version (the value of the label version of the pod template) whether its checks pass.
-	Good map[string]bool
 
-	// versions are all that were ever shipped, shipped their names in that order.
-	versions map[string]*version
-	shipped  []string
 	// promoted is the version that the primary got last.
 	promoted string
 	replicas int

@@ -39,7 +39,7 @@ type process struct {
 var watched = []schema.GroupKind{
 	canaryKind,
 	{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
-	deploymentKind,
+	kinds.DeploymentKind,
 	{Kind: "Service"},
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
 	{Kind: "ConfigMap"},

@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -17,8 +16,8 @@ import (
 )
 
 // ship gives the target the template of a version.
-func (p *people) ship(r *Release, v *version) {
-	r.shipped = append(r.shipped, v.name)
+func (p *people) ship(r *Release, v *kinds.Version) {
+	r.Shipped = append(r.Shipped, v.Name)
 	shipped := p.change(r.Target, r.Kind, func(o map[string]any) bool {
 		template := r.template(v)
 		if nodes := within(o, "spec", "template", "spec")["nodeSelector"]; nodes != nil {
@@ -27,35 +26,35 @@ func (p *people) ship(r *Release, v *version) {
 		return unstructured.SetNestedMap(o, template, "spec", "template") == nil
 	})
 	if shipped {
-		p.did(r, kinds.Ship, "ship %s", v)
+		p.hands.Did(r.Key, "ship %s", v)
 	}
 }
 
 // configure changes the configuration of the target.
 func (p *people) configure(r *Release, level string) {
-	changed := p.change(r.config, configMapKind, func(o map[string]any) bool {
+	changed := p.change(r.config, kinds.ConfigMapKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, level, "data", "level") == nil
 	})
 	if changed {
-		p.did(r, EditConfig, "set the configuration to level %s", level)
+		p.hands.Did(r.Key, "set the configuration to level %s", level)
 	}
 }
 
 func (p *people) editTemplate(r *Release, s *sim.Stream) {
-	v := drawVersion(s)
+	v := kinds.DrawVersion(s, 0.6, 0.4)
 	switch s.Int(0, 3) {
 	case 0: // back to what was there before
-		v := r.versions[r.shipped[max(0, len(r.shipped)-2)]]
+		v := r.Previous()
 		p.ship(r, v)
 	case 1:
 		stamp := fmt.Sprint(s.Int(1, 1000))
-		if p.change(r.Target, deploymentKind, func(o map[string]any) bool {
+		if p.change(r.Target, kinds.DeploymentKind, func(o map[string]any) bool {
 			return unstructured.SetNestedField(o, stamp, "spec", "template", "metadata", "annotations", "example.com/restarted") == nil
 		}) {
-			p.did(r, EditTemplate, "restart the pods")
+			p.hands.Did(r.Key, "restart the pods")
 		}
 	default:
-		p.ship(r, r.add(v))
+		p.ship(r, r.Add(v))
 	}
 }
 
@@ -92,7 +91,7 @@ func (p *people) editSpec(r *Release, s *sim.Stream) {
 	if !changed {
 		return
 	}
-	p.did(r, EditSpec, "%s", what)
+	p.hands.Did(r.Key, "%s", what)
 	if r.invalid {
 		p.Later(back, func() { p.mendSpec(r) })
 	}
@@ -105,7 +104,7 @@ func (p *people) mendSpec(r *Release) {
 	}
 	if p.respecify(r, func(c *flaggerv1.Canary) { c.Spec = *r.valid.DeepCopy() }) {
 		r.invalid = false
-		p.did(r, EditSpec, "make the spec valid again")
+		p.hands.Did(r.Key, "make the spec valid again")
 	}
 }
 
@@ -115,22 +114,22 @@ func (p *people) scale(r *Release, s *sim.Stream) {
 	if name != r.Target {
 		replicas = max(replicas, 1)
 	}
-	if p.change(name, deploymentKind, func(o map[string]any) bool {
+	if p.change(name, kinds.DeploymentKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, int64(replicas), "spec", "replicas") == nil
 	}) {
-		p.did(r, Scale, "scale %s to %d", name, replicas)
+		p.hands.Did(r.Key, "scale %s to %d", name, replicas)
 	}
 }
 
 func (p *people) deleteRelease(r *Release, s *sim.Stream) {
 	back, stays := s.Between(30*time.Second, 5*time.Minute), s.Chance(0.4)
-	if p.remove(r.Key.Name, canaryKind, DeleteRelease, r) && !stays {
+	if p.hands.Remove(r.Key, r.Key.Name, canaryKind) && !stays {
 		p.Later(back, func() { p.again(r) })
 	}
 }
 
 func (p *people) recreateRelease(r *Release, _ *sim.Stream) {
-	if p.remove(r.Key.Name, canaryKind, RecreateRelease, r) {
+	if p.hands.Remove(r.Key, r.Key.Name, canaryKind) {
 		p.again(r)
 	}
 }
@@ -146,7 +145,7 @@ func (p *people) again(r *Release) {
 	}
 	p.hands.Create(r.canary())
 	r.invalid = r.born
-	p.did(r, RecreateRelease, "make the Canary again")
+	p.hands.Did(r.Key, "make the Canary again")
 	if p.over {
 		p.startable(r)
 	}
@@ -154,7 +153,7 @@ func (p *people) again(r *Release) {
 
 func (p *people) deleteTarget(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 4*time.Minute)
-	if p.remove(r.Target, deploymentKind, DeleteTarget, r) {
+	if p.hands.Remove(r.Key, r.Target, kinds.DeploymentKind) {
 		p.Later(back, func() { p.retarget(r) })
 	}
 }
@@ -165,43 +164,31 @@ func (p *people) retarget(r *Release) {
 		return
 	}
 	p.hands.Create(r.deployment())
-	p.did(r, DeleteTarget, "make the Deployment again with %s", r.current())
+	p.hands.Did(r.Key, "make the Deployment again with %s", r.Current())
 	if p.over {
 		p.startable(r)
 	}
 }
 
 func (p *people) deletePrimary(r *Release, _ *sim.Stream) {
-	p.remove(r.Target+"-primary", deploymentKind, DeletePrimary, r)
+	p.hands.Remove(r.Key, r.Target+"-primary", kinds.DeploymentKind)
 }
 
 func (p *people) deleteService(r *Release, s *sim.Stream) {
-	p.remove(r.Apex+sim.Pick(s, "", "-primary", "-canary"), serviceKind, DeleteService, r)
-}
-
-// routeKind is the kind of the object that has the weights; false where there is none.
-func (r *Release) routeKind() (schema.GroupKind, bool) {
-	switch r.Provider {
-	case istioProvider:
-		return virtualService, true
-	case gatewayProvider:
-		return httpRoute, true
-	default:
-		return schema.GroupKind{}, false
-	}
+	p.hands.Remove(r.Key, r.Apex+sim.Pick(s, "", "-primary", "-canary"), kinds.ServiceKind)
 }
 
 func (p *people) deleteRoute(r *Release, _ *sim.Stream) {
-	if kind, ok := r.routeKind(); ok {
-		p.remove(r.Apex, kind, DeleteRoute, r)
+	if kind, ok := kinds.RouteKind(r.Provider); ok {
+		p.hands.Remove(r.Key, r.Apex, kind)
 	}
 }
 
 func (p *people) editRouteWeights(r *Release, s *sim.Stream) {
 	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
-	kind, ok := r.routeKind()
+	kind, ok := kinds.RouteKind(r.Provider)
 	if ok && p.change(r.Apex, kind, func(o map[string]any) bool { return reweigh(o, int64(weight)) }) {
-		p.did(r, EditRouteWeights, "give the canary the weight %d by hand", weight)
+		p.hands.Did(r.Key, "give the canary the weight %d by hand", weight)
 	}
 }
 
@@ -210,7 +197,7 @@ func (p *people) suspend(r *Release, s *sim.Stream) {
 	if !p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = true }) {
 		return
 	}
-	p.did(r, Suspend, "suspend it")
+	p.hands.Did(r.Key, "suspend it")
 	if !stays {
 		p.Later(back, func() { p.resume(r) })
 	}
@@ -218,7 +205,7 @@ func (p *people) suspend(r *Release, s *sim.Stream) {
 
 func (p *people) resume(r *Release) {
 	if c := p.stored(r.Key); c != nil && c.Spec.Suspend && p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.Suspend = false }) {
-		p.did(r, Suspend, "resume it")
+		p.hands.Did(r.Key, "resume it")
 	}
 }
 
@@ -226,7 +213,7 @@ func (p *people) skip(r *Release, s *sim.Stream) {
 	back := s.Between(time.Minute, 5*time.Minute)
 	set := func(skip bool, words string) {
 		if p.respecify(r, func(c *flaggerv1.Canary) { c.Spec.SkipAnalysis = skip }) {
-			p.did(r, Skip, "%s", words)
+			p.hands.Did(r.Key, "%s", words)
 		}
 	}
 	set(true, "skip the analysis")
@@ -241,12 +228,12 @@ func (p *people) command(r *Release, s *sim.Stream) {
 	}
 	run := canary.Run(string(c.UID), c.Status)
 	if p.respecify(r, func(c *flaggerv1.Canary) { c.Annotations["serin.dev/command"] = verb + "@" + run }) {
-		p.did(r, Command, "command %s@%s", verb, run)
+		p.hands.Did(r.Key, "command %s@%s", verb, run)
 	}
 }
 
 // restatus writes a status as nobody but the controller should.
-func (p *people) restatus(r *Release, what sim.Class, words string, change func(*flaggerv1.CanaryStatus)) {
+func (p *people) restatus(r *Release, words string, change func(*flaggerv1.CanaryStatus)) {
 	c := p.stored(r.Key)
 	if c == nil {
 		return
@@ -259,7 +246,7 @@ func (p *people) restatus(r *Release, what sim.Class, words string, change func(
 		}
 		return
 	}
-	p.did(r, what, "%s", words)
+	p.hands.Did(r.Key, "%s", words)
 }
 
 func (p *people) nonsense(r *Release, s *sim.Stream) {
@@ -267,7 +254,7 @@ func (p *people) nonsense(r *Release, s *sim.Stream) {
 	ahead := s.Between(-time.Hour, time.Hour)
 	phase := sim.Pick(s, flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion,
 		flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising, flaggerv1.CanaryPhaseFailed, flaggerv1.CanaryPhaseTerminating, "")
-	p.restatus(r, NonsenseStatus, fmt.Sprintf("write nonsense into the status (%d, %d, %s)", which, number, phase), func(status *flaggerv1.CanaryStatus) {
+	p.restatus(r, fmt.Sprintf("write nonsense into the status (%d, %d, %s)", which, number, phase), func(status *flaggerv1.CanaryStatus) {
 		switch which {
 		case 0:
 			status.CanaryWeight = number
@@ -294,7 +281,7 @@ func (p *people) nonsense(r *Release, s *sim.Stream) {
 // otherController leaves the status as one that knows nothing of ours would have written it.
 func (p *people) otherController(r *Release, _ *sim.Stream) {
 	if c := p.stored(r.Key); c != nil && c.Status.Serin != nil {
-		p.restatus(r, OtherController, "let another controller write the status", func(status *flaggerv1.CanaryStatus) { status.Serin = nil })
+		p.restatus(r, "let another controller write the status", func(status *flaggerv1.CanaryStatus) { status.Serin = nil })
 	}
 }
 
@@ -307,7 +294,7 @@ func (p *people) swapStrategy(r *Release, s *sim.Stream) {
 		a.StepWeight, a.StepWeights, a.MaxWeight, a.StepWeightPromotion = drawn.StepWeight, drawn.StepWeights, drawn.MaxWeight, drawn.StepWeightPromotion
 		a.SessionAffinity = drawn.SessionAffinity
 	}) {
-		p.did(r, SwapStrategy, "want %s instead", r.Strategy)
+		p.hands.Did(r.Key, "want %s instead", r.Strategy)
 	}
 }
 
@@ -324,9 +311,9 @@ func (p *people) sameTarget(r *Release, s *sim.Stream) {
 	c := r.canary()
 	c.Name = name
 	p.hands.Create(c)
-	p.did(r, SameTarget, "make Canary %s for the same target", name)
+	p.hands.Did(r.Key, "make Canary %s for the same target", name)
 	p.Later(away, func() {
-		if p.remove(name, canaryKind, SameTarget, r) && p.over {
+		if p.hands.Remove(r.Key, name, canaryKind) && p.over {
 			p.startable(r)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 
 // finalKinds are what a history leaves behind.
 var finalKinds = []schema.GroupKind{
-	canaryKind, deploymentKind, daemonSetKind,
+	canaryKind, kinds.DeploymentKind, kinds.DaemonSetKind,
 	{Kind: "Service"},
 	{Kind: "ConfigMap"},
 	{Kind: "Secret"},
@@ -54,7 +54,7 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 				delete(status, count) // the same as one that was never written
 			}
 		}
-	case deploymentKind, daemonSetKind, scalerKind: // what others make of them is under way all the time
+	case kinds.DeploymentKind, kinds.DaemonSetKind, kinds.AutoscalerKind: // what others make of them is under way all the time
 		delete(object, "status")
 	}
 	return object

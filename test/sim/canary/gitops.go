@@ -41,20 +41,11 @@ func (k *Canaries) tools() {
 			every: sim.Pick(s, 0, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
 		if t.every > 0 {
-			t.again()
+			kinds.Every(t.world, t.every, func() bool { return t.over }, t.apply)
 			continue
 		}
 		k.world.Watch(t.saw)
 	}
-}
-
-func (t *tool) again() {
-	t.world.After(t.every, func() {
-		if !t.over {
-			t.apply()
-			t.again()
-		}
-	})
 }
 
 // saw lets the tool look a while after each change that somebody else made to one of its objects.
@@ -74,11 +65,11 @@ func (t *tool) saw(happening any) {
 
 // has is true of objects that the tool has a copy of.
 func (t *tool) has(kind schema.GroupKind, name string) bool {
-	route, routed := t.of.routeKind()
+	route, routed := kinds.RouteKind(t.of.Provider)
 	switch kind {
-	case deploymentKind:
+	case kinds.DeploymentKind:
 		return name == t.of.Target
-	case serviceKind:
+	case kinds.ServiceKind:
 		return name == t.of.Apex && t.selector
 	default:
 		return routed && kind == route && name == t.of.Apex && t.weights
@@ -91,18 +82,18 @@ func (t *tool) apply() {
 	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", kinds.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
-	t.back(t.of.Target, deploymentKind, "spec", func(spec map[string]any) {
+	t.back(t.of.Target, kinds.DeploymentKind, "spec", func(spec map[string]any) {
 		if t.replicas {
 			spec["replicas"] = int64(t.of.replicas)
 		}
 		if t.template {
-			spec["template"] = t.of.template(t.of.current())
+			spec["template"] = t.of.template(t.of.Current())
 		}
 	})
 	if t.selector {
-		t.back(t.of.Apex, serviceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
+		t.back(t.of.Apex, kinds.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
 	}
-	if kind, ok := t.of.routeKind(); ok && t.weights {
+	if kind, ok := kinds.RouteKind(t.of.Provider); ok && t.weights {
 		t.back(t.of.Apex, kind, "spec", func(spec map[string]any) { reweigh(map[string]any{"spec": spec}, 0) })
 	}
 }
@@ -120,6 +111,5 @@ func (t *tool) back(name string, kind schema.GroupKind, part string, set func(ma
 	})
 	if changed {
 		t.world.Say("%s: gitops writes %s %s back", t.of.Key.Name, kind.Kind, name)
-		t.world.Tell(Did{Release: t.of.Key, What: string(kinds.GitOps), Revision: t.revision(t.of)})
 	}
 }

@@ -124,20 +124,20 @@ func newUserObjects(l *ledger) oracle.Checker {
 // mayChange are the fields of users' objects that are documented to change.
 func mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
-	case deploymentKind:
+	case kinds.DeploymentKind:
 		// The target's replicas; and a primary that an earlier Canary left behind gets its owner back.
 		return path == "spec/replicas" || strings.HasSuffix(h.Key.Name, ending) && path == "metadata/ownerReferences"
-	case daemonSetKind:
+	case kinds.DaemonSetKind:
 		return path == "spec/template" && onlyElsewhere(h)
-	case serviceKind:
+	case kinds.ServiceKind:
 		return path == "spec/selector" || path == "spec/ports" || path == "spec/trafficDistribution" || path == "metadata/annotations"
-	case scalerKind:
+	case kinds.AutoscalerKind:
 		return strings.HasSuffix(h.Key.Name, ending)
-	case virtualService:
+	case kinds.VirtualServiceKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/http" || path == "spec/tcp" || path == "spec/hosts" || path == "spec/gateways"
-	case destination:
+	case kinds.DestinationRuleKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/host" || path == "spec/trafficPolicy"
-	case httpRoute:
+	case kinds.HTTPRouteKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/rules" || path == "spec/hostnames" || path == "spec/parentRefs"
 	default:
 		return false
@@ -268,7 +268,7 @@ type promotedConfig struct {
 
 func (c *promotedConfig) Observe(event any) {
 	h, ok := event.(oracle.Write)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != configMapKind && h.Kind != secretKind || !strings.HasSuffix(h.Key.Name, ending) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != kinds.ConfigMapKind && h.Kind != kinds.SecretKind || !strings.HasSuffix(h.Key.Name, ending) {
 		return
 	}
 	if equal(h.Old.Content()["data"], h.New.Content()["data"]) && equal(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
@@ -308,7 +308,7 @@ func (l *ledger) owns(r *record) bool {
 	late := slices.ContainsFunc(l.All, func(other *record) bool {
 		return other.deleted.After(l.OldestView()) && other.key.Namespace == r.key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
 	})
-	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == deploymentKind.Kind || !l.replaced(r))
+	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == kinds.DeploymentKind.Kind || !l.replaced(r))
 }
 
 // replaced is true when another Canary releases the Deployment of the name that this one points at.
@@ -316,7 +316,7 @@ func (l *ledger) replaced(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
 		ref := other.canary.Spec.TargetRef
 		return other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
-			ref.Kind == deploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
+			ref.Kind == kinds.DeploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
@@ -21,9 +22,9 @@ func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
 
 func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
 	t.Parallel()
-	steps := &flaggerv1.CanarySpec{Provider: istioProvider, Analysis: &flaggerv1.CanaryAnalysis{StepWeights: []int{10, 50}}}
-	step := &flaggerv1.CanarySpec{Provider: istioProvider, Analysis: &flaggerv1.CanaryAnalysis{StepWeight: 30, MaxWeight: 70}}
-	green := &flaggerv1.CanarySpec{Provider: istioProvider, Analysis: &flaggerv1.CanaryAnalysis{Iterations: 2}}
+	steps := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeights: []int{10, 50}}}
+	step := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeight: 30, MaxWeight: 70}}
+	green := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{Iterations: 2}}
 	for _, test := range []struct {
 		name   string
 		spec   *flaggerv1.CanarySpec

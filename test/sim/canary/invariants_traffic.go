@@ -8,6 +8,7 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -48,7 +49,7 @@ func (c *noDeadEnd) lost(h cluster.Lost) {
 	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
 	}
-	if apex := c.Objects[oracle.At(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
+	if apex := c.Objects[oracle.At(kinds.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
 		return // somebody sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
@@ -208,7 +209,7 @@ type takenOver struct {
 func (c *takenOver) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
-		if !h.BySerin || h.Kind != serviceKind || h.Type == store.Deleted {
+		if !h.BySerin || h.Kind != kinds.ServiceKind || h.Type == store.Deleted {
 			return
 		}
 		for _, r := range c.releasesOf(h) {
@@ -255,7 +256,7 @@ type givenBack struct {
 func (c *givenBack) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
-		if !h.BySerin || h.Kind != serviceKind || h.Type != store.Modified {
+		if !h.BySerin || h.Kind != kinds.ServiceKind || h.Type != store.Modified {
 			return
 		}
 		for _, r := range c.releasesOf(h) {
@@ -279,11 +280,11 @@ func (c *givenBack) released(h moved) {
 	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
 		return
 	}
-	apex := c.World.Server.Peek(serviceKind, thingKey(r, r.apexName()))
+	apex := c.World.Server.Peek(kinds.ServiceKind, thingKey(r, r.apexName()))
 	switch {
 	case !r.target.wasServing(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
 		c.Violate("I16", r.name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
-	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(serviceKind, apex.Key())].Unchanged(c.OldestView()):
+	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(kinds.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
 		c.Violate("I16", r.name(), "the finalizer went although the apex Service still selects the primary")
 	}
 }

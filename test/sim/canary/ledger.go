@@ -171,7 +171,7 @@ func (l *ledger) Record(event any) {
 // noteDeath takes down that a pod of a copy died by itself.
 func (l *ledger) noteDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
-	for _, r := range l.things[oracle.At(deploymentKind, key)] {
+	for _, r := range l.things[oracle.At(kinds.DeploymentKind, key)] {
 		if h.Deployment == r.canary.Spec.TargetRef.Name {
 			r.target.disturbed = l.Now()
 		} else {
@@ -204,7 +204,7 @@ func (l *ledger) readWrite(e *store.Event) []any {
 	switch e.Kind {
 	case canaryKind:
 		return append(out, l.readMove(written))
-	case deploymentKind, daemonSetKind:
+	case kinds.DeploymentKind, kinds.DaemonSetKind:
 		for _, r := range of {
 			out = append(out, l.readRoll(written, r))
 		}
@@ -369,10 +369,10 @@ func (l *ledger) noteMove(h moved) {
 // nothing.
 func (l *ledger) kindOf(h moved) schema.GroupKind {
 	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
-	if h.after.Spec.TargetRef.Kind == daemonSetKind.Kind && l.World.Server.Peek(daemonSetKind, target) != nil {
-		return daemonSetKind
+	if h.after.Spec.TargetRef.Kind == kinds.DaemonSetKind.Kind && l.World.Server.Peek(kinds.DaemonSetKind, target) != nil {
+		return kinds.DaemonSetKind
 	}
-	return deploymentKind
+	return kinds.DeploymentKind
 }
 
 // meet takes down what is there of the objects of a new release. What the target of a Canary that is gone ran until then,

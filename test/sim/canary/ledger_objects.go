@@ -20,11 +20,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-var (
-	secretKind  = schema.GroupKind{Kind: "Secret"}
-	scalerKind  = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-	destination = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
-)
+var ()
 
 // ending is what the names of the primary's things have more than those of the target's.
 const ending = "-primary"
@@ -40,9 +36,9 @@ func (r *record) apexName() string {
 func (r *record) routeKind() schema.GroupKind {
 	switch provider := r.canary.Spec.Provider; {
 	case provider == "istio":
-		return virtualService
+		return kinds.VirtualServiceKind
 	case strings.HasPrefix(provider, "gatewayapi"):
-		return httpRoute
+		return kinds.HTTPRouteKind
 	default:
 		return schema.GroupKind{}
 	}
@@ -66,18 +62,18 @@ func (r *record) places() []oracle.ObjectKey {
 	add(r.kind, target)
 	add(r.kind, target+ending)
 	for _, name := range []string{apex, apex + ending, apex + "-canary"} {
-		add(serviceKind, name)
+		add(kinds.ServiceKind, name)
 	}
 	if kind := r.routeKind(); kind.Kind != "" {
 		add(kind, apex)
-		if kind == virtualService {
-			add(destination, apex+ending)
-			add(destination, apex+"-canary")
+		if kind == kinds.VirtualServiceKind {
+			add(kinds.DestinationRuleKind, apex+ending)
+			add(kinds.DestinationRuleKind, apex+"-canary")
 		}
 	}
 	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
-		add(scalerKind, ref.Name)
-		add(scalerKind, ref.Name+ending)
+		add(kinds.AutoscalerKind, ref.Name)
+		add(kinds.AutoscalerKind, ref.Name+ending)
 	}
 	template, _ := r.target.template.(map[string]any)
 	for _, ref := range configsIn(template) {
@@ -102,7 +98,7 @@ func (r *record) weightsOf(v *store.Version) weights {
 	primary, canary := r.apexName()+ending, r.apexName()+"-canary"
 	var out weights
 	rules, receivers := kinds.Items(spec["http"]), "route"
-	if v.Kind() == httpRoute {
+	if v.Kind() == kinds.HTTPRouteKind {
 		rules, receivers = kinds.Items(spec["rules"]), "backendRefs"
 	} else if len(rules) == 0 {
 		rules = kinds.Items(spec["tcp"])
@@ -112,7 +108,7 @@ func (r *record) weightsOf(v *store.Version) weights {
 		sum := 0
 		for _, to := range kinds.Items(rule[receivers]) {
 			name, _ := to["name"].(string)
-			if v.Kind() == virtualService {
+			if v.Kind() == kinds.VirtualServiceKind {
 				name, _ = within(to, "destination")["host"].(string)
 			}
 			weight, whole := wholeNumber(to["weight"])
@@ -187,7 +183,7 @@ func number(object map[string]any, field string, absent int64) int64 {
 
 // asked is how many pods a workload shall have. A DaemonSet that runs nowhere has a node selector that no node has.
 func asked(v *store.Version) int64 {
-	if v.Kind() != daemonSetKind {
+	if v.Kind() != kinds.DaemonSetKind {
 		return number(within(v.Content(), "spec"), "replicas", 1)
 	}
 	if len(within(v.Content(), "spec", "template", "spec", "nodeSelector")) > 0 {
@@ -291,7 +287,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
 	p.available = number(status, "availableReplicas", 0)
 	running := number(status, "readyReplicas", 0)
-	if v.Kind() == daemonSetKind {
+	if v.Kind() == kinds.DaemonSetKind {
 		running = number(status, "numberReady", 0)
 		total = number(status, "currentNumberScheduled", 0) + number(status, "numberMisscheduled", 0)
 		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
@@ -368,7 +364,7 @@ func (l *ledger) setReady(p *pods, ready, serves bool) {
 
 // noteConfig looks whether a change of configuration made something else of a Deployment.
 func (l *ledger) noteConfig(h oracle.Write) {
-	if h.Kind != configMapKind && h.Kind != secretKind {
+	if h.Kind != kinds.ConfigMapKind && h.Kind != kinds.SecretKind {
 		return
 	}
 	for _, r := range l.releasesOf(h) {
@@ -446,22 +442,22 @@ func configsIn(template map[string]any) []oracle.ObjectKey {
 	}
 	spec := within(template, "spec")
 	for _, volume := range kinds.Items(spec["volumes"]) {
-		add(configMapKind, within(volume, "configMap"), "name")
-		add(secretKind, within(volume, "secret"), "secretName")
+		add(kinds.ConfigMapKind, within(volume, "configMap"), "name")
+		add(kinds.SecretKind, within(volume, "secret"), "secretName")
 		for _, source := range kinds.Items(within(volume, "projected")["sources"]) {
-			add(configMapKind, within(source, "configMap"), "name")
-			add(secretKind, within(source, "secret"), "name")
+			add(kinds.ConfigMapKind, within(source, "configMap"), "name")
+			add(kinds.SecretKind, within(source, "secret"), "name")
 		}
 	}
 	for _, field := range []string{"initContainers", "containers"} {
 		for _, container := range kinds.Items(spec[field]) {
 			for _, from := range kinds.Items(container["envFrom"]) {
-				add(configMapKind, within(from, "configMapRef"), "name")
-				add(secretKind, within(from, "secretRef"), "name")
+				add(kinds.ConfigMapKind, within(from, "configMapRef"), "name")
+				add(kinds.SecretKind, within(from, "secretRef"), "name")
 			}
 			for _, env := range kinds.Items(container["env"]) {
-				add(configMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
-				add(secretKind, within(env, "valueFrom", "secretKeyRef"), "name")
+				add(kinds.ConfigMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
+				add(kinds.SecretKind, within(env, "valueFrom", "secretKeyRef"), "name")
 			}
 		}
 	}

@@ -74,15 +74,8 @@ func (o *outside) put(p *process, asked prober.Asked) {
 		return
 	}
 	r := o.releaseOf(key.NamespacedName)
-	told := Asked{Instance: p.instance.Name, Release: key.NamespacedName, UID: key.UID, Probe: asked.Probe}
 	c := o.stored(key.NamespacedName)
-	if c != nil {
-		told.Status = c.Status
-	}
-	if r != nil {
-		told.Revision = o.revision(r)
-	}
-	o.world.Tell(told)
+	o.world.Tell(Asked{Instance: p.instance.Name, UID: key.UID, Probe: asked.Probe})
 
 	reply := o.reply(r, c, asked)
 	if strikes(sim.LoseAnswer) {
@@ -94,7 +87,7 @@ func (o *outside) put(p *process, asked prober.Asked) {
 	o.out[p.instance]++
 	p.instance.After(reply.after, func() {
 		o.out[p.instance]--
-		o.world.Tell(Answered{Instance: p.instance.Name, Release: key.NamespacedName, UID: key.UID, Probe: asked.Probe, Answer: reply.answer})
+		o.world.Tell(Answered{Instance: p.instance.Name, UID: key.UID, Probe: asked.Probe, Answer: reply.answer})
 		o.world.Say("  %s: %s says %s", key.Name, asked.Probe.ID, said(reply.answer))
 		p.prober.Answer(asked, reply.answer)
 		if strikes(sim.DieAnswered) {
@@ -193,9 +186,9 @@ func (o *outside) approves(s *sim.Stream, r *Release, q canary.HookQuestion) boo
 	case flaggerv1.PostRolloutHook:
 		return true
 	default: // a test of the version
-		v := r.versions[o.running(r)]
+		v := r.Known[o.running(r)]
 		flaky := s.Chance(0.1)
-		return v == nil || v.good || !v.tested && !flaky
+		return v == nil || v.Good || !v.Tested && !flaky
 	}
 }
 
@@ -270,10 +263,10 @@ func (o *outside) measure(s *sim.Stream, usual time.Duration, r *Release, c *fla
 		return reply{after, release.Answer{Outcome: outcome, Text: text, Query: query}}
 	}
 	what := s.Int(0, 2)
-	value, late := o.value(s, r, r.versions[o.running(r)], c, check), s.Between(2*time.Second, metricTimeout)
+	value, late := o.value(s, r, r.Known[o.running(r)], c, check), s.Between(2*time.Second, metricTimeout)
 	stale := value
-	if n := len(r.shipped); n > 1 {
-		stale = o.value(s, r, r.versions[r.shipped[n-2]], c, check)
+	if n := len(r.Shipped); n > 1 {
+		stale = o.value(s, r, r.Known[r.Shipped[n-2]], c, check)
 	}
 	measured := release.Answer{Outcome: release.Measured, Value: value, Query: query}
 	switch o.strikes(s, kinds.MetricTroubles...) {
@@ -302,12 +295,12 @@ func (o *outside) measure(s *sim.Stream, usual time.Duration, r *Release, c *fla
 }
 
 // value is what a service measures of a version: good as long as the version is, at the weight that it has.
-func (o *outside) value(s *sim.Stream, r *Release, v *version, c *flaggerv1.Canary, check canary.Check) float64 {
+func (o *outside) value(s *sim.Stream, r *Release, v *kinds.Version, c *flaggerv1.Canary, check canary.Check) float64 {
 	if v == nil {
-		v = &version{good: true}
+		v = &kinds.Version{Good: true}
 	}
-	good := v.good || c.Status.CanaryWeight < v.from && r.Strategy == canary.Weighted
-	if noisy := s.Chance(v.noise); noisy {
+	good := v.Good || c.Status.CanaryWeight < v.From && r.Strategy == canary.Weighted
+	if noisy := s.Chance(v.Noise); noisy {
 		good = !good
 	}
 	f := s.Between(0, time.Second).Seconds() // from 0 to 1

@@ -2,8 +2,6 @@ package canary
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
@@ -81,8 +79,8 @@ func (p *people) live() {
 		kinds.Shipping{
 			World: p.world, Name: r.Key.Name, Most: 3, Soonest: 2 * time.Minute, Latest: 12 * time.Minute,
 			Draw: func(s *sim.Stream) func() {
-				v := drawVersion(s)
-				return func() { p.ship(r, r.add(v)) }
+				v := kinds.DrawVersion(s, 0.6, 0.4)
+				return func() { p.ship(r, r.Add(v)) }
 			},
 			Over: func() bool { return p.over },
 		}.Begin()
@@ -90,39 +88,21 @@ func (p *people) live() {
 	kinds.Often(p.world, p, deeds, func() []*Release { return p.releases })
 }
 
-// drawVersion draws a version with what is true about it.
-func drawVersion(s *sim.Stream) version {
-	v := version{good: s.Chance(0.6), tested: s.Chance(0.4), pods: kinds.DrawPods(s)}
-	from, noise := sim.Pick(s, 0, 0, 10, 40), s.Chance(0.15)
-	if !v.good {
-		v.from = from
-	}
-	if noise {
-		v.noise = 0.2
-	}
-	return v
-}
-
 // tell begins a story about a release.
 func (p *people) tell(story Story, r *Release) {
-	acts := make([]kinds.Act, len(story.Acts))
-	for i, act := range story.Acts {
-		acts[i] = kinds.Act{After: act.After, Do: func() { act.Do(p, r) }}
-		if act.When != nil {
-			acts[i].When = func() bool {
-				c := p.stored(r.Key)
-				return c != nil && act.When(c.Status)
-			}
+	kinds.Tell(p.Script, p, r, story.Acts, func() (flaggerv1.CanaryStatus, bool) {
+		if c := p.stored(r.Key); c != nil {
+			return c.Status, true
 		}
-	}
-	p.Tell(acts)
+		return flaggerv1.CanaryStatus{}, false
+	})
 }
 
 // saw is told everything that happens.
 func (p *people) saw(happening any) {
 	wrote, ok := happening.(sim.Wrote)
 	switch {
-	case ok && (wrote.Kind == deploymentKind || wrote.Kind == daemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
+	case ok && (wrote.Kind == kinds.DeploymentKind || wrote.Kind == kinds.DaemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
 		p.noticePrimary(wrote)
 		return
 	case !ok || wrote.Kind != canaryKind:
@@ -138,25 +118,10 @@ func (p *people) saw(happening any) {
 // noticePrimary remembers which version the primary of a release got last.
 func (p *people) noticePrimary(wrote sim.Wrote) {
 	for _, r := range p.releases {
-		if version := labelsOf(within(wrote.New.Content(), "spec", "template"))["version"]; wrote.Key.Name == r.Target+"-primary" && r.versions[version] != nil {
+		if version := kinds.Labels(within(wrote.New.Content(), "spec", "template"))["version"]; wrote.Key.Name == r.Target+"-primary" && r.Known[version] != nil {
 			r.promoted = version
 		}
 	}
-}
-
-// did tells the world what somebody did.
-func (p *people) did(r *Release, what sim.Class, format string, args ...any) {
-	p.world.Say("%s: people "+format, append([]any{r.Key.Name}, args...)...)
-	p.world.Tell(Did{Release: r.Key, What: string(what), Revision: p.revision(r)})
-}
-
-// remove deletes one object of a release.
-func (p *people) remove(name string, kind schema.GroupKind, what sim.Class, r *Release) bool {
-	deleted := p.hands.Delete(name, kind)
-	if deleted {
-		p.did(r, what, "delete %s %s", kind.Kind, name)
-	}
-	return deleted
 }
 
 // change lets a user change one object.
@@ -185,24 +150,6 @@ func (p *people) respecify(r *Release, change func(*flaggerv1.Canary)) bool {
 	return true
 }
 
-// revision names what the target of a release runs: the template and the configuration that it reads. Empty where there
-// is no target.
-func (k *Canaries) revision(r *Release) string {
-	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
-	if target == nil {
-		return ""
-	}
-	template, _, _ := unstructured.NestedFieldNoCopy(target.Content(), "spec", "template")
-	sum := fnv.New64a()
-	_, _ = fmt.Fprint(sum, template) // maps are printed in the order of their keys
-	if r.config != "" {
-		if config := k.world.Server.Peek(configMapKind, types.NamespacedName{Namespace: namespace, Name: r.config}); config != nil {
-			_, _ = fmt.Fprint(sum, config.Content()["data"])
-		}
-	}
-	return fmt.Sprintf("%s-%x", k.running(r), sum.Sum64())
-}
-
 // running is the version that the target of a release runs now; empty where there is no target.
 func (k *Canaries) running(r *Release) string {
 	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
@@ -211,7 +158,7 @@ func (k *Canaries) running(r *Release) string {
 	}
 	template, _, _ := unstructured.NestedFieldNoCopy(target.Content(), "spec", "template")
 	content, _ := template.(map[string]any)
-	return labelsOf(content)["version"]
+	return kinds.Labels(content)["version"]
 }
 
 // mend is what people do when nothing happens any more: they put right what would hold a release for ever, or leave it
@@ -239,18 +186,18 @@ func (p *people) mend() {
 func (p *people) bringBack(r *Release) {
 	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
 	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
-		p.ship(r, r.versions[r.promoted])
+		p.ship(r, r.Known[r.promoted])
 	}
 }
 
 // startable ships a version whose pods run where a release would otherwise wait for pods that never come: it has not taken
 // its workload over yet, or gives it back, or the primary has that version already.
 func (p *people) startable(r *Release) {
-	v := r.versions[p.running(r)]
-	if v == nil || !v.pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + twin}) {
+	v := r.Known[p.running(r)]
+	if v == nil || !v.Pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + twin}) {
 		return
 	}
-	p.ship(r, r.add(goodVersion))
+	p.ship(r, r.Add(goodVersion))
 }
 
 // needsPods is true of a Canary that waits for pods without a deadline. A release that is under way has one.

@@ -195,7 +195,7 @@ func atMost(spec *flaggerv1.CanarySpec) time.Duration {
 	if a.StepWeightPromotion > 0 {
 		windows += 100/a.StepWeightPromotion + 1
 	}
-	if spec.Provider == kubernetesProvider {
+	if spec.Provider == kinds.NoRouter {
 		windows += 10
 	}
 	windows += max(a.Threshold, 1)

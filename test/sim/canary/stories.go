@@ -3,7 +3,6 @@ package canary
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,83 +16,33 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// The providers that histories have.
-const (
-	kubernetesProvider = canary.ProviderKubernetes
-	istioProvider      = "istio"
-	gatewayProvider    = "gatewayapi:v1"
-)
-
 // namespace of everything that people make.
 const namespace = "shop"
 
 // planted is in every Secret, and in the user part and the query of every address. It must never be seen anywhere else.
 const planted = "hush-5b1c"
 
-// version is one version of a workload, with what is true about it.
-type version struct {
-	name string // the value of the label version of its template
-	// good: its checks pass. A bad one fails them; with from, only once the canary has that weight.
-	good bool
-	from int
-	// noise is how often a measurement says the opposite of what is true.
-	noise float64
-	// tested: the hooks that test it notice that it is bad.
-	tested bool
-	pods   cluster.Pods
-}
-
-func (v *version) String() string {
-	text := v.name + " (good"
-	switch {
-	case !v.good && v.from > 0:
-		text = fmt.Sprintf("%s (bad from weight %d on", v.name, v.from)
-	case !v.good:
-		text = v.name + " (bad"
-	}
-	if v.noise > 0 {
-		text += ", noisy"
-	}
-	if v.pods.Never {
-		text += ", never starts"
-	}
-	return text + ")"
-}
-
 // New makes the drawn releases of one history.
-func New() *Canaries { return &Canaries{} }
+func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
 
-// NewStory makes the one release of a fixed story.
-func NewStory(name string) *Canaries {
+// FixedStories are those that a run can be told to follow.
+func FixedStories() []kinds.Story {
+	var fixed []kinds.Story
 	for _, story := range Stories() {
-		if story.Name == name {
-			return &Canaries{story: &story}
-		}
+		fixed = append(fixed, kinds.Story{Name: story.Name, New: func() []sim.Kind { return []sim.Kind{&Canaries{story: &story}} }})
 	}
-	panic("no story " + name) // a mistake in the program
+	return fixed
 }
-
-// StoryNames are the names of the fixed stories.
-func StoryNames() []string {
-	var names []string
-	for _, story := range Stories() {
-		names = append(names, story.Name)
-	}
-	return names
-}
-
-// StoryLength is how long a story is watched before it is waited for its end. What its people do goes on after that.
-func StoryLength(string) time.Duration { return time.Minute }
 
 // Populate implements sim.Kind.
 func (k *Canaries) Populate(w *sim.World) {
 	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, newLedger(w, drain), Invariants())
-	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kubernetesProvider)
+	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(kinds.NoRouter)
 	k.outside = newOutside(k)
 	k.hands, k.people = kinds.Hands{World: w, Namespace: namespace}, &people{Canaries: k, Script: kinds.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	w.Watch(k.relate)
+	kinds.TraceWrites(w, k.content)
 	w.Watch(k.people.saw)
 	if k.story != nil {
 		r := k.story.release()
@@ -116,28 +65,22 @@ func (k *Canaries) Populate(w *sim.World) {
 
 // behaviour says how the pods of a template run.
 func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
-	labels := labelsOf(template)
+	labels := kinds.Labels(template)
 	of := strings.TrimSuffix(labels["app"], "-primary")
 	for _, r := range k.releases {
 		if r.Target == of {
-			if v := r.versions[labels["version"]]; v != nil {
-				return v.pods
+			if v := r.Known[labels["version"]]; v != nil {
+				return v.Pods
 			}
 		}
 	}
 	return kinds.Healthy
 }
 
-// labelsOf are the labels in the metadata of an object.
-func labelsOf(object map[string]any) map[string]string {
-	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
-	return labels
-}
-
 // begin lets people make everything that a release consists of.
 func (k *Canaries) begin(r *Release) {
 	k.releases = append(k.releases, r)
-	k.world.Say("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.current())
+	k.world.Say("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.Current())
 	for _, object := range r.objects {
 		k.hands.Create(object)
 	}
@@ -152,33 +95,19 @@ func (r *Release) canary() *flaggerv1.Canary {
 	return c
 }
 
-// current is the version that was shipped last.
-func (r *Release) current() *version { return r.versions[r.shipped[len(r.shipped)-1]] }
-
-// add makes a version known.
-func (r *Release) add(v version) *version {
-	if v.name == "" {
-		v.name = fmt.Sprintf("v%d", len(r.versions)+1)
-	}
-	r.versions[v.name] = &v
-	r.Good[v.name] = v.good && v.noise == 0
-	return &v
-}
-
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
 	r := &Release{
-		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Kind: deploymentKind, Apex: name, Spec: spec,
-		Good: map[string]bool{}, versions: map[string]*version{},
+		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Kind: kinds.DeploymentKind, Apex: name, Spec: spec,
+		Versions: kinds.NewVersions(),
 	}
 	r.Spec.Provider = provider
 	r.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
 	r.Spec.Service.Port = 80
-	if provider == gatewayProvider {
+	if provider == kinds.GatewayAPI {
 		r.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "public", Namespace: new("gateways")}}
 	}
 	r.Strategy = strategyOf(r.Spec)
-	r.shipped = []string{r.add(version{good: true, pods: kinds.Healthy}).name}
 	r.replicas = 2
 	return r
 }
@@ -189,7 +118,7 @@ func strategyOf(spec flaggerv1.CanarySpec) canary.Strategy {
 	switch {
 	case a == nil:
 		return canary.Weighted
-	case spec.Provider == kubernetesProvider, a.Iterations > 0 && len(a.Match) == 0:
+	case spec.Provider == kinds.NoRouter, a.Iterations > 0 && len(a.Match) == 0:
 		return canary.BlueGreen
 	case a.Iterations > 0:
 		return canary.ABTesting
@@ -209,8 +138,8 @@ func (r *Release) withConfig() {
 // workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
 func (r *Release) workload() *Release {
 	o := r.deployment()
-	if r.Kind == daemonSetKind {
-		o.SetKind(daemonSetKind.Kind)
+	if r.Kind == kinds.DaemonSetKind {
+		o.SetKind(kinds.DaemonSetKind.Kind)
 		spec := within(o.Object, "spec")
 		for _, field := range []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds"} {
 			delete(spec, field)
@@ -234,20 +163,20 @@ func (r *Release) deployment() *unstructured.Unstructured {
 			"strategy": map[string]any{
 				"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)},
 			},
-			"template": r.template(r.current()),
+			"template": r.template(r.Current()),
 		},
 	})
 }
 
 // daemonSet lets the workload be a DaemonSet instead.
 func (r *Release) daemonSet() {
-	r.Kind, r.Spec.TargetRef.Kind = daemonSetKind, daemonSetKind.Kind
+	r.Kind, r.Spec.TargetRef.Kind = kinds.DaemonSetKind, kinds.DaemonSetKind.Kind
 }
 
 // template is the pod template of a version.
-func (r *Release) template(v *version) map[string]any {
+func (r *Release) template(v *kinds.Version) map[string]any {
 	container := map[string]any{
-		"name": "app", "image": "registry.example/" + r.Target + ":" + v.name,
+		"name": "app", "image": "registry.example/" + r.Target + ":" + v.Name,
 		"ports":     []any{map[string]any{"name": "http", "containerPort": int64(8080), "protocol": "TCP"}},
 		"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
 	}
@@ -259,7 +188,7 @@ func (r *Release) template(v *version) map[string]any {
 	}
 	return map[string]any{
 		"metadata": map[string]any{
-			"labels":      map[string]any{"app": r.Target, "version": v.name},
+			"labels":      map[string]any{"app": r.Target, "version": v.Name},
 			"annotations": map[string]any{"example.com/scrape": "true"},
 		},
 		"spec": map[string]any{
@@ -341,7 +270,7 @@ func object(apiVersion, kind, name string, content map[string]any) *unstructured
 
 // drawRelease draws a release with everything around it.
 func drawRelease(s *sim.Stream, name string) *Release {
-	provider := sim.Pick(s, kubernetesProvider, istioProvider, istioProvider, gatewayProvider, gatewayProvider)
+	provider := sim.Pick(s, kinds.NoRouter, kinds.Istio, kinds.Istio, kinds.GatewayAPI, kinds.GatewayAPI)
 	r := newRelease(name, provider, drawSpec(s, name, provider))
 	r.replicas = s.Int(1, 3)
 	if s.Chance(0.3) {
@@ -353,7 +282,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 	if s.Chance(0.2) {
 		r.withScaler()
 	}
-	if route := s.Chance(0.2); route && provider == istioProvider {
+	if route := s.Chance(0.2); route && provider == kinds.Istio {
 		r.withRoute()
 	}
 	for _, metric := range r.Spec.Analysis.Metrics {
@@ -363,7 +292,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		}
 	}
 	if bad := s.Chance(0.05); bad {
-		r.versions[r.shipped[0]].pods = kinds.Stuck
+		r.Known[r.Shipped[0]].Pods = kinds.Stuck
 	}
 	if bad := s.Chance(0.05); bad {
 		r.valid = *r.Spec.DeepCopy()
@@ -404,7 +333,7 @@ func drawSpec(s *sim.Stream, name, provider string) flaggerv1.CanarySpec {
 func drawStrategy(s *sim.Stream, provider string, a *flaggerv1.CanaryAnalysis) {
 	kind := s.Int(0, 9)
 	switch {
-	case provider == kubernetesProvider:
+	case provider == kinds.NoRouter:
 		a.Iterations = s.Int(1, 4)
 	case kind < 2:
 		a.Iterations = s.Int(1, 4)
@@ -426,7 +355,7 @@ func drawWeights(s *sim.Stream, provider string, a *flaggerv1.CanaryAnalysis) {
 	if s.Chance(0.3) {
 		a.StepWeightPromotion = sim.Pick(s, 20, 50, 100)
 	}
-	if mirror := s.Chance(0.25); mirror && provider == istioProvider {
+	if mirror := s.Chance(0.25); mirror && provider == kinds.Istio {
 		a.Mirror = true
 		a.MirrorWeight = sim.Pick(s, 0, 20)
 	}
@@ -476,7 +405,7 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 	switch s.Int(0, 4) {
 	case 0:
 		a.Iterations, a.Match, a.StepWeight, a.StepWeights = 0, nil, 0, nil
-		if spec.Provider == kubernetesProvider {
+		if spec.Provider == kinds.NoRouter {
 			a.CanaryReadyThreshold = new(120)
 		}
 	case 1:
@@ -492,7 +421,7 @@ func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
 
 // enlarge gives a release so many pods that replacing them one after the other takes longer than its deadline.
 func (k *Canaries) enlarge(r *Release, i int) {
-	if !k.world.Trouble.Has(ManyPods) || r.Kind != deploymentKind {
+	if !k.world.Trouble.Has(ManyPods) || r.Kind != kinds.DeploymentKind {
 		return
 	}
 	s := k.world.Draws.Stream("pods/" + r.Key.Name)
@@ -502,7 +431,7 @@ func (k *Canaries) enlarge(r *Release, i int) {
 	}
 	r.replicas = replicas
 	for _, o := range r.objects {
-		if o.GetKind() == deploymentKind.Kind && o.GetName() == r.Target {
+		if o.GetKind() == kinds.DeploymentKind.Kind && o.GetName() == r.Target {
 			within(o.Object, "spec")["replicas"] = int64(replicas)
 		}
 	}
@@ -523,7 +452,6 @@ func (k *Canaries) strangers() {
 		o := r.stranger(which)
 		k.world.Say("a stranger has %s %s", o.GetKind(), o.GetName())
 		k.hands.Create(o)
-		k.world.Tell(Did{Release: r.Key, What: string(Strangers)})
 	}
 }
 
@@ -534,7 +462,7 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 	}}}
 	switch which {
 	case 0:
-		other := &Release{Target: r.Target + "-primary", replicas: 1, versions: map[string]*version{"v1": {name: "v1"}}, shipped: []string{"v1"}}
+		other := &Release{Target: r.Target + "-primary", replicas: 1, Versions: kinds.NewVersions()}
 		return other.deployment()
 	case 1:
 		return object("v1", "Service", r.Apex+"-canary", map[string]any{
@@ -554,7 +482,7 @@ func (r *Release) stranger(which int) *unstructured.Unstructured {
 			},
 		})
 	case 4:
-		if r.Provider == istioProvider {
+		if r.Provider == kinds.Istio {
 			return object("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
 				"metadata": foreign, "spec": map[string]any{"host": "other"},
 			})
@@ -581,12 +509,7 @@ type Story struct {
 }
 
 // Act is one thing that people do in a story.
-type Act struct {
-	// When looks at the release; the act follows After it is first true. Nil: at once.
-	When  func(flaggerv1.CanaryStatus) bool
-	After time.Duration
-	Do    func(*people, *Release)
-}
+type Act = kinds.Step[*people, *Release, flaggerv1.CanaryStatus]
 
 // release is the release of a story.
 func (s Story) release() *Release {

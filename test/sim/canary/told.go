@@ -12,30 +12,30 @@ import (
 )
 
 // phaseIs is true of a release in that phase that nothing more is decided about.
-func phaseIs(phase flaggerv1.CanaryPhase) func(flaggerv1.CanaryStatus) bool {
-	return func(s flaggerv1.CanaryStatus) bool {
+func phaseIs(phase flaggerv1.CanaryPhase) func(*Release, flaggerv1.CanaryStatus) bool {
+	return func(_ *Release, s flaggerv1.CanaryStatus) bool {
 		return s.Phase == phase && (s.Serin == nil || s.Serin.Intent == "")
 	}
 }
 
 // weightIs is true once the canary has at least that weight.
-func weightIs(weight int) func(flaggerv1.CanaryStatus) bool {
-	return func(s flaggerv1.CanaryStatus) bool {
+func weightIs(weight int) func(*Release, flaggerv1.CanaryStatus) bool {
+	return func(_ *Release, s flaggerv1.CanaryStatus) bool {
 		return s.Phase == flaggerv1.CanaryPhaseProgressing && s.CanaryWeight >= weight
 	}
 }
 
 // shipping is the act in which a version is shipped, once the release has taken its workload over.
-func shipping(v version) Act {
-	return Act{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(v)) }}
+func shipping(v kinds.Version) Act {
+	return Act{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(v)) }}
 }
 
 // The versions of stories.
 var (
-	goodVersion  = version{good: true, pods: kinds.Healthy}
-	badVersion   = version{tested: true, pods: kinds.Healthy}
-	badUnderLoad = version{from: 40, pods: kinds.Healthy}
-	neverReady   = version{good: true, pods: kinds.Stuck}
+	goodVersion  = kinds.Version{Good: true, Pods: kinds.Healthy}
+	badVersion   = kinds.Version{Tested: true, Pods: kinds.Healthy}
+	badUnderLoad = kinds.Version{From: 40, Pods: kinds.Healthy}
+	neverReady   = kinds.Version{Good: true, Pods: kinds.Stuck}
 )
 
 // weighted is the usual ladder of a story.
@@ -47,46 +47,46 @@ func Stories() []Story {
 	iterations := func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 2 }
 	toTheEnd := flaggerv1.CanaryPhaseSucceeded
 	stories := []Story{
-		{Name: "take-over", Provider: istioProvider, Spec: weighted, End: flaggerv1.CanaryPhaseInitialized},
-		{Name: "take-over with Services", Provider: kubernetesProvider, Spec: iterations, Around: func(r *Release) {
+		{Name: "take-over", Provider: kinds.Istio, Spec: weighted, End: flaggerv1.CanaryPhaseInitialized},
+		{Name: "take-over with Services", Provider: kinds.NoRouter, Spec: iterations, Around: func(r *Release) {
 			r.objects = append(r.objects, r.service())
 			r.withConfig()
 			r.withScaler()
 		}, End: flaggerv1.CanaryPhaseInitialized},
-		{Name: "steps", Provider: istioProvider, Spec: weighted, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "step and slow return", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "steps", Provider: kinds.Istio, Spec: weighted, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "step and slow return", Provider: kinds.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeight, spec.Analysis.MaxWeight, spec.Analysis.StepWeightPromotion = 50, 60, 50
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "affinity and mirror", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "affinity and mirror", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights, spec.Analysis.Mirror = []int{30}, true
 			spec.Analysis.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "side", PrimaryCookieName: "stable-side"}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "a/b test", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "a/b test", Provider: kinds.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "blue/green without a mesh", Provider: kubernetesProvider, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "blue/green", Provider: istioProvider, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "blue/green with a mirror", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "blue/green without a mesh", Provider: kinds.NoRouter, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "blue/green", Provider: kinds.Istio, Spec: iterations, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
+		{Name: "blue/green with a mirror", Provider: kinds.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			iterations(spec)
 			spec.Analysis.Mirror = true
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "without analysis", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "without analysis", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.SkipAnalysis = true
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "rollback", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "rollback", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Threshold = 2
 		}, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "never ready", Provider: gatewayProvider, Spec: weighted, Acts: []Act{shipping(neverReady)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "hooks", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "never ready", Provider: kinds.GatewayAPI, Spec: weighted, Acts: []Act{shipping(neverReady)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "hooks", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			for i, of := range []flaggerv1.HookType{flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.PostRolloutHook} {
 				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "test", i, "5s", 0))
 			}
 		}, Acts: []Act{shipping(goodVersion)}, End: toTheEnd},
-		{Name: "gates", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "gates", Provider: kinds.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights = []int{40}
 			for i, of := range []flaggerv1.HookType{flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook} {
 				spec.Analysis.Webhooks = append(spec.Analysis.Webhooks, hookAt(of, "gate", i, "5s", 0))
@@ -100,12 +100,12 @@ func Stories() []Story {
 // there were, and no node has room for them. The primary gets what its pods carry, and the rest with the next one.
 func rolledBackWithoutRoom() Story {
 	scale := func(p *people, r *Release, replicas int64) {
-		p.change(r.Target+"-primary", deploymentKind, func(o map[string]any) bool {
+		p.change(r.Target+"-primary", kinds.DeploymentKind, func(o map[string]any) bool {
 			return unstructured.SetNestedField(o, replicas, "spec", "replicas") == nil
 		})
 	}
 	return Story{
-		Name: "rollback without room", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		Name: "rollback without room", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			spec.Analysis.StepWeights = []int{80}
 		}, Acts: []Act{
 			shipping(badUnderLoad),
@@ -123,26 +123,26 @@ func rolledBackWithoutRoom() Story {
 // them once it is ready.
 func latePrimaries() []Story {
 	slow := Act{When: weightIs(50), Do: func(_ *people, r *Release) {
-		r.versions["v2"].pods = cluster.Pods{Start: func() time.Duration { return 90 * time.Second }} // from here on only the primary starts some
+		r.Known["v2"].Pods = cluster.Pods{Start: func() time.Duration { return 90 * time.Second }} // from here on only the primary starts some
 	}}
 	return []Story{
-		{Name: "late primary", Provider: istioProvider, Spec: weighted, Acts: []Act{shipping(goodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "new revision before a late primary", Provider: gatewayProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "late primary", Provider: kinds.Istio, Spec: weighted, Acts: []Act{shipping(goodVersion), slow}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "new revision before a late primary", Provider: kinds.GatewayAPI, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Interval = "2m" // so that it is not promoted before the primary is ready
 		}, Acts: []Act{
 			shipping(goodVersion), slow,
 			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *people, r *Release) {
-				p.remove(r.Target+"-primary", deploymentKind, DeletePrimary, r) // and with it the pods of v1, which could serve
+				p.hands.Remove(r.Key, r.Target+"-primary", kinds.DeploymentKind) // and with it the pods of v1, which could serve
 			}},
-			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "new revision beside a late primary", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "new revision beside a late primary", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Interval = "2m"
 		}, Acts: []Act{
 			shipping(goodVersion), slow, // the pods of v1 serve until those of v2 have started
-			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{When: phaseIs(flaggerv1.CanaryPhaseFailed), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 	}
 }
@@ -155,14 +155,14 @@ func daemonSets() []Story {
 		r.Spec.ProgressDeadlineSeconds = new(int32(300)) // its pods are replaced one after the other
 	}
 	return []Story{
-		{Name: "DaemonSet", Provider: istioProvider, Spec: weighted, Around: around, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "rollback of a DaemonSet", Provider: gatewayProvider, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "deletion that gives a DaemonSet back", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "DaemonSet", Provider: kinds.Istio, Spec: weighted, Around: around, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseSucceeded},
+		{Name: "rollback of a DaemonSet", Provider: kinds.GatewayAPI, Spec: weighted, Around: around, Acts: []Act{shipping(badUnderLoad)}, End: flaggerv1.CanaryPhaseFailed},
+		{Name: "deletion that gives a DaemonSet back", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.RevertOnDeletion = true
 		}, Around: around, Acts: []Act{
 			{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 10 * time.Second, Do: func(p *people, r *Release) {
-				p.remove(r.Key.Name, canaryKind, DeleteRelease, r)
+				p.hands.Remove(r.Key, r.Key.Name, canaryKind)
 			}},
 		}},
 	}
@@ -176,32 +176,32 @@ func interruptions() []Story {
 			name = "deletion that gives back"
 		}
 		return Story{
-			Name: name, Provider: istioProvider,
+			Name: name, Provider: kinds.Istio,
 			Spec: func(spec *flaggerv1.CanarySpec) {
 				weighted(spec)
 				spec.RevertOnDeletion = revert
 			},
 			Around: func(r *Release) { r.objects = append(r.objects, r.service()) },
 			Acts: []Act{shipping(goodVersion), {When: phaseIs(flaggerv1.CanaryPhaseSucceeded), After: 10 * time.Second, Do: func(p *people, r *Release) {
-				p.remove(r.Key.Name, canaryKind, DeleteRelease, r)
+				p.hands.Remove(r.Key, r.Key.Name, canaryKind)
 			}}},
 		}
 	}
 	return []Story{
-		{Name: "rollback by a hook", Provider: istioProvider, Spec: func(spec *flaggerv1.CanarySpec) {
+		{Name: "rollback by a hook", Provider: kinds.Istio, Spec: func(spec *flaggerv1.CanarySpec) {
 			weighted(spec)
 			spec.Analysis.Webhooks = []flaggerv1.CanaryWebhook{hookAt(flaggerv1.RollbackHook, "halt", 0, "5s", 0)}
 		}, Acts: []Act{shipping(goodVersion)}, End: flaggerv1.CanaryPhaseFailed},
-		{Name: "new revision on the way", Provider: istioProvider, Spec: weighted, Acts: []Act{
+		{Name: "new revision on the way", Provider: kinds.Istio, Spec: weighted, Acts: []Act{
 			shipping(goodVersion),
-			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
-		{Name: "back to the promoted revision", Provider: gatewayProvider, Spec: weighted, Acts: []Act{
+		{Name: "back to the promoted revision", Provider: kinds.GatewayAPI, Spec: weighted, Acts: []Act{
 			shipping(badVersion),
-			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions["v1"]) }},
+			{When: weightIs(20), After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Known["v1"]) }},
 		}, End: flaggerv1.CanaryPhaseSucceeded},
 		{
-			Name: "new configuration", Provider: kubernetesProvider, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
+			Name: "new configuration", Provider: kinds.NoRouter, Spec: func(spec *flaggerv1.CanarySpec) { spec.Analysis.Iterations = 1 },
 			Around: func(r *Release) { r.withConfig() },
 			Acts: []Act{{When: phaseIs(flaggerv1.CanaryPhaseInitialized), After: 5 * time.Second, Do: func(p *people, r *Release) {
 				p.configure(r, "2")

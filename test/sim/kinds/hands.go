@@ -57,3 +57,17 @@ func (h Hands) Write(actor, name string, kind schema.GroupKind, change func(map[
 	}
 	return true
 }
+
+// Remove lets a user delete an object of a release, and is true when that was done.
+func (h Hands) Remove(release types.NamespacedName, name string, kind schema.GroupKind) bool {
+	deleted := h.Delete(name, kind)
+	if deleted {
+		h.Did(release, "delete %s %s", kind.Kind, name)
+	}
+	return deleted
+}
+
+// Did adds to the trace what users did to a release.
+func (h Hands) Did(release types.NamespacedName, format string, args ...any) {
+	h.World.Say("%s: people "+format, append([]any{release.Name}, args...)...)
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/serin-dev/serin/test/sim"
@@ -91,3 +92,67 @@ func UnderWay(w *sim.World, people *Script, asked Out, c *cluster.Cluster) strin
 		return ""
 	}
 }
+
+// Every repeats what a user or a tool does, until it is over.
+func Every(w *sim.World, interval time.Duration, over func() bool, do func()) {
+	w.After(interval, func() {
+		if !over() {
+			do()
+			Every(w, interval, over, do)
+		}
+	})
+}
+
+// TraceWrites adds the writes of Serin to the trace, each with what describe says of its content.
+func TraceWrites(w *sim.World, describe func(*store.Event) string) {
+	w.Watch(func(event any) {
+		if e, ok := event.(sim.Wrote); ok && Serin(e.Actor) {
+			content := ""
+			if e.Type != store.Deleted {
+				content = describe(e.Event)
+			}
+			w.Say("  %s → %s %s %s%s", e.Actor, e.Verb, strings.ToLower(e.Kind.Kind), e.Key.Name, content)
+		}
+	})
+}
+
+// The providers of routes that runs have. Without one, the numbers of pods, or Services, share the traffic.
+const (
+	NoRouter   = "kubernetes"
+	Istio      = "istio"
+	GatewayAPI = "gatewayapi:v1"
+)
+
+// RouteKind is the kind of the object that has the weights of a provider; false: it has none.
+func RouteKind(provider string) (schema.GroupKind, bool) {
+	switch provider {
+	case Istio:
+		return VirtualServiceKind, true
+	case GatewayAPI:
+		return HTTPRouteKind, true
+	default:
+		return schema.GroupKind{}, false
+	}
+}
+
+// Labels are those in the metadata of an object.
+func Labels(object map[string]any) map[string]string {
+	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	return labels
+}
+
+// The kinds of Kubernetes, Istio and the Gateway API that releases have.
+var (
+	DeploymentKind      = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	DaemonSetKind       = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	ReplicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	PodKind             = schema.GroupKind{Kind: "Pod"}
+	JobKind             = schema.GroupKind{Group: "batch", Kind: "Job"}
+	ServiceKind         = schema.GroupKind{Kind: "Service"}
+	ConfigMapKind       = schema.GroupKind{Kind: "ConfigMap"}
+	SecretKind          = schema.GroupKind{Kind: "Secret"}
+	AutoscalerKind      = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+	VirtualServiceKind  = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
+	DestinationRuleKind = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
+	HTTPRouteKind       = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
+)

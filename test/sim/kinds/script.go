@@ -21,6 +21,39 @@ type Act struct {
 	Do    func()
 }
 
+// Step is an act of users P in a story about a release R with a status S.
+type Step[P, R, S any] struct {
+	// When looks at the release; the act follows After it is first true. Nil: at once.
+	When  func(R, S) bool
+	After time.Duration
+	Do    func(P, R)
+}
+
+// Tell begins a story about a release; status is false while it does not exist.
+func Tell[P, R, S any](script *Script, users P, release R, steps []Step[P, R, S], status func() (S, bool)) {
+	acts := make([]Act, len(steps))
+	for i, step := range steps {
+		acts[i] = Act{After: step.After, Do: func() { step.Do(users, release) }}
+		if step.When != nil {
+			acts[i].When = func() bool {
+				now, exists := status()
+				return exists && step.When(release, now)
+			}
+		}
+	}
+	script.Tell(acts)
+}
+
+// Story is a release whose course is fixed.
+type Story struct {
+	Name string
+	// New returns the kinds of releases of one run of it.
+	New func() []sim.Kind
+}
+
+// Lasts is how long a story is simulated before its end is awaited. Its acts continue after that.
+const Lasts = time.Minute
+
 // NewScript is of people who have begun nothing.
 func NewScript(w *sim.World) *Script { return &Script{world: w} }
 

@@ -8,12 +8,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/canary"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/rollout"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -32,17 +34,12 @@ type api struct {
 	definitions func() *store.Definitions
 	classes     []sim.Class
 	drawn       func() []sim.Kind
-	story       func(name string) []sim.Kind
-	stories     func() []string
-	length      func(story string) time.Duration
+	stories     func() []kinds.Story
 }
 
 var apis = map[string]api{
-	Canary: {
-		compiled(canary.Definitions), canary.Classes, func() []sim.Kind { return []sim.Kind{canary.New()} },
-		func(name string) []sim.Kind { return []sim.Kind{canary.NewStory(name)} }, canary.StoryNames, canary.StoryLength,
-	},
-	Rollout: {compiled(rollout.Definitions), rollout.Classes, rollout.New, rollout.NewStory, rollout.StoryNames, rollout.StoryLength},
+	Canary:  {compiled(canary.Definitions), canary.Classes, canary.New, canary.FixedStories},
+	Rollout: {compiled(rollout.Definitions), rollout.Classes, rollout.New, rollout.FixedStories},
 }
 
 func compiled(read func(context.Context) (*store.Definitions, error)) func() *store.Definitions {
@@ -89,13 +86,23 @@ func History(d Draw) sim.Result {
 }
 
 // Stories are the names of the fixed stories of an API.
-func Stories(of string) []string { return apis[of].stories() }
+func Stories(of string) []string {
+	var names []string
+	for _, story := range apis[of].stories() {
+		names = append(names, story.Name)
+	}
+	return names
+}
 
 // Story plays a fixed story in which nothing goes wrong but what strikes it.
 func Story(of, name string, strikes ...sim.Strike) sim.Result {
 	a := apis[of]
+	stories := a.stories()
+	i := slices.IndexFunc(stories, func(s kinds.Story) bool { return s.Name == name })
+	if i < 0 {
+		panic("no story " + name) // a mistake in the program
+	}
 	o := a.options(1)
-	o.Quiet, o.Strikes, o.Tell = true, strikes, true
-	o.Troubled = a.length(name)
-	return sim.Run(o, a.story(name)...)
+	o.Quiet, o.Strikes, o.Tell, o.Troubled = true, strikes, true, kinds.Lasts
+	return sim.Run(o, stories[i].New()...)
 }

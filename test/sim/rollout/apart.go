@@ -112,20 +112,20 @@ func (p *people) editSubsets(r *Release, s *sim.Stream) {
 	}
 	switch which {
 	case 0:
-		if p.remove(r.apex(), destinationRule, EditSubsets, r) {
+		if p.hands.Remove(r.Key, r.apex(), kinds.DestinationRuleKind) {
 			p.Later(back, func() { p.mendAround(r) })
 		}
 	case 1:
 		own, _ := r.rule().(*unstructured.Unstructured)
-		if p.hands.Write("user", r.apex(), destinationRule, func(o map[string]any) bool {
+		if p.hands.Write("user", r.apex(), kinds.DestinationRuleKind, func(o map[string]any) bool {
 			o["spec"] = own.Object["spec"]
 			return true
 		}) {
-			p.did(r.Key, EditSubsets, "write the subsets without revisions")
+			p.hands.Did(r.Key, "write the subsets without revisions")
 		}
 	default:
 		added := map[string]any{"name": fmt.Sprintf("%s-%d", ownSubset, stamp), "labels": map[string]any{"app": r.Key.Name}}
-		if p.hands.Write("user", r.apex(), destinationRule, func(o map[string]any) bool {
+		if p.hands.Write("user", r.apex(), kinds.DestinationRuleKind, func(o map[string]any) bool {
 			spec, _ := o["spec"].(map[string]any)
 			all := []any{added}
 			for _, subset := range kinds.Items(spec["subsets"]) {
@@ -134,7 +134,7 @@ func (p *people) editSubsets(r *Release, s *sim.Stream) {
 			spec["subsets"] = all
 			return true
 		}) {
-			p.did(r.Key, EditSubsets, "add subset %s", added["name"])
+			p.hands.Did(r.Key, "add subset %s", added["name"])
 		}
 	}
 }

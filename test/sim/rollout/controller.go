@@ -95,7 +95,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	})
 	p.footprints[rolloutKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
-		rolloutKind, replicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, serviceKind, endpoints.Kind,
+		rolloutKind, kinds.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, kinds.ServiceKind, endpoints.Kind,
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
 		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
 	}}
@@ -109,11 +109,11 @@ func (p *process) runs() sim.Controller {
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
-	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, jobKind}, concerned: func(change store.Change) []reconcile.Request {
+	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, kinds.JobKind}, concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
-		if change.Kind != jobKind {
+		if change.Kind != kinds.JobKind {
 			return nil
 		}
 		of := change.Object().Meta().Annotations
@@ -128,7 +128,7 @@ func (p *process) experiments() sim.Controller {
 		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.told, Metrics: p.metrics,
 	})
 	p.footprints[experimentKind] = real.Footprint
-	owned := []schema.GroupKind{replicaSetKind, serviceKind, runKind}
+	owned := []schema.GroupKind{kinds.ReplicaSetKind, kinds.ServiceKind, runKind}
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
@@ -160,7 +160,7 @@ func (r *running) Watches() []schema.GroupKind { return r.watches }
 
 // Concerned implements sim.Controller, with the mapping that the watches have in production.
 func (r *running) Concerned(change store.Change) []reconcile.Request {
-	if change.Kind == replicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
+	if change.Kind == kinds.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
 		return nil // production watches what carries the label
 	}
 	return r.concerned(change)
@@ -186,7 +186,7 @@ func (p *process) ask() {
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == replicaSetKind || kind == endpoints.Kind)
+	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == kinds.ReplicaSetKind || kind == endpoints.Kind)
 }
 
 // marked are the kinds of users' objects that carry marks, beside Services.

@@ -21,26 +21,26 @@ import (
 )
 
 // ship gives the Rollout the template of a version.
-func (p *people) ship(r *Release, v *version) {
-	r.shipped = append(r.shipped, v.name)
+func (p *people) ship(r *Release, v *kinds.Version) {
+	r.Shipped = append(r.Shipped, v.Name)
 	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = r.template(v) }) {
-		p.did(r.Key, kinds.Ship, "ship %s", v)
+		p.hands.Did(r.Key, "ship %s", v)
 	}
 }
 
 func (p *people) editTemplate(r *Release, s *sim.Stream) {
-	v, stamp := drawVersion(s), fmt.Sprint(s.Int(1, 1000))
+	v, stamp := kinds.DrawVersion(s, 0.65, 0), fmt.Sprint(s.Int(1, 1000))
 	switch s.Int(0, 3) {
 	case 0: // back to what was there before
-		p.ship(r, r.versions[r.shipped[max(0, len(r.shipped)-2)]])
+		p.ship(r, r.Previous())
 	case 1:
 		if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/built", stamp)
 		}) {
-			p.did(r.Key, EditTemplate, "build the version again")
+			p.hands.Did(r.Key, "build the version again")
 		}
 	default:
-		p.ship(r, r.add(v))
+		p.ship(r, r.Add(v))
 	}
 }
 
@@ -70,7 +70,7 @@ func (p *people) editSpec(r *Release, s *sim.Stream) {
 		}
 	})
 	if changed {
-		p.did(r.Key, EditSpec, "%s", what)
+		p.hands.Did(r.Key, "%s", what)
 	}
 }
 
@@ -82,14 +82,14 @@ func (p *people) mendStrategy(r *Release) {
 		}
 	})
 	if changed {
-		p.did(r.Key, EditSpec, "bring the strategy back")
+		p.hands.Did(r.Key, "bring the strategy back")
 	}
 }
 
 func (p *people) scale(r *Release, s *sim.Stream) {
 	replicas := sim.Pick(s, int32(0), 1, 2, 3, 4, 5)
 	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = &replicas }) {
-		p.did(r.Key, Scale, "scale to %d", replicas)
+		p.hands.Did(r.Key, "scale to %d", replicas)
 	}
 }
 
@@ -107,13 +107,13 @@ func (p *people) command(r *Release, s *sim.Stream) {
 		p.retry(r.Key)
 	case 5:
 		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Paused = true }) {
-			p.did(r.Key, Command, "pause")
+			p.hands.Did(r.Key, "pause")
 			p.Later(back, func() { p.resume(r.Key) })
 		}
 	case 6:
 		at := metav1.NewTime(p.world.Now().Add(away))
 		if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = &at }) {
-			p.did(r.Key, Command, "restart at %s", at.UTC().Format(time.TimeOnly))
+			p.hands.Did(r.Key, "restart at %s", at.UTC().Format(time.TimeOnly))
 		}
 	default: // undo: the template of the ReplicaSet before
 		p.undo(r, s)
@@ -122,7 +122,7 @@ func (p *people) command(r *Release, s *sim.Stream) {
 
 func (p *people) resume(key types.NamespacedName) {
 	if p.respecify("user", key, func(o *argov1.Rollout) { o.Spec.Paused = false }) {
-		p.did(key, Command, "resume")
+		p.hands.Did(key, "resume")
 	}
 }
 
@@ -142,33 +142,33 @@ func (p *people) promote(key types.NamespacedName) {
 		patch = fmt.Sprintf(`{"status":{"pauseConditions":null,"currentStepIndex":%d}}`, *index+1)
 	}
 	if p.patchStatus(key, patch) {
-		p.did(key, Command, "promote")
+		p.hands.Did(key, "promote")
 	}
 }
 
 func (p *people) promoteFull(key types.NamespacedName) {
 	object := p.stored(key)
 	if object != nil && object.Status.CurrentPodHash != object.Status.StableRS && p.patchStatus(key, `{"status":{"promoteFull":true}}`) {
-		p.did(key, Command, "promote at once")
+		p.hands.Did(key, "promote at once")
 	}
 }
 
 func (p *people) abort(key types.NamespacedName) {
 	if p.patchStatus(key, `{"status":{"abort":true}}`) {
-		p.did(key, Command, "abort")
+		p.hands.Did(key, "abort")
 	}
 }
 
 func (p *people) retry(key types.NamespacedName) {
 	if object := p.stored(key); object != nil && object.Status.Abort && p.patchStatus(key, `{"status":{"abort":false}}`) {
-		p.did(key, Command, "retry")
+		p.hands.Did(key, "retry")
 	}
 }
 
 // undo takes the template of an earlier ReplicaSet.
 func (p *people) undo(r *Release, s *sim.Stream) {
 	var sets []*appsv1.ReplicaSet
-	for _, v := range p.world.Server.All(replicaSetKind) {
+	for _, v := range p.world.Server.All(kinds.ReplicaSetKind) {
 		set := kinds.Typed[*appsv1.ReplicaSet](p.world, v)
 		if kind, name := owner(set); kind == argov1.RolloutKind && name == r.Key.Name {
 			sets = append(sets, set)
@@ -178,7 +178,7 @@ func (p *people) undo(r *Release, s *sim.Stream) {
 		return
 	}
 	set := sim.Pick(s, sets...)
-	v := r.versions[set.Spec.Template.Labels["version"]]
+	v := r.Known[set.Spec.Template.Labels["version"]]
 	if v == nil {
 		return
 	}
@@ -186,8 +186,8 @@ func (p *people) undo(r *Release, s *sim.Stream) {
 	delete(template.Labels, argov1.PodTemplateHashLabel)
 	delete(template.Labels, "role") // of the pods, not of the template
 	if p.retemplate("user", r, func(t *corev1.PodTemplateSpec) { *t = template }) {
-		r.shipped = append(r.shipped, v.name)
-		p.did(r.Key, kinds.Ship, "undo to %s", v)
+		r.Shipped = append(r.Shipped, v.Name)
+		p.hands.Did(r.Key, "undo to %s", v)
 	}
 }
 
@@ -201,7 +201,7 @@ func (p *people) deleteRelease(r *Release, s *sim.Stream) {
 		p.world.Say("the API server refuses to delete Rollout %s: %v", r.Key.Name, err)
 		return
 	}
-	p.did(r.Key, DeleteRelease, "delete the Rollout, orphans %t", orphans)
+	p.hands.Did(r.Key, "delete the Rollout, orphans %t", orphans)
 	if orphans {
 		p.endJudges(r, false)
 		p.Later(time.Minute, func() { p.endJudges(r, true) }) // a pass that began before may have made another one
@@ -215,19 +215,19 @@ func (p *people) deleteRelease(r *Release, s *sim.Stream) {
 func (p *people) again(r *Release) {
 	if p.stored(r.Key) == nil {
 		p.hands.Create(r.rollout())
-		p.did(r.Key, DeleteRelease, "make the Rollout again with %s", r.current())
+		p.hands.Did(r.Key, "make the Rollout again with %s", r.Current())
 	}
 }
 
 func (p *people) deleteSet(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range p.world.Server.All(replicaSetKind) {
-		if labelsOf(v.Content())["app"] == r.Key.Name {
+	for _, v := range p.world.Server.All(kinds.ReplicaSetKind) {
+		if kinds.Labels(v.Content())["app"] == r.Key.Name {
 			names = append(names, v.Key().Name)
 		}
 	}
 	if len(names) > 0 {
-		p.remove(sim.Pick(s, names...), replicaSetKind, DeleteSet, r)
+		p.hands.Remove(r.Key, sim.Pick(s, names...), kinds.ReplicaSetKind)
 	}
 }
 
@@ -253,7 +253,7 @@ func (r *Release) around() []string {
 		return []string{r.apex(), r.apex() + "-preview"}
 	case r.turns() != nil:
 		return []string{r.turns().PongService, r.turns().PingService}
-	case r.Router == noRouter, r.Spec.Strategy.Canary.StableService == "":
+	case r.Router == kinds.NoRouter, r.Spec.Strategy.Canary.StableService == "":
 		return []string{r.apex()}
 	default:
 		return []string{r.apex() + "-stable", r.apex() + "-canary"}
@@ -262,7 +262,7 @@ func (r *Release) around() []string {
 
 func (p *people) deleteService(r *Release, s *sim.Stream) {
 	name, back := sim.Pick(s, r.around()...), s.Between(5*time.Second, 3*time.Minute)
-	if p.remove(name, serviceKind, DeleteService, r) {
+	if p.hands.Remove(r.Key, name, kinds.ServiceKind) {
 		p.Later(back, func() { p.mendAround(r) })
 	}
 }
@@ -270,22 +270,10 @@ func (p *people) deleteService(r *Release, s *sim.Stream) {
 // editService takes what Serin wrote out of a Service, as those do who apply their own copy.
 func (p *people) editService(r *Release, s *sim.Stream) {
 	name := sim.Pick(s, r.around()...)
-	if p.hands.Write("user", name, serviceKind, func(o map[string]any) bool {
+	if p.hands.Write("user", name, kinds.ServiceKind, func(o map[string]any) bool {
 		return unstructured.SetNestedField(o, map[string]any{"app": r.Key.Name}, "spec", "selector") == nil
 	}) {
-		p.did(r.Key, EditService, "write the selector of Service %s", name)
-	}
-}
-
-// routeKind is the kind of the object that has the weights; false where there is none.
-func (r *Release) routeKind() (schema.GroupKind, bool) {
-	switch r.Router {
-	case istioRouter:
-		return virtualService, true
-	case gatewayRouter:
-		return httpRoute, true
-	default:
-		return schema.GroupKind{}, false
+		p.hands.Did(r.Key, "write the selector of Service %s", name)
 	}
 }
 
@@ -301,16 +289,16 @@ func (p *people) onTheWay(r *Release) func(place) bool {
 
 func (p *people) deleteRoute(r *Release, s *sim.Stream) {
 	back := s.Between(5*time.Second, 3*time.Minute)
-	if kind, ok := r.routeKind(); ok && p.remove(r.apex(), kind, DeleteRoute, r) {
+	if kind, ok := kinds.RouteKind(r.Router); ok && p.hands.Remove(r.Key, r.apex(), kind) {
 		p.Later(back, func() { p.mendAround(r) })
 	}
 }
 
 func (p *people) editRouteWeights(r *Release, s *sim.Stream) {
 	weight := sim.Pick(s, 0, 0, 5, 33, 77, 100)
-	kind, ok := r.routeKind()
+	kind, ok := kinds.RouteKind(r.Router)
 	if ok && p.hands.Write("user", r.apex(), kind, func(o map[string]any) bool { return reweigh(o, p.onTheWay(r), int64(weight)) }) {
-		p.did(r.Key, EditRouteWeights, "write weight %d", weight)
+		p.hands.Did(r.Key, "write weight %d", weight)
 	}
 }
 
@@ -326,11 +314,11 @@ func (p *people) deleteJudge(r *Release, s *sim.Stream) {
 	}
 	name := sim.Pick(s, names...)
 	if !ends {
-		p.remove(name, kind, DeleteJudge, r)
+		p.hands.Remove(r.Key, name, kind)
 		return
 	}
 	if p.hands.Write("user", name, kind, terminated) {
-		p.did(r.Key, DeleteJudge, "end %s %s", kind.Kind, name)
+		p.hands.Did(r.Key, "end %s %s", kind.Kind, name)
 	}
 }
 
@@ -358,7 +346,7 @@ func (p *people) nonsense(r *Release, s *sim.Stream) {
 	}
 	text, err := json.Marshal(map[string]any{"status": patch})
 	if err == nil && p.patchStatus(r.Key, string(text)) {
-		p.did(r.Key, NonsenseStatus, "write %s", text)
+		p.hands.Did(r.Key, "write %s", text)
 	}
 }
 
@@ -366,12 +354,12 @@ func (p *people) nonsense(r *Release, s *sim.Stream) {
 func (p *people) swapStrategy(r *Release, s *sim.Stream) {
 	other, back := drawStrategy(s, r), s.Between(time.Minute, 6*time.Minute)
 	if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = other }) {
-		p.did(r.Key, SwapStrategy, "want another strategy")
+		p.hands.Did(r.Key, "want another strategy")
 	}
 	if s.Chance(0.5) {
 		p.Later(back, func() {
 			if p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Strategy = *r.Spec.Strategy.DeepCopy() }) {
-				p.did(r.Key, SwapStrategy, "want the old strategy")
+				p.hands.Did(r.Key, "want the old strategy")
 			}
 		})
 	}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
-
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // Definitions are those of the resources that histories have beside Kubernetes' own.
 func Definitions(ctx context.Context) (*store.Definitions, error) {
@@ -17,7 +14,7 @@ func Definitions(ctx context.Context) (*store.Definitions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, httpRoute, virtualService, destinationRule)
+	routes, err := store.Routes(ctx, kinds.HTTPRouteKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind)
 	if err != nil {
 		return nil, err
 	}

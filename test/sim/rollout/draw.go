@@ -14,10 +14,10 @@ import (
 
 // drawRelease draws a release with everything around it.
 func drawRelease(s *sim.Stream, name string) *Release {
-	router := sim.Pick(s, noRouter, noRouter, istioRouter, istioRouter, gatewayRouter)
+	router := sim.Pick(s, kinds.NoRouter, kinds.NoRouter, kinds.Istio, kinds.Istio, kinds.GatewayAPI)
 	strategy := argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
 	if s.Chance(0.3) {
-		router, strategy = noRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
+		router, strategy = kinds.NoRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
 	}
 	r := newRelease(name, router, strategy)
 	r.objects = append(r.objects, templatesOf(s)...)
@@ -35,7 +35,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		drawBlueGreen(s, r.Spec.Strategy.BlueGreen)
 	}
 	if bad := s.Chance(0.05); bad {
-		r.versions[r.shipped[0]].pods = kinds.Stuck
+		r.Known[r.Shipped[0]].Pods = kinds.Stuck
 	}
 	return r
 }
@@ -43,7 +43,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 // extend draws what not every release has. Each of these can be left out of a history, and its draws are its own.
 func (k *Rollouts) extend(r *Release) {
 	always := func(*Release) bool { return true }
-	istio := func(r *Release) bool { return r.Router == istioRouter }
+	istio := func(r *Release) bool { return r.Router == kinds.Istio }
 	for _, extra := range []struct {
 		class  sim.Class
 		chance float64
@@ -55,7 +55,7 @@ func (k *Rollouts) extend(r *Release) {
 		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
 			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
-		{Turns, 0.35, func(r *Release) bool { return r.Router != noRouter }, func(r *Release, _ *sim.Stream) { r.takingTurns() }},
+		{Turns, 0.35, func(r *Release) bool { return r.Router != kinds.NoRouter }, func(r *Release, _ *sim.Stream) { r.takingTurns() }},
 		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.turns() == nil }, func(r *Release, s *sim.Stream) { r.bySubsets(s.Chance(0.5)) }},
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobs},
 	} {
@@ -85,7 +85,7 @@ func templatesOf(s *sim.Stream) []client.Object {
 func drawStrategy(s *sim.Stream, r *Release) argov1.RolloutStrategy {
 	if s.Chance(0.5) {
 		c := &argov1.CanaryStrategy{}
-		drawCanary(s, c, noRouter)
+		drawCanary(s, c, kinds.NoRouter)
 		return argov1.RolloutStrategy{Canary: c}
 	}
 	b := &argov1.BlueGreenStrategy{ActiveService: r.apex()}
@@ -105,7 +105,7 @@ func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 		c.CanaryMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "new"}}
 		c.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "old"}}
 	}
-	if router == noRouter {
+	if router == kinds.NoRouter {
 		c.MaxSurge, c.MaxUnavailable = sim.Pick(s, nil, new(intstr.FromInt32(1)), new(intstr.FromString("50%"))), sim.Pick(s, nil, new(intstr.FromInt32(0)), new(intstr.FromInt32(1)))
 		if c.MaxUnavailable != nil && c.MaxUnavailable.IntVal == 0 && c.MaxSurge == nil {
 			c.MaxUnavailable = nil
@@ -139,7 +139,7 @@ func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
 			steps = append(steps, analysed())
 		case kind == 10:
 			steps = append(steps, compared(duration, judged))
-		case router != noRouter:
+		case router != kinds.NoRouter:
 			steps = append(steps, argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: &pods}})
 		}
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 // finalKinds are what a history leaves behind.
-var finalKinds = []schema.GroupKind{rolloutKind, replicaSetKind, deploymentKind, serviceKind, runKind, experimentKind, scalerKind, virtualService, destinationRule, httpRoute}
+var finalKinds = []schema.GroupKind{rolloutKind, kinds.ReplicaSetKind, kinds.DeploymentKind, kinds.ServiceKind, runKind, experimentKind, kinds.AutoscalerKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind, kinds.HTTPRouteKind}
 
 // Final implements sim.Kind: all objects, without identities, versions and moments. Of Jobs it is those that go on: how many
 // there were of a judgement that lasts as long as the release is a matter of time.
 func (k *Rollouts) Final(w *sim.World) string {
 	var running strings.Builder
-	for _, v := range w.Server.All(jobKind) {
+	for _, v := range w.Server.All(kinds.JobKind) {
 		if jobGoesOn(w, v) {
 			fmt.Fprintf(&running, "Job of %s goes on\n", v.Meta().Annotations[measure.RunNameAnnotation])
 		}
@@ -30,10 +30,10 @@ func (k *Rollouts) Final(w *sim.World) string {
 		object := kinds.Bare(version, volatile)
 		if r := kinds.Typed[*argov1.Rollout](w, version); kind == rolloutKind && r != nil {
 			if _, v := k.versionOf(r.Status.StableRS); v != nil {
-				object["serves"] = v.name
+				object["serves"] = v.Name
 			}
 		}
-		if kind == replicaSetKind { // which of those of a Deployment had been its newest while it was marked is a matter of time
+		if kind == kinds.ReplicaSetKind { // which of those of a Deployment had been its newest while it was marked is a matter of time
 			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ManagedByAnnotation)
 			unstructured.RemoveNestedField(object, "metadata", "annotations", argov1.ReplicasBeforeAnnotation)
 		}

@@ -37,17 +37,8 @@ func (k *Rollouts) tools() {
 			Rollouts: k, of: r, replicas: s.Chance(0.5), template: s.Chance(0.6), selectors: s.Chance(0.4), weights: s.Chance(0.4),
 			every: sim.Pick(s, 30*time.Second, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
-		t.again()
+		kinds.Every(t.world, t.every, func() bool { return t.over }, t.apply)
 	}
-}
-
-func (t *tool) again() {
-	t.world.After(t.every, func() {
-		if !t.over {
-			t.apply()
-			t.again()
-		}
-	})
 }
 
 // apply writes everything back that is not as in the tool's copies.
@@ -62,23 +53,22 @@ func (t *tool) apply() {
 		}
 	})
 	if t.template {
-		wrote = t.retemplate("gitops", t.of, func(template *corev1.PodTemplateSpec) { *template = t.of.template(t.of.current()) }) || wrote
+		wrote = t.retemplate("gitops", t.of, func(template *corev1.PodTemplateSpec) { *template = t.of.template(t.of.Current()) }) || wrote
 	}
 	if t.selectors {
 		for _, name := range t.of.around() {
-			wrote = t.hands.Write("gitops", name, serviceKind, func(o map[string]any) bool {
+			wrote = t.hands.Write("gitops", name, kinds.ServiceKind, func(o map[string]any) bool {
 				selector, _, _ := unstructured.NestedStringMap(o, "spec", "selector")
 				return len(selector) > 1 && unstructured.SetNestedField(o, map[string]any{"app": t.of.Key.Name}, "spec", "selector") == nil
 			}) || wrote
 		}
 	}
-	if kind, ok := t.of.routeKind(); ok && t.weights {
+	if kind, ok := kinds.RouteKind(t.of.Router); ok && t.weights {
 		of, _ := sidesOf(&t.of.Spec)
 		first := func(at place) bool { return of.onTheWay(at, "") } // of the two sides, as they were when the copy was made
 		wrote = t.hands.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, first, 0) }) || wrote
 	}
 	if wrote {
 		t.world.Say("%s: gitops writes its copies back", t.of.Key.Name)
-		t.world.Tell(Did{Release: t.of.Key, What: string(kinds.GitOps)})
 	}
 }

@@ -1,8 +1,6 @@
 package rollout
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/serin-dev/serin/internal/analysis"
 	"github.com/serin-dev/serin/internal/prober"
 )
@@ -21,11 +19,4 @@ type Answered struct {
 	Run      prober.Key
 	ID       string
 	Answer   analysis.Answer
-}
-
-// Did tells what a person, or a tool, did to a release.
-type Did struct {
-	Release types.NamespacedName
-	// What is one of the verbs in people.go.
-	What string
 }

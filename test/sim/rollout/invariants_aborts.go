@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -102,7 +103,7 @@ func (c *wayBack) disturbed(r *record, is abortion) bool {
 		}
 	}
 	for at, w := range c.Objects {
-		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != podKind && (at.Key.Name == r.key.Name || at.Kind == replicaSetKind || at.Kind == serviceKind) {
+		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != kinds.PodKind && (at.Key.Name == r.key.Name || at.Kind == kinds.ReplicaSetKind || at.Kind == kinds.ServiceKind) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -74,7 +75,7 @@ func (c *givenBack) look(r *record, v *store.Version) {
 	if at.Key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.key.Name)) {
 		return
 	}
-	if hash := c.selected(v); at.Kind == serviceKind && hash != "" {
+	if hash := c.selected(v); at.Kind == kinds.ServiceKind && hash != "" {
 		c.Violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // slept, its successor may create it again where it has been deleted since, and so may a former leader that was about to
 // create it when it fell asleep: the Job is then deleted because its run is over (I27).
 func (c *oneOfEach) oneJob(h oracle.Write) {
-	if !h.BySerin || h.Kind != jobKind || h.Type != store.Added {
+	if !h.BySerin || h.Kind != kinds.JobKind || h.Type != store.Added {
 		return
 	}
 	if c.jobs == nil {
@@ -31,7 +31,7 @@ func (c *oneOfEach) oneJob(h oracle.Write) {
 	if c.LastFault.After(c.OldestView()) {
 		return // of a request that went wrong nobody knows what came of it, until the run is over
 	}
-	for _, v := range c.World.Server.All(jobKind) {
+	for _, v := range c.World.Server.All(kinds.JobKind) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]
 		born := c.jobs[v.Key().Name]
 		if same && jobGoesOn(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
@@ -57,7 +57,7 @@ func (c *nothingLeft) ofRuns(h oracle.Write) {
 		c.overSince[run.UID] = c.Now()
 	}
 	job := kinds.Typed[*batchv1.Job](c.World, h.New)
-	if h.Kind != jobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobOver(job) || jobOver(kinds.Typed[*batchv1.Job](c.World, h.Old)) {
+	if h.Kind != kinds.JobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobOver(job) || jobOver(kinds.Typed[*batchv1.Job](c.World, h.Old)) {
 		return
 	}
 	over, known := c.overSince[runOf(h.New)]
@@ -81,7 +81,7 @@ func (c *nothingLeft) attentive(since time.Time) bool {
 
 // lastJobs: in the end no Job goes on whose run is over.
 func (c *nothingLeft) lastJobs() {
-	for _, v := range c.World.Server.All(jobKind) {
+	for _, v := range c.World.Server.All(kinds.JobKind) {
 		if over, known := c.overSince[runOf(v)]; known && jobGoesOn(c.World, v) {
 			c.Violate("I27", v.Key().Name, "the Job goes on, and its run has been over for %s", c.Now().Sub(over))
 		}

@@ -26,7 +26,7 @@ func keyNamed(name string) types.NamespacedName {
 func newUserObjects(l *ledger) oracle.Checker {
 	return &oracle.UserObjects{
 		Ledger:     l.Ledger,
-		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == replicaSetKind },
+		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == kinds.ReplicaSetKind },
 		OtherOwner: func(*store.Version) string { return "" },
 		MayChange:  l.mayChange,
 	}
@@ -40,15 +40,15 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
-	case deploymentKind:
+	case kinds.DeploymentKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
-	case serviceKind:
+	case kinds.ServiceKind:
 		return path == "spec/selector" || path == "metadata/annotations"
-	case virtualService:
+	case kinds.VirtualServiceKind:
 		return path == "spec/http" || path == "metadata/annotations"
-	case destinationRule:
+	case kinds.DestinationRuleKind:
 		return path == "spec/subsets" && l.ownSubsets(h) || path == "metadata/annotations"
-	case httpRoute:
+	case kinds.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
 		return strings.HasPrefix(path, "status") || path == "spec/terminate"
@@ -76,7 +76,7 @@ func (l *ledger) atRest(h oracle.Write) []*record {
 		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(l.OldestView()) || len(l.wishes(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
 			continue
 		}
-		if h.Kind == replicaSetKind && labelsOf(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
+		if h.Kind == kinds.ReplicaSetKind && kinds.Labels(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
 			continue // its delay is over
 		}
 		out = append(out, r)
@@ -161,7 +161,7 @@ func (c *oneOfEach) noteStep(made, of types.UID) {
 // same says what two objects of one owner are both for; empty: for different things.
 func (c *oneOfEach) same(h oracle.Write, v *store.Version) string {
 	switch h.Kind {
-	case replicaSetKind:
+	case kinds.ReplicaSetKind:
 		a, b := kinds.Typed[*appsv1.ReplicaSet](c.World, h.New).Spec.Template.DeepCopy(), kinds.Typed[*appsv1.ReplicaSet](c.World, v).Spec.Template.DeepCopy()
 		for _, template := range []map[string]string{a.Labels, b.Labels} {
 			delete(template, argov1.PodTemplateHashLabel)
@@ -219,7 +219,7 @@ func (c *nothingLeft) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		left := managedIn(c.World.Server.Peek(virtualService, r.key))
+		left := managedIn(c.World.Server.Peek(kinds.VirtualServiceKind, r.key))
 		if !r.deleted && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
 			c.Violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
 		}

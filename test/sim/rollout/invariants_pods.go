@@ -9,6 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -66,7 +67,7 @@ func (c *oneScaler) restedScale(r *record) bool {
 		return false
 	}
 	for _, set := range c.setsOf(r) {
-		if w := c.Objects[oracle.At(replicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
+		if w := c.Objects[oracle.At(kinds.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}

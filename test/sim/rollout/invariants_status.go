@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -80,7 +81,7 @@ func (c *earned) cameBack(r *record) bool {
 func (c *earned) switched(h routed) {
 	r := h.of
 	b := r.object.Spec.Strategy.BlueGreen
-	if !h.BySerin || h.Kind != serviceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != kinds.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
 		return
 	}
 	from, to := c.selected(h.Old), c.selected(h.New)

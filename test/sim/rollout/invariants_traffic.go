@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -25,10 +26,10 @@ func (c *noDeadEnd) Observe(event any) {
 		return
 	}
 	switch h.Kind {
-	case serviceKind:
+	case kinds.ServiceKind:
 		c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
 		return
-	case destinationRule:
+	case kinds.DestinationRuleKind:
 		c.relabelled(h)
 		return
 	}
@@ -54,7 +55,7 @@ func (c *noDeadEnd) Observe(event any) {
 
 // ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
 func (c *noDeadEnd) ofAnother(r *record, p place) bool {
-	service := c.World.Server.Peek(serviceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
+	service := c.World.Server.Peek(kinds.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
 	}
@@ -81,16 +82,16 @@ func (c *noDeadEnd) keep(h routed) {
 
 // touched is true of a place of which somebody else wrote of late which pods it has.
 func (l *ledger) touched(r *record, at place) bool {
-	w := l.Objects[oracle.At(serviceKind, keyNamed(at.Service))]
+	w := l.Objects[oracle.At(kinds.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.Objects[oracle.At(destinationRule, r.key)]
+		w = l.Objects[oracle.At(kinds.DestinationRuleKind, r.key)]
 	}
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.
 func (l *ledger) takenAway(r *record, hash string) bool {
-	w := l.Objects[oracle.At(replicaSetKind, keyNamed(r.key.Name+"-"+hash))]
+	w := l.Objects[oracle.At(kinds.ReplicaSetKind, keyNamed(r.key.Name+"-"+hash))]
 	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
@@ -111,7 +112,7 @@ func (c *noDeadEnd) reached(r *record, at place) bool {
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []oracle.ObjectKey{oracle.At(virtualService, r.key), oracle.At(httpRoute, r.key)} {
+	for _, route := range []oracle.ObjectKey{oracle.At(kinds.VirtualServiceKind, r.key), oracle.At(kinds.HTTPRouteKind, r.key)} {
 		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weighedUnseen(route) {
 			return true
 		}

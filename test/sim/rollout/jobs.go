@@ -102,22 +102,22 @@ func (k *Rollouts) work(v *store.Version) cluster.Work {
 // deleteJob deletes one of those that there are.
 func (p *people) deleteJob(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range p.world.Server.All(jobKind) {
+	for _, v := range p.world.Server.All(kinds.JobKind) {
 		names = append(names, v.Key().Name)
 	}
 	if len(names) > 0 {
-		p.remove(sim.Pick(s, names...), jobKind, DeleteJob, r)
+		p.hands.Remove(r.Key, sim.Pick(s, names...), kinds.JobKind)
 	}
 }
 
 // endHanging: somebody deletes the Jobs that would go on for ever, and hold a judgement with them. Those of a run that is over
 // nobody looks for.
 func (p *people) endHanging() {
-	for _, v := range p.world.Server.All(jobKind) {
+	for _, v := range p.world.Server.All(kinds.JobKind) {
 		of := v.Meta().Annotations
 		run := kinds.Typed[*argov1.AnalysisRun](p.world, p.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
 		if run != nil && !run.Status.Phase.Completed() && jobGoesOn(p.world, v) {
-			p.hands.Delete(v.Key().Name, jobKind)
+			p.hands.Delete(v.Key().Name, kinds.JobKind)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func (l *ledger) Interpret(event any) []any {
 		}
 		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
 		out = append(out, m)
-	case replicaSetKind:
+	case kinds.ReplicaSetKind:
 		s := scaled{Write: e, before: kinds.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
 		if e.Type != store.Deleted {
 			s.after = kinds.Typed[*appsv1.ReplicaSet](l.World, e.New)
@@ -159,7 +159,7 @@ func (l *ledger) Interpret(event any) []any {
 		if s.of != nil {
 			out = append(out, s)
 		}
-	case serviceKind, virtualService, destinationRule, httpRoute:
+	case kinds.ServiceKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind, kinds.HTTPRouteKind:
 		for _, r := range l.All {
 			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
 				out = append(out, routed{e, r})
@@ -193,7 +193,7 @@ func (l *ledger) noteWrite(h oracle.Write) {
 		l.wrote[h.Actor] = l.Now()
 	}
 	switch h.Kind {
-	case podKind, replicaSetKind:
+	case kinds.PodKind, kinds.ReplicaSetKind:
 		l.countPods()
 	case runKind:
 		l.noteRun(h)
@@ -204,7 +204,7 @@ func (l *ledger) noteWrite(h oracle.Write) {
 
 // countPods looks at the pods of all ReplicaSets as they are in truth.
 func (l *ledger) countPods() {
-	for _, v := range l.World.Server.All(replicaSetKind) {
+	for _, v := range l.World.Server.All(kinds.ReplicaSetKind) {
 		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
 		p := l.sets[key]
 		if p == nil {
@@ -362,7 +362,7 @@ func (l *ledger) plain(r *record) bool {
 // are collected some time after it.
 func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
-	for _, v := range l.World.Server.All(replicaSetKind) {
+	for _, v := range l.World.Server.All(kinds.ReplicaSetKind) {
 		set := kinds.Typed[*appsv1.ReplicaSet](l.World, v)
 		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
 			out = append(out, set)
@@ -400,7 +400,7 @@ func (l *ledger) selected(v *store.Version) string {
 }
 
 func (l *ledger) serviceOf(name string) *store.Version {
-	return l.World.Server.Peek(serviceKind, types.NamespacedName{Namespace: namespace, Name: name})
+	return l.World.Server.Peek(kinds.ServiceKind, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.

@@ -46,7 +46,7 @@ func managedIn(v *store.Version) []string {
 }
 
 func managedRules(v *store.Version) []map[string]any {
-	if v == nil || v.Kind() != virtualService {
+	if v == nil || v.Kind() != kinds.VirtualServiceKind {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)

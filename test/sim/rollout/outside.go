@@ -149,18 +149,18 @@ func (o *outside) good(run *argov1.AnalysisRun, s *sim.Stream, before bool) bool
 	case v == nil:
 		return true
 	case before:
-		i := max(0, len(r.shipped)-2)
-		v = r.versions[r.shipped[i]]
+		i := max(0, len(r.Shipped)-2)
+		v = r.Known[r.Shipped[i]]
 	}
-	good := v.good || v.from > 0 && o.share(r) < v.from
-	if noise < v.noise {
+	good := v.Good || v.From > 0 && o.share(r) < v.From
+	if noise < v.Noise {
 		good = !good
 	}
 	return good
 }
 
 // about is the version that a run is about, as one of its arguments says; nil: it does not say.
-func (o *outside) about(run *argov1.AnalysisRun) (*Release, *version) {
+func (o *outside) about(run *argov1.AnalysisRun) (*Release, *kinds.Version) {
 	for _, arg := range run.Spec.Args {
 		if arg.Name == hashArgument && arg.Value != nil {
 			return o.versionOf(*arg.Value)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,8 +73,8 @@ func (p *people) live() {
 		kinds.Shipping{
 			World: p.world, Name: r.Key.Name, Most: 4, Soonest: time.Minute, Latest: 10 * time.Minute,
 			Draw: func(s *sim.Stream) func() {
-				v := drawVersion(s)
-				return func() { p.ship(r, r.add(v)) }
+				v := kinds.DrawVersion(s, 0.65, 0)
+				return func() { p.ship(r, r.Add(v)) }
 			},
 			Over: func() bool { return p.over },
 		}.Begin()
@@ -84,32 +83,14 @@ func (p *people) live() {
 	kinds.Often(p.world, p, deeds, func() []*Release { return p.releases })
 }
 
-// drawVersion draws a version with what is true about it.
-func drawVersion(s *sim.Stream) version {
-	v := version{good: s.Chance(0.65), pods: kinds.DrawPods(s)}
-	from, noise := sim.Pick(s, 0, 0, 10, 40), s.Chance(0.15)
-	if !v.good {
-		v.from = from
-	}
-	if noise {
-		v.noise = 0.2
-	}
-	return v
-}
-
 // tell begins a story about a release.
 func (p *people) tell(story Story, r *Release) {
-	acts := make([]kinds.Act, len(story.Acts))
-	for i, act := range story.Acts {
-		acts[i] = kinds.Act{After: act.After, Do: func() { act.Do(p, r) }}
-		if act.When != nil {
-			acts[i].When = func() bool {
-				stored := p.stored(r.Key)
-				return stored != nil && act.When(r, stored.Status)
-			}
+	kinds.Tell(p.Script, p, r, story.Acts, func() (argov1.RolloutStatus, bool) {
+		if stored := p.stored(r.Key); stored != nil {
+			return stored.Status, true
 		}
-	}
-	p.Tell(acts)
+		return argov1.RolloutStatus{}, false
+	})
 }
 
 // saw is told everything that happens.
@@ -170,7 +151,7 @@ func (p *people) replaceStuck(object *argov1.Rollout) {
 		}
 		p.stuck[key] = append(stuck, id)
 		if len(stuck) == 0 {
-			p.Later(30*time.Second, func() { p.ship(r, r.add(goodVersion)) })
+			p.Later(30*time.Second, func() { p.ship(r, r.Add(goodVersion)) })
 		} else {
 			p.Later(30*time.Second, func() { p.promoteFull(key) })
 		}
@@ -198,21 +179,6 @@ func (p *people) decide(key types.NamespacedName, pause argov1.PauseCondition, a
 		return
 	}
 	p.promote(key)
-}
-
-// did tells the world what somebody did.
-func (p *people) did(key types.NamespacedName, what sim.Class, format string, args ...any) {
-	p.world.Say("%s: people "+format, append([]any{key.Name}, args...)...)
-	p.world.Tell(Did{Release: key, What: string(what)})
-}
-
-// remove deletes one object.
-func (p *people) remove(name string, kind schema.GroupKind, what sim.Class, r *Release) bool {
-	deleted := p.hands.Delete(name, kind)
-	if deleted {
-		p.did(r.Key, what, "delete %s %s", kind.Kind, name)
-	}
-	return deleted
 }
 
 // respecify changes a Rollout but for its status.
@@ -276,7 +242,7 @@ func (p *people) mendAround(r *Release) {
 		gvk, err := p.user.GroupVersionKindFor(object)
 		if err == nil && p.world.Server.Peek(gvk.GroupKind(), keyOf(object)) == nil {
 			p.hands.Create(object)
-			p.did(r.Key, DeleteService, "make %s %s again", gvk.Kind, object.GetName())
+			p.hands.Did(r.Key, "make %s %s again", gvk.Kind, object.GetName())
 		}
 	}
 }

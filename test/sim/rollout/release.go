@@ -15,27 +15,18 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
-	"github.com/serin-dev/serin/test/sim/cluster"
 	"github.com/serin-dev/serin/test/sim/kinds"
-)
-
-// The routers that histories have. Without one the numbers of pods share the traffic.
-const (
-	noRouter      = "kubernetes"
-	istioRouter   = "istio"
-	gatewayRouter = "gatewayapi:v1"
 )
 
 // Release is one Rollout of a history, with what is true about it and nobody in the world knows.
 type Release struct {
+	kinds.Versions
+
 	Key    types.NamespacedName
 	Router string
 	// Spec is the Rollout's as it was created; people may change the stored one.
 	Spec argov1.RolloutSpec
 
-	// versions are all that were ever shipped, shipped their names in that order.
-	versions map[string]*version
-	shipped  []string
 	// network is what leads requests to the pods, objects is what else people make before the Rollout.
 	network, objects []client.Object
 	// secret is true of one whose measurements need a Secret, jobs of one that is judged by Jobs, of which in a story all may
@@ -43,60 +34,19 @@ type Release struct {
 	secret, jobs, hangs bool
 }
 
-// version is one version of a workload, with what is true about it.
-type version struct {
-	name string // the value of the label version of its template
-	// good: its measurements pass. A bad one fails them; with from, only once it has that share of the traffic.
-	good bool
-	from int
-	// noise is how often a measurement says the opposite of what is true.
-	noise float64
-	pods  cluster.Pods
-}
-
-func (v *version) String() string {
-	text := v.name + " (good"
-	switch {
-	case !v.good && v.from > 0:
-		text = fmt.Sprintf("%s (bad from weight %d on", v.name, v.from)
-	case !v.good:
-		text = v.name + " (bad"
-	}
-	if v.noise > 0 {
-		text += ", noisy"
-	}
-	if v.pods.Never {
-		text += ", never starts"
-	}
-	return text + ")"
-}
-
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
-	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, versions: map[string]*version{}}
+	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, Versions: kinds.NewVersions()}
 	r.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
 	}
-	r.shipped = []string{r.add(version{good: true, pods: kinds.Healthy}).name}
 	r.connect()
 	return r
 }
 
 // apex is the name of the Service that clients call, and of the route.
 func (r *Release) apex() string { return r.Key.Name }
-
-// add makes a version known.
-func (r *Release) add(v version) *version {
-	if v.name == "" {
-		v.name = fmt.Sprintf("v%d", len(r.versions)+1)
-	}
-	r.versions[v.name] = &v
-	return &v
-}
-
-// current is the version that was shipped last.
-func (r *Release) current() *version { return r.versions[r.shipped[len(r.shipped)-1]] }
 
 // all is what people make before the Rollout.
 func (r *Release) all() []client.Object { return slices.Concat(r.network, r.objects) }
@@ -111,7 +61,7 @@ func (r *Release) connect() {
 		return
 	}
 	c := r.Spec.Strategy.Canary
-	if r.Router == noRouter {
+	if r.Router == kinds.NoRouter {
 		return
 	}
 	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
@@ -119,7 +69,7 @@ func (r *Release) connect() {
 	if c.TrafficRouting == nil {
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 	}
-	if r.Router == istioRouter {
+	if r.Router == kinds.Istio {
 		c.TrafficRouting.Istio = &argov1.IstioTrafficRouting{VirtualService: &argov1.IstioVirtualService{Name: apex, Routes: []string{"main"}}}
 		return
 	}
@@ -147,7 +97,7 @@ func (r *Release) service(name string) client.Object {
 // route is the object of the router as its user makes it, with the places of both sides.
 func (r *Release) route(stable, canary place) client.Object {
 	apex := r.apex()
-	if r.Router == istioRouter {
+	if r.Router == kinds.Istio {
 		return object("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
@@ -176,19 +126,13 @@ func object(apiVersion, kind, name string, spec map[string]any) *unstructured.Un
 	return o
 }
 
-// labelsOf are the labels in the metadata of an object.
-func labelsOf(object map[string]any) map[string]string {
-	labels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
-	return labels
-}
-
 // rollout is the Rollout as it is created.
 func (r *Release) rollout() *argov1.Rollout {
 	object := &argov1.Rollout{Spec: *r.Spec.DeepCopy()}
 	object.Name, object.Namespace = r.Key.Name, r.Key.Namespace
 	object.Annotations = map[string]string{"example.com/team": "checkout"}
 	if r.workload() == "" {
-		object.Spec.Template = r.template(r.current())
+		object.Spec.Template = r.template(r.Current())
 	}
 	return object
 }
@@ -199,14 +143,14 @@ func (r *Release) image(version string) string {
 }
 
 // template is the pod template of a version.
-func (r *Release) template(v *version) corev1.PodTemplateSpec {
+func (r *Release) template(v *kinds.Version) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{"app": r.Key.Name, "version": v.name}, Annotations: map[string]string{"example.com/scrape": "true"},
+			Labels: map[string]string{"app": r.Key.Name, "version": v.Name}, Annotations: map[string]string{"example.com/scrape": "true"},
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "app", Image: r.image(v.name),
+				Name: "app", Image: r.image(v.Name),
 				Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
 			}},
 			TerminationGracePeriodSeconds: new(int64(10)),

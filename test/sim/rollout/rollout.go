@@ -8,7 +8,6 @@ package rollout
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,20 +31,13 @@ var (
 	experimentKind      = argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind).GroupKind()
 	templateKind        = argov1.SchemeGroupVersion.WithKind(argov1.AnalysisTemplateKind).GroupKind()
 	clusterTemplateKind = argov1.SchemeGroupVersion.WithKind(argov1.ClusterAnalysisTemplateKind).GroupKind()
-	replicaSetKind      = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	podKind             = schema.GroupKind{Kind: "Pod"}
-	serviceKind         = schema.GroupKind{Kind: "Service"}
-	scalerKind          = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
-	virtualService      = schema.GroupKind{Group: "networking.istio.io", Kind: "VirtualService"}
-	destinationRule     = schema.GroupKind{Group: "networking.istio.io", Kind: "DestinationRule"}
-	httpRoute           = schema.GroupKind{Group: "gateway.networking.k8s.io", Kind: "HTTPRoute"}
 )
 
 // networkKinds are those of all objects of users that lead requests to pods.
-var networkKinds = []schema.GroupKind{serviceKind, virtualService, destinationRule, httpRoute}
+var networkKinds = []schema.GroupKind{kinds.ServiceKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind, kinds.HTTPRouteKind}
 
 // routeKinds are the kinds of the objects that have the weights.
-var routeKinds = []schema.GroupKind{virtualService, httpRoute}
+var routeKinds = []schema.GroupKind{kinds.VirtualServiceKind, kinds.HTTPRouteKind}
 
 // namespace of everything that people make.
 const namespace = "shop"
@@ -72,27 +64,14 @@ type Rollouts struct {
 // New makes the drawn releases of one history.
 func New() []sim.Kind { return (&Rollouts{}).parts() }
 
-// NewStory makes the one release of a fixed story.
-func NewStory(name string) []sim.Kind {
+// FixedStories are those that a run can be told to follow.
+func FixedStories() []kinds.Story {
+	var fixed []kinds.Story
 	for _, story := range Stories() {
-		if story.Name == name {
-			return (&Rollouts{story: &story}).parts()
-		}
+		fixed = append(fixed, kinds.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).parts() }})
 	}
-	panic("no story " + name) // a mistake in the program
+	return fixed
 }
-
-// StoryNames are the names of the fixed stories.
-func StoryNames() []string {
-	var names []string
-	for _, story := range Stories() {
-		names = append(names, story.Name)
-	}
-	return names
-}
-
-// StoryLength is how long a story is watched before it is waited for its end. What its people do goes on after that.
-func StoryLength(string) time.Duration { return time.Minute }
 
 // parts are the kinds of objects of which each has a controller of its own.
 func (k *Rollouts) parts() []sim.Kind {
@@ -109,7 +88,7 @@ func (k *Rollouts) Populate(w *sim.World) {
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
 	k.oracle = oracle.New(w, newLedger(w, k.cluster), Invariants())
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	w.Watch(k.relate)
+	kinds.TraceWrites(w, k.content)
 	w.Watch(k.people.saw)
 	if k.story != nil {
 		r := k.story.release()
@@ -135,17 +114,17 @@ func (k *Rollouts) behaviour(template map[string]any) cluster.Pods {
 	for _, container := range kinds.Items(containers) {
 		image, _ := container["image"].(string)
 		if _, v := k.running(image); v != nil {
-			return v.pods
+			return v.Pods
 		}
 	}
 	return kinds.Healthy
 }
 
 // running is the version that an image is of; nil: of none.
-func (k *Rollouts) running(image string) (*Release, *version) {
+func (k *Rollouts) running(image string) (*Release, *kinds.Version) {
 	for _, r := range k.releases {
 		if name, of := strings.CutPrefix(image, r.image("")); of {
-			return r, r.versions[name]
+			return r, r.Known[name]
 		}
 	}
 	return nil, nil
@@ -154,7 +133,7 @@ func (k *Rollouts) running(image string) (*Release, *version) {
 // begin lets people make everything that a release consists of.
 func (k *Rollouts) begin(r *Release) {
 	k.releases = append(k.releases, r)
-	k.world.Say("%s: %s, %s", r.Key.Name, r.plan(), r.current())
+	k.world.Say("%s: %s, %s", r.Key.Name, r.plan(), r.Current())
 	for _, object := range r.all() {
 		k.hands.Create(object)
 	}
@@ -183,8 +162,8 @@ func (k *Rollouts) stored(key types.NamespacedName) *argov1.Rollout {
 }
 
 // versionOf is the version whose pods have that hash, also those of an Experiment; nil: none has.
-func (k *Rollouts) versionOf(hash string) (*Release, *version) {
-	for _, v := range k.world.Server.All(replicaSetKind) {
+func (k *Rollouts) versionOf(hash string) (*Release, *kinds.Version) {
+	for _, v := range k.world.Server.All(kinds.ReplicaSetKind) {
 		if set := kinds.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
 			return k.running(set.Spec.Template.Spec.Containers[0].Image)
 		}

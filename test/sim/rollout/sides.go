@@ -77,7 +77,7 @@ func (r *record) given(v *store.Version) int {
 // leads is the hash of the revision whose pods a place has; empty: it has all, or none is known.
 func (l *ledger) leads(r *record, p place) string {
 	if p.Subset != "" {
-		if hash := hashIn(subsetIn(l.World.Server.Peek(destinationRule, r.key), p.Subset)); hash != "" {
+		if hash := hashIn(subsetIn(l.World.Server.Peek(kinds.DestinationRuleKind, r.key), p.Subset)); hash != "" {
 			return hash
 		}
 	}
@@ -107,7 +107,7 @@ func subsetIn(v *store.Version, name string) map[string]any {
 }
 
 func subsetsIn(v *store.Version) []map[string]any {
-	if v == nil || v.Kind() != destinationRule {
+	if v == nil || v.Kind() != kinds.DestinationRuleKind {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)

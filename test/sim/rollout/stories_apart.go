@@ -4,6 +4,7 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // apart are stories of releases that tell their revisions apart in another way than by a Service each.
@@ -11,38 +12,38 @@ func apart() []Story {
 	turns := func(r *Release) { r.takingTurns() }
 	subsetsAlone, subsetsToo := func(r *Release) { r.bySubsets(false) }, func(r *Release) { r.bySubsets(true) }
 	abort := Act{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }}
-	next := func(stableIs argov1.PingPongType, v version) Act { // once that Service is the stable one
+	next := func(stableIs argov1.PingPongType, v kinds.Version) Act { // once that Service is the stable one
 		return Act{
 			When: func(r *Release, s argov1.RolloutStatus) bool {
 				return healthyNow(r, s) && s.Canary.StablePingPong == stableIs
 			},
-			After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(v)) },
+			After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(v)) },
 		}
 	}
-	back := Act{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.versions[r.shipped[len(r.shipped)-2]]) }}
+	back := Act{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Previous()) }}
 	return []Story{
-		{Name: "in turns", Router: istioRouter, Extra: turns, Spec: stepping(weight(40), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "in turns, twice", Router: gatewayRouter, Extra: turns, Spec: stepping(weight(50)), Acts: []Act{next(argov1.Ping, goodVersion), next(argov1.Pong, goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
-		{Name: "in turns, aborted", Router: istioRouter, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "in turns, aborted on the other side", Router: istioRouter, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "in turns", Router: kinds.Istio, Extra: turns, Spec: stepping(weight(40), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "in turns, twice", Router: kinds.GatewayAPI, Extra: turns, Spec: stepping(weight(50)), Acts: []Act{next(argov1.Ping, goodVersion), next(argov1.Pong, goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
+		{Name: "in turns, aborted", Router: kinds.Istio, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "in turns, aborted on the other side", Router: kinds.Istio, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			next(argov1.Ping, goodVersion), next(argov1.Pong, goodVersion),
-			{When: func(r *Release, s argov1.RolloutStatus) bool { return r.current().name == "v3" && halfway(r, s) }, After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
+			{When: func(r *Release, s argov1.RolloutStatus) bool { return r.Current().Name == "v3" && halfway(r, s) }, After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
 		}, End: argov1.RolloutPhaseDegraded, Version: "v2"},
-		{Name: "in turns, failed", Router: gatewayRouter, Extra: turns, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "in turns, back on the way", Router: istioRouter, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), back}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "in turns, new revision on the way", Router: istioRouter, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "in turns, failed", Router: kinds.GatewayAPI, Extra: turns, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "in turns, back on the way", Router: kinds.Istio, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), back}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "in turns, new revision on the way", Router: kinds.Istio, Extra: turns, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
-		{Name: "by subsets", Router: istioRouter, Extra: subsetsAlone, Spec: stepping(weight(20), pause(10), weight(60)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by subsets, with Services", Router: istioRouter, Extra: subsetsToo, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by subsets, aborted", Router: istioRouter, Extra: subsetsAlone, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by subsets, new revision on the way", Router: istioRouter, Extra: subsetsAlone, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "by subsets", Router: kinds.Istio, Extra: subsetsAlone, Spec: stepping(weight(20), pause(10), weight(60)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by subsets, with Services", Router: kinds.Istio, Extra: subsetsToo, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by subsets, aborted", Router: kinds.Istio, Extra: subsetsAlone, Spec: stepping(weight(50), pause(20)), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by subsets, new revision on the way", Router: kinds.Istio, Extra: subsetsAlone, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.add(goodVersion)) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
-		{Name: "by subsets, deletion", Router: istioRouter, Extra: subsetsAlone, Acts: []Act{
-			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.remove(r.Key.Name, rolloutKind, DeleteRelease, r) }},
+		{Name: "by subsets, deletion", Router: kinds.Istio, Extra: subsetsAlone, Acts: []Act{
+			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.hands.Remove(r.Key, r.Key.Name, rolloutKind) }},
 		}},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // byJobs are stories of releases that are judged by Jobs.
@@ -21,10 +22,10 @@ func byJobs() []Story {
 	}
 	abort := Act{When: halfway, After: 20 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }}
 	return []Story{
-		{Name: "by Jobs", Router: istioRouter, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs, failed", Router: istioRouter, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs that never end, beside", Router: istioRouter, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs that never end, aborted", Router: istioRouter, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs with a deadline", Router: istioRouter, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs", Router: kinds.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs, failed", Router: kinds.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs that never end, beside", Router: kinds.Istio, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs that never end, aborted", Router: kinds.Istio, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs with a deadline", Router: kinds.Istio, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
 }

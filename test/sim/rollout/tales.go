@@ -9,32 +9,19 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/test/sim"
 	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// relate adds to the history what processes of Serin write, in the words in which people think of a release.
-func (k *Rollouts) relate(happening any) {
-	h, ok := happening.(sim.Wrote)
-	if !ok || !kinds.Serin(h.Actor) {
-		return
-	}
-	k.world.Say("  %s → %s %s %s%s", h.Actor, h.Verb, strings.ToLower(h.Kind.Kind), h.Key.Name, k.content(h.Event))
-}
-
 // content is what a write is about.
 func (k *Rollouts) content(e *store.Event) string {
-	if e.Type == store.Deleted {
-		return ""
-	}
 	switch e.Kind {
 	case rolloutKind:
 		return statusText(kinds.Typed[*argov1.Rollout](k.world, e.New), e.Subresource)
-	case replicaSetKind:
+	case kinds.ReplicaSetKind:
 		set := kinds.Typed[*appsv1.ReplicaSet](k.world, e.New)
 		return fmt.Sprintf(" replicas=%d version=%s deadline=%s", *set.Spec.Replicas, set.Spec.Template.Labels["version"], set.Annotations[argov1.ScaleDownDeadlineAnnotation])
-	case serviceKind:
+	case kinds.ServiceKind:
 		return fmt.Sprintf(" selector=%v", kinds.Typed[*corev1.Service](k.world, e.New).Spec.Selector)
 	case runKind:
 		run := kinds.Typed[*argov1.AnalysisRun](k.world, e.New)
@@ -42,9 +29,9 @@ func (k *Rollouts) content(e *store.Event) string {
 	case experimentKind:
 		experiment := kinds.Typed[*argov1.Experiment](k.world, e.New)
 		return fmt.Sprintf(" %s terminate=%t", experiment.Status.Phase, experiment.Spec.Terminate)
-	case destinationRule:
+	case kinds.DestinationRuleKind:
 		return " subsets=" + subsetsText(e.New)
-	case virtualService, httpRoute:
+	case kinds.VirtualServiceKind, kinds.HTTPRouteKind:
 		return fmt.Sprintf(" weights=%v", weightsOf(e.New))
 	default:
 		return ""

@@ -8,6 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -22,7 +23,7 @@ const twinLabel = "twin"
 func (r *Release) twin() *argov1.Rollout {
 	twin := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin-of-" + r.Key.Name}}
 	twin.Spec = argov1.RolloutSpec{
-		Replicas: new(int32(1)), Strategy: *r.Spec.Strategy.DeepCopy(), Template: r.template(r.versions["v1"]),
+		Replicas: new(int32(1)), Strategy: *r.Spec.Strategy.DeepCopy(), Template: r.template(r.Known["v1"]),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": r.Key.Name, twinLabel: "yes"}},
 	}
 	twin.Spec.Template.Labels[twinLabel] = "yes"
@@ -42,8 +43,8 @@ func (p *people) twins() {
 		p.Later(after, func() {
 			twin := r.twin()
 			p.hands.Create(twin)
-			p.did(r.Key, Twins, "make %s for its Services", twin.Name)
-			p.Later(life, func() { p.remove(twin.Name, rolloutKind, Twins, r) })
+			p.hands.Did(r.Key, "make %s for its Services", twin.Name)
+			p.Later(life, func() { p.hands.Remove(r.Key, twin.Name, rolloutKind) })
 		})
 	}
 }
@@ -66,7 +67,7 @@ type manager struct {
 func (c *oneOwner) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
-		if h.Kind == serviceKind {
+		if h.Kind == kinds.ServiceKind {
 			c.note(h)
 		}
 		if h.BySerin && h.Type == store.Added {

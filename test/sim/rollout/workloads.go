@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
@@ -20,8 +19,6 @@ import (
 
 // Workloads are Deployments whose template a Rollout takes, in some releases.
 const Workloads sim.Class = "workload"
-
-var deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 
 // workload is the name of the Deployment that has the template; empty: the Rollout has it.
 func (r *Release) workload() string {
@@ -38,7 +35,7 @@ func referring(scaleDown argov1.ScaleDown) func(*Release) {
 		r.objects = append(r.objects, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: r.workload(), Annotations: map[string]string{"example.com/owner": "checkout"}},
 			Spec: appsv1.DeploymentSpec{
-				Replicas: r.Spec.Replicas, Selector: r.Spec.Selector.DeepCopy(), Template: r.template(r.current()),
+				Replicas: r.Spec.Replicas, Selector: r.Spec.Selector.DeepCopy(), Template: r.template(r.Current()),
 			},
 		})
 		r.Spec.Selector = nil
@@ -50,7 +47,7 @@ func (k *Rollouts) retemplate(actor string, r *Release, change func(*corev1.PodT
 	if r.workload() == "" {
 		return k.respecify(actor, r.Key, func(o *argov1.Rollout) { change(&o.Spec.Template) })
 	}
-	deployment := kinds.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(deploymentKind, keyNamed(r.workload())))
+	deployment := kinds.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(kinds.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return false
 	}
@@ -85,13 +82,13 @@ func (p *people) switchScaleDown(r *Release, to argov1.ScaleDown) {
 		}
 	})
 	if changed {
-		p.did(r.Key, EditReference, "switch scaleDown to %s", to)
+		p.hands.Did(r.Key, "switch scaleDown to %s", to)
 	}
 }
 
 // removeReference gives the Rollout the template that the Deployment has, in place of the reference.
 func (p *people) removeReference(r *Release) {
-	deployment := kinds.Typed[*appsv1.Deployment](p.world, p.world.Server.Peek(deploymentKind, keyNamed(r.workload())))
+	deployment := kinds.Typed[*appsv1.Deployment](p.world, p.world.Server.Peek(kinds.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return
 	}
@@ -100,17 +97,17 @@ func (p *people) removeReference(r *Release) {
 	})
 	if changed {
 		r.Spec.WorkloadRef, r.Spec.Selector = nil, deployment.Spec.Selector.DeepCopy()
-		p.did(r.Key, EditReference, "remove the reference to Deployment %s", deployment.Name)
+		p.hands.Did(r.Key, "remove the reference to Deployment %s", deployment.Name)
 	}
 }
 
 // returns are stories of a Deployment that has to get its replicas back, each with the way in which it stops being referred to.
 func returns() []Story {
 	taken := func(name string, acts ...Act) Story {
-		return Story{Name: "template of a Deployment, " + name, Router: noRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
+		return Story{Name: "template of a Deployment, " + name, Router: kinds.NoRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
 	}
 	healthy := func(do func(*people, *Release)) Act { return Act{When: healthyNow, After: 5 * time.Second, Do: do} }
-	deletion := healthy(func(p *people, r *Release) { p.remove(r.Key.Name, rolloutKind, DeleteRelease, r) })
+	deletion := healthy(func(p *people, r *Release) { p.hands.Remove(r.Key, r.Key.Name, rolloutKind) })
 	removed := taken("reference removed", healthy((*people).removeReference))
 	removed.End, removed.Version = argov1.RolloutPhaseHealthy, "v2"
 	return []Story{
@@ -130,7 +127,7 @@ type workloadsBack struct {
 
 func (c *workloadsBack) Observe(event any) {
 	h, ok := event.(oracle.Write)
-	if !ok || h.Kind != deploymentKind || h.Type == store.Added {
+	if !ok || h.Kind != kinds.DeploymentKind || h.Type == store.Added {
 		return
 	}
 	if h.Type == store.Deleted {
@@ -150,7 +147,7 @@ func (c *workloadsBack) Observe(event any) {
 }
 
 func (c *workloadsBack) Finish() {
-	for _, v := range c.World.Server.All(deploymentKind) {
+	for _, v := range c.World.Server.All(kinds.DeploymentKind) {
 		before, taken := c.before[v.Key()]
 		refers := slices.ContainsFunc(c.All, func(r *record) bool {
 			return c.ByName[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
@@ -167,7 +164,7 @@ func (c *workloadsBack) Finish() {
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
 func (c *oneScaler) lent(h oracle.Write) {
-	if !h.BySerin || h.Kind != deploymentKind || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != kinds.DeploymentKind || h.Type != store.Modified {
 		return
 	}
 	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.New))
