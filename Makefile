@@ -5,7 +5,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/serin
@@ -54,13 +54,13 @@ argo-swap: ## Swap Serin and Argo Rollouts during releases (CONTROLLER=rollouts-
 	cd playground/e2e && go test -timeout 40m -run TestSwaps -count=1 . -args -argo $(abspath $(CONTROLLER)) $(ARGS)
 
 .PHONY: sim
-sim: ## Play histories in the simulator (HISTORIES=20000 SEED=1 APIS=rollout ARGS=-tell)
+sim: ## Execute simulation runs (RUNS=20000 SEED=1 APIS=rollout ARGS=-trace)
 	@go build -o bin/sim ./test/sim/run
-	@bin/sim $(if $(APIS),-apis $(APIS)) $(if $(HISTORIES),-histories $(HISTORIES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+	@bin/sim $(if $(APIS),-apis $(APIS)) $(if $(RUNS),-runs $(RUNS)) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
-.PHONY: teeth
-teeth: ## Make mistakes in copies of Serin, and see whether the simulator finds them (ARGS='-only I5')
-	@go run ./test/sim/teeth/bite $(ARGS)
+.PHONY: mutation-test
+mutation-test: ## Verify that the simulator detects deliberate defects (ARGS='-only I5')
+	@go run ./test/sim/mutation/run $(ARGS)
 
 .PHONY: bench
 bench: ## Measure the cost of a hundred releases, into bench.json (ARGS='-releases 10')

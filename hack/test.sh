@@ -28,16 +28,16 @@ generated() {
 
 # The race detector makes what runs one goroutine at a time ten times slower, and finds nothing there.
 serin() { go list ./... | grep -v /test/sim | xargs go test "${race[@]}" -timeout 20m; }
-simulated() { go test -timeout 20m ./test/sim/...; } # histories that held before must hold
+simulated() { go test -timeout 20m ./test/sim/...; } # includes the regression corpus
 
-# Fresh histories are drawn from the tree that is tested: who tests it again plays the same. They take what time the tests of
-# the playground leave of the processors, which wait for windows mostly, and end up waiting for nobody. Both APIs take turns:
-# HISTORIES is the number of simulation runs of both together.
+# The seed of new simulation runs is derived from the tested tree, so that everyone who tests it executes the same runs. They
+# run at idle priority: the tests of the playground mostly wait, and leave enough processor time. Both APIs take turns;
+# SIMULATION_RUNS is the number of runs of both together.
 fresh() {
 	local tree idle=(nice -n 19)
 	tree=$(git rev-parse --short=12 "HEAD^{tree}" 2>/dev/null) || tree=$(date +%Y%m%d)
 	! chrt -i 0 true 2>/dev/null || idle=(chrt -i 0)
-	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" HISTORIES="${HISTORIES:-1000}" SEED="${SEED:-$((16#$tree))}"
+	"${idle[@]}" make --no-print-directory sim APIS="${APIS:-canary,rollout}" RUNS="${SIMULATION_RUNS:-1000}" SEED="${SEED:-$((16#$tree))}"
 }
 
 # One package at a time: those that start a cluster want the machine for themselves. Only Debian has the packages in which

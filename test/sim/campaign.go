@@ -11,106 +11,110 @@ import (
 	"time"
 )
 
-// Campaign plays many histories.
+// Campaign executes many simulation runs.
 type Campaign struct {
-	// Of are what there are histories of: they take turns, and each seed is played of all of them before the next one.
-	Of []string
-	// Seed is that of the first history; those that follow have the next numbers.
-	Seed      uint64
-	Histories int
-	// Play plays one history: all of it, or (only is not nil) with nothing but these troubles and actions.
-	Play func(of string, seed uint64, only []string, tell bool) Result
-	// Most is how many violations end the campaign; zero: one.
-	Most int
-	// Out is where violations are shown, each with the smallest history that has it.
+	// APIs take turns: each seed is executed for all of them before the next one.
+	APIs []string
+	// Seed is that of the first run; the following runs have the next numbers.
+	Seed uint64
+	Runs int
+	// Execute executes one run: all of it, or (only is not nil) with these faults and actions alone.
+	Execute func(api string, seed uint64, only []string, fullTrace bool) Result
+	// MaxViolations is how many violations end the campaign; zero: one.
+	MaxViolations int
+	// Out is where violations are reported, each with the smallest run that shows it.
 	Out io.Writer
-	// Quick shows one line for each violation, when it is found, and looks for no smaller history.
+	// Quick reports one line for each violation when it is found, and searches for no smaller run.
 	Quick bool
 }
 
-// Summary is what a campaign came to.
+// Summary is the result of a campaign.
 type Summary struct {
-	Histories  int
-	Took       time.Duration
-	Violations []Result
-	Seed       uint64
-	Covered    map[string]int
-	Passes     int
-	Virtual    time.Duration
+	Runs            int
+	Duration        time.Duration
+	Violations      []Result
+	Seed            uint64
+	Covered         map[string]int
+	Reconciliations int
+	Virtual         time.Duration
 }
 
 // String is the last line of a campaign.
 func (s Summary) String() string {
-	return fmt.Sprintf("histories=%d seconds=%.1f violations=%d seed=%d", s.Histories, s.Took.Seconds(), len(s.Violations), s.Seed)
+	return fmt.Sprintf("runs=%d seconds=%.1f violations=%d seed=%d", s.Runs, s.Duration.Seconds(), len(s.Violations), s.Seed)
 }
 
-// Run plays the histories, as many at once as there are processors. Each is alone in its world, so that what it comes to
-// does not depend on the others.
+// add counts the result of one run.
+func (s *Summary) add(result Result) {
+	s.Runs++
+	s.Reconciliations += result.Reconciliations
+	s.Virtual += result.Virtual
+	for name, count := range result.Covered {
+		s.Covered[name] += count
+	}
+	if len(result.Violations) > 0 {
+		s.Violations = append(s.Violations, result)
+	}
+}
+
+// Run executes the runs, as many at once as there are processors. Each has a world of its own, so that its result does not
+// depend on the others.
 func (c Campaign) Run() Summary {
 	began := time.Now()
 	summary := Summary{Seed: c.Seed, Covered: map[string]int{}}
 	var mu sync.Mutex
 	var next atomic.Int64
-	var players sync.WaitGroup
-	most := max(c.Most, 1)
+	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		players.Go(func() {
-			for {
-				n := next.Add(1) - 1
-				if n >= int64(c.Histories) {
-					return
-				}
-				turns := int64(len(c.Of))
-				result := c.Play(c.Of[n%turns], c.Seed+uint64(n/turns), nil, false)
-				result.Of = c.Of[n%turns]
+		workers.Go(func() {
+			for n := next.Add(1) - 1; n < int64(c.Runs); n = next.Add(1) - 1 {
+				turns := int64(len(c.APIs))
+				result := c.Execute(c.APIs[n%turns], c.Seed+uint64(n/turns), nil, false)
+				result.API = c.APIs[n%turns]
 				mu.Lock()
-				summary.Histories++
-				summary.Passes += result.Passes
-				summary.Virtual += result.Virtual
-				for name, count := range result.Covered {
-					summary.Covered[name] += count
-				}
-				if len(result.Violations) > 0 {
-					summary.Violations = append(summary.Violations, result)
-					c.tell(result)
-				}
-				enough := len(summary.Violations) >= most
+				summary.add(result)
+				c.reportLines(result)
+				enough := len(summary.Violations) >= max(c.MaxViolations, 1)
 				mu.Unlock()
 				if enough {
-					next.Store(int64(c.Histories))
+					next.Store(int64(c.Runs))
 				}
 			}
 		})
 	}
-	players.Wait()
-	summary.Took = time.Since(began)
+	workers.Wait()
+	summary.Duration = time.Since(began)
 	slices.SortFunc(summary.Violations, func(a, b Result) int { return int(int64(a.Seed) - int64(b.Seed)) })
 	if !c.Quick {
 		for _, found := range summary.Violations {
-			c.show(found)
+			c.reportShrunk(found)
 		}
 	}
 	return summary
 }
 
-// tell shows the violations of a history, one in a line.
-func (c Campaign) tell(found Result) {
+// reportLines reports the violations of a run, one per line, in a quick campaign.
+func (c Campaign) reportLines(found Result) {
 	if !c.Quick {
 		return
 	}
 	for _, v := range found.Violations {
-		fmt.Fprintf(c.Out, "seed %d breaks %s after %s: %s\n", found.Seed, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
+		c.reportViolation(found.Seed, v)
 	}
 }
 
-// show tells a violation with the smallest history that was found for it, and how to see it again.
-func (c Campaign) show(found Result) {
-	smallest := Shrink(found, func(only []string) Result { return c.Play(found.Of, found.Seed, only, false) })
-	whole := c.Play(found.Of, found.Seed, append([]string{}, smallest.Happened...), true)
-	v := smallest.Violations[0]
-	fmt.Fprintf(c.Out, "\nseed %d breaks %s after %s: %s\n", found.Seed, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
-	for _, line := range whole.History[max(0, len(whole.History)-lastLines):] {
+func (c Campaign) reportViolation(seed uint64, v Violation) {
+	fmt.Fprintf(c.Out, "seed %d violates %s after %s: %s\n", seed, v.Number, v.At.Truncate(time.Millisecond), v.Text)
+}
+
+// reportShrunk reports a violation with the smallest run that shows it, and the command that repeats that run.
+func (c Campaign) reportShrunk(found Result) {
+	smallest := Shrink(found, func(only []string) Result { return c.Execute(found.API, found.Seed, only, false) })
+	whole := c.Execute(found.API, found.Seed, append([]string{}, smallest.Recorded...), true)
+	fmt.Fprintln(c.Out)
+	c.reportViolation(found.Seed, smallest.Violations[0])
+	for _, line := range whole.Trace[max(0, len(whole.Trace)-lastLines):] {
 		fmt.Fprintln(c.Out, "  "+line)
 	}
-	fmt.Fprintf(c.Out, "again: make sim APIS=%s HISTORIES=1 SEED=%d ARGS='-tell -only=%s'\n", found.Of, found.Seed, strings.Join(smallest.Happened, ","))
+	fmt.Fprintf(c.Out, "repeat: make sim APIS=%s RUNS=1 SEED=%d ARGS='-trace -only=%s'\n", found.API, found.Seed, strings.Join(smallest.Recorded, ","))
 }

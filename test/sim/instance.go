@@ -23,10 +23,10 @@ type Controller interface {
 	Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error)
 	// Watches are the kinds that are watched from the start.
 	Watches() []schema.GroupKind
-	// Concerned are the releases to look at because of a change that a watch told.
-	Concerned(change store.Change) []reconcile.Request
-	// Out lets everything go that waits to leave the process: questions, messages.
-	Out()
+	// RequestsFor are the releases to look at because of a change that a watch told.
+	RequestsFor(change store.Change) []reconcile.Request
+	// Flush lets everything go that waits to leave the process: questions, messages.
+	Flush()
 }
 
 // Instance is a process of Serin. What it remembers is lost with its life; its views of the cluster are its own.
@@ -93,8 +93,8 @@ func (w *World) Start(name string) *Instance {
 	i.Client = i.Cache.Client(name, store.AsLibrary)
 	i.Reader = w.Server.Client(name)
 	w.instances = append(w.instances, i)
-	w.Say("%s starts", name)
-	w.Tell(Started{Instance: name})
+	w.Trace("%s starts", name)
+	w.Publish(ProcessStarted{Instance: name})
 	for _, kind := range w.kinds {
 		r := &running{
 			instance: i, dirty: map[reconcile.Request]bool{}, processing: map[reconcile.Request]bool{},
@@ -115,8 +115,8 @@ func (w *World) Start(name string) *Instance {
 
 // behind is how many writes a fresh list may be late.
 func (i *Instance) behind() int {
-	t := i.world.Trouble
-	if !t.Strikes(Relists) {
+	t := i.world.Faults
+	if !t.Inject(Relists) {
 		return 0
 	}
 	return t.Stream(Relists).Int(1, 5)
@@ -161,9 +161,9 @@ func (i *Instance) Crash(why string) {
 	if !i.alive {
 		return
 	}
-	i.world.Say("%s dies: %s", i.Name, why)
+	i.world.Trace("%s dies: %s", i.Name, why)
 	i.alive = false
-	i.world.Tell(Crashed{Instance: i.Name})
+	i.world.Publish(ProcessCrashed{Instance: i.Name})
 	i.kill()
 	i.world.instances = slices.DeleteFunc(i.world.instances, func(o *Instance) bool { return o == i })
 }
@@ -203,13 +203,13 @@ func (i *Instance) wrote(kind schema.GroupKind) {
 
 // deliver lets the process hear of what is due.
 func (i *Instance) deliver(kind schema.GroupKind) {
-	t := i.world.Trouble
+	t := i.world.Faults
 	n := 1
 	switch {
-	case t.Strikes(Repeats):
+	case t.Inject(Repeats):
 		i.Cache.Rewind(kind, t.Stream(Repeats).Int(1, 3))
 		n = i.Cache.Pending(kind)
-	case t.Strikes(Relists):
+	case t.Inject(Relists):
 		// A reflector lists what is at least as new as what it has; only its first list may be of any age.
 		i.changed(i.Cache.Relist(kind, min(t.Stream(Relists).Int(0, 3), i.Cache.Pending(kind))))
 		i.catchUp(kind)
@@ -222,7 +222,7 @@ func (i *Instance) deliver(kind schema.GroupKind) {
 func (i *Instance) changed(changes []store.Change) {
 	for _, change := range changes {
 		for _, r := range i.controllers {
-			for _, request := range r.of.Concerned(change) {
+			for _, request := range r.of.RequestsFor(change) {
 				r.add(request)
 			}
 		}
@@ -274,8 +274,8 @@ func (r *running) start() {
 	delete(r.dirty, request)
 	r.processing[request] = true
 	i := r.instance
-	i.world.passes++
-	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.passes), func() {
+	i.world.reconciliations++
+	i.world.spawn(i, fmt.Sprintf("%s/%09d", request, i.world.reconciliations), func() {
 		result, err := r.of.Reconcile(context.Background(), request)
 		r.done(request, result, err)
 	})
@@ -283,13 +283,13 @@ func (r *running) start() {
 
 func (r *running) done(request reconcile.Request, result reconcile.Result, err error) {
 	i := r.instance
-	i.world.Tell(Passed{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
+	i.world.Publish(Reconciled{Instance: i.Name, Release: request.NamespacedName, Result: result, Err: err})
 	delete(r.processing, request)
 	r.awaits[request] = result.RequeueAfter > 0
 	switch {
 	case errors.Is(err, reconcile.TerminalError(nil)):
 	case err != nil:
-		i.world.Say("  %s: %v", request.Name, err)
+		i.world.Trace("  %s: %v", request.Name, err)
 		wait := longestBackoff
 		if n := r.failures[request]; n < 20 {
 			wait = min(longestBackoff, firstBackoff<<n)
@@ -305,7 +305,7 @@ func (r *running) done(request reconcile.Request, result reconcile.Result, err e
 	if r.dirty[request] {
 		r.queue = append(r.queue, request)
 	}
-	i.After(0, r.of.Out)
+	i.After(0, r.of.Flush)
 	if len(r.queue) > 0 {
 		i.After(0, r.start)
 	}
@@ -338,21 +338,21 @@ func (w calls) Before(call store.Call) store.Fault {
 		return store.Fault{}
 	}
 	w.counted++
-	w.Tell(Called{Instance: i.Name, Call: call})
-	trouble := w.Trouble
+	w.Publish(Called{Instance: i.Name, Call: call})
+	trouble := w.Faults
 	wait := w.scheduling.Skewed(usualCall/4, usualCall*4)
-	if trouble.Strikes(SlowCalls) {
+	if trouble.Inject(SlowCalls) {
 		wait = trouble.Stream(SlowCalls).Between(time.Second, slowCall)
 	}
 	w.Sleep(wait / 2)
 	switch {
-	case w.strikes(DieBefore), trouble.Strikes(Crashes):
+	case w.strikes(DieBefore), trouble.Inject(Crashes):
 		w.die(i, "before "+describe(call))
-	case trouble.Strikes(FailBefore):
+	case trouble.Inject(FailBefore):
 		return w.fail(call, "failed and did nothing", Pick(trouble.Stream(FailBefore), store.ServerError, store.Unavailable, store.Timeout)(call))
-	case trouble.Strikes(Throttled):
+	case trouble.Inject(Throttled):
 		return w.fail(call, "429", store.TooManyRequests(call, time.Second))
-	case !call.Read() && (w.strikes(Lose) || trouble.Strikes(Conflicts)):
+	case !call.Read() && (w.strikes(Lose) || trouble.Inject(Conflicts)):
 		return w.fail(call, "conflict", store.Conflict(call))
 	case i.denied(call):
 		return w.fail(call, "403", store.Forbidden(call))
@@ -366,11 +366,11 @@ func (w calls) After(call store.Call, err error) store.Fault {
 	if t == nil || call.Actor != t.of.Name || call.Cached {
 		return store.Fault{}
 	}
-	trouble := w.Trouble
+	trouble := w.Faults
 	switch {
-	case w.strikes(DieAfter), err == nil && trouble.Strikes(Crashes):
+	case w.strikes(DieAfter), err == nil && trouble.Inject(Crashes):
 		w.die(t.of, "after "+describe(call))
-	case err == nil && !call.Read() && (w.strikes(Unknown) || trouble.Strikes(FailAfter)):
+	case err == nil && !call.Read() && (w.strikes(Unknown) || trouble.Inject(FailAfter)):
 		return w.fail(call, "done, but the answer was lost", Pick(trouble.Stream(FailAfter), store.ServerError, store.Timeout)(call))
 	}
 	w.Sleep(w.scheduling.Skewed(0, usualCall))
@@ -378,46 +378,48 @@ func (w calls) After(call store.Call, err error) store.Fault {
 }
 
 // strikes is true when what goes wrong at this request is due.
-func (w *World) strikes(how How) bool { return slices.Contains(w.o.Strikes, Strike{w.counted, how}) }
-
-// Question counts a question that a process puts to somebody. What it gives back says whether it goes wrong in a way.
-func (w *World) Question(name string) (strikes func(How) bool) {
-	w.questions = append(w.questions, name)
-	n := len(w.questions)
-	return func(how How) bool { return slices.Contains(w.o.Strikes, Strike{n, how}) }
+func (w *World) strikes(how Failure) bool {
+	return slices.Contains(w.o.ScheduledFaults, ScheduledFault{w.counted, how})
 }
 
-// Die ends the process where it is, and brings it back after a while.
-func (i *Instance) Die(why string) {
+// Question counts a question that a process puts to somebody. What it gives back says whether it goes wrong in a way.
+func (w *World) Question(name string) (strikes func(Failure) bool) {
+	w.questions = append(w.questions, name)
+	n := len(w.questions)
+	return func(how Failure) bool { return slices.Contains(w.o.ScheduledFaults, ScheduledFault{n, how}) }
+}
+
+// CrashAndRestart ends the process where it is, and starts it again after a while.
+func (i *Instance) CrashAndRestart(why string) {
 	i.Crash(why)
 	i.world.restart(i.Name)
 }
 
 func (w *World) fail(call store.Call, how string, err error) store.Fault {
-	w.Say("  %s: %s", describe(call), how)
-	w.Tell(Faulted{Call: call, How: how})
+	w.Trace("  %s: %s", describe(call), how)
+	w.Publish(RequestFailed{Call: call, How: how})
 	return store.Fault{Err: err}
 }
 
 // die ends the process of the running task, and the task with it.
 func (calls) die(i *Instance, why string) {
-	i.Die(why)
+	i.CrashAndRestart(why)
 	runtime.Goexit()
 }
 
 // denied draws whether this process lost its rights for a kind, and keeps it so for a while.
 func (i *Instance) denied(call store.Call) bool {
 	w := i.world
-	if w.Trouble.over {
+	if w.Faults.over {
 		return false
 	}
 	if w.now.Before(i.allowed) {
 		return call.Kind == i.forbidden && !call.Read()
 	}
-	if call.Read() || !w.Trouble.Strikes(Forbidden) {
+	if call.Read() || !w.Faults.Inject(Forbidden) {
 		return false
 	}
-	i.forbidden, i.allowed = call.Kind, w.now.Add(w.Trouble.Stream(Forbidden).Between(time.Second, 2*time.Minute))
+	i.forbidden, i.allowed = call.Kind, w.now.Add(w.Faults.Stream(Forbidden).Between(time.Second, 2*time.Minute))
 	return true
 }
 

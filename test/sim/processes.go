@@ -11,7 +11,7 @@ const lease = 15 * time.Second
 // set.
 func (w *World) disturb() {
 	for _, trouble := range []struct {
-		class  Class
+		class  FaultClass
 		every  time.Duration
 		happen func(*Stream)
 	}{
@@ -24,13 +24,13 @@ func (w *World) disturb() {
 }
 
 // Again lets one class of trouble strike about that often. What it does each time is drawn from a stream of its own.
-func (w *World) Again(class Class, every time.Duration, happen func(*Stream)) {
-	if !w.Trouble.Has(class) {
+func (w *World) Again(class FaultClass, every time.Duration, happen func(*Stream)) {
+	if !w.Faults.Has(class) {
 		return
 	}
-	w.After(w.Trouble.Stream(class).Between(0, 2*every), func() {
-		if w.Trouble.Has(class) {
-			if name, happens := w.Trouble.next(class); happens {
+	w.After(w.Faults.Stream(class).Between(0, 2*every), func() {
+		if w.Faults.Has(class) {
+			if name, happens := w.Faults.next(class); happens {
 				happen(w.Draws.Stream(name))
 			}
 		}
@@ -42,7 +42,7 @@ func (w *World) crashOne() {
 	if len(w.instances) == 0 {
 		return
 	}
-	w.instances[0].Die("killed from outside")
+	w.instances[0].CrashAndRestart("killed from outside")
 }
 
 // restart brings a process back after a while, unless another one leads by then.
@@ -73,11 +73,11 @@ func (w *World) pauseOne(s *Stream) {
 	}
 	first := w.instances[0]
 	asleep := s.Between(time.Second, time.Minute)
-	w.Say("%s sleeps for %s", first.Name, asleep)
+	w.Trace("%s sleeps for %s", first.Name, asleep)
 	first.Freeze()
 	if asleep > lease {
 		w.After(lease, func() {
-			if first.alive && first.frozen && !w.Trouble.over {
+			if first.alive && first.frozen && !w.Faults.over {
 				w.Start(first.Name + "'")
 			}
 		})
@@ -86,7 +86,7 @@ func (w *World) pauseOne(s *Stream) {
 		if !first.alive || !first.frozen {
 			return
 		}
-		w.Say("%s wakes up", first.Name)
+		w.Trace("%s wakes up", first.Name)
 		first.Thaw()
 	})
 	w.After(asleep+s.Between(0, 5*time.Second), func() {
@@ -103,21 +103,21 @@ func (w *World) jumpOne(s *Stream) {
 		by = -by
 	}
 	for _, i := range w.instances {
-		w.Say("the clock of %s is set by %s", i.Name, by)
+		w.Trace("the clock of %s is set by %s", i.Name, by)
 		i.skew += by
 		w.clockSet = true
-		w.Tell(Jumped{i.Name})
+		w.Publish(ClockChanged{i.Name})
 	}
 }
 
 // Lags is how much later than usual a process of this history may act on what it saw.
 func (w *World) Lags() time.Duration {
-	if w.o.Quiet { // only what strikes it makes anybody late
-		return time.Duration(len(w.o.Strikes)) * 10 * time.Second
+	if w.o.FaultFree { // only what strikes it makes anybody late
+		return time.Duration(len(w.o.ScheduledFaults)) * 10 * time.Second
 	}
 	var lags time.Duration
 	for _, lag := range []struct {
-		class Class
+		class FaultClass
 		by    time.Duration
 	}{
 		{LateEvents, 25 * time.Second},
@@ -132,7 +132,7 @@ func (w *World) Lags() time.Duration {
 		{Forbidden, 10 * time.Second},
 		{Conflicts, 10 * time.Second},
 	} {
-		if w.Trouble.Has(lag.class) {
+		if w.Faults.Has(lag.class) {
 			lags += lag.by
 		}
 	}

@@ -13,15 +13,15 @@ const attempts = 400
 // what it names as Happened takes place.
 func Shrink(found Result, play func(only []string) Result) Result {
 	s := &shrinking{number: found.Violations[0].Number, play: play, smallest: found}
-	if !s.try(found.Happened) {
+	if !s.try(found.Recorded) {
 		return found // it is not the same when it is played again: a defect of the simulator, seen by its own test
 	}
-	for _, class := range classesOf(found.Happened) {
-		s.try(slices.DeleteFunc(slices.Clone(s.smallest.Happened), func(name string) bool { return classOf(name) == class }))
+	for _, class := range classesOf(found.Recorded) {
+		s.try(slices.DeleteFunc(slices.Clone(s.smallest.Recorded), func(name string) bool { return classOf(name) == class }))
 	}
-	for size := len(s.smallest.Happened); size >= 1; size /= 2 {
-		for at := 0; at < len(s.smallest.Happened); {
-			if all := s.smallest.Happened; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
+	for size := len(s.smallest.Recorded); size >= 1; size /= 2 {
+		for at := 0; at < len(s.smallest.Recorded); {
+			if all := s.smallest.Recorded; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
 				at += size
 			}
 		}

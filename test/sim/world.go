@@ -29,8 +29,8 @@ type Kind interface {
 	Populate(w *World)
 	// Controller makes the real controller of a process.
 	Controller(i *Instance) Controller
-	// Calm ends what users and other actors do by themselves; what they began is finished.
-	Calm(w *World)
+	// Quiesce ends what users and other actors do by themselves; what they began is finished.
+	Quiesce(w *World)
 	// Settled is true when each release is at an end, or waits for somebody who will not come, and says so. Unsettled says
 	// for people why it is not.
 	Settled(w *World) bool
@@ -46,93 +46,93 @@ type Kind interface {
 
 // World is one history.
 type World struct {
-	Draws   Draws
-	Server  *store.Server
-	Trouble *Trouble
-	Scheme  *runtime.Scheme
+	Draws  Draws
+	Server *store.Server
+	Faults *Faults
+	Scheme *runtime.Scheme
 
-	o          Options
-	now        time.Time
-	agenda     agenda
-	kinds      []Kind
-	watchers   []func(any)
-	instances  []*Instance
-	running    *task
-	resting    []*thread
-	scheduling *Stream
-	lives      int
-	passes     int
-	writes     int
-	counted    int  // calls of Serin to the API server
-	clockSet   bool // some process had another clock than the world for a while
-	questions  []string
-	history    []string
-	broken     []string
-	violations []Violation
-	covered    map[string]int
+	o               Options
+	now             time.Time
+	agenda          agenda
+	kinds           []Kind
+	subscribers     []func(any)
+	instances       []*Instance
+	running         *task
+	resting         []*thread
+	scheduling      *Stream
+	lives           int
+	reconciliations int
+	writes          int
+	counted         int  // calls of Serin to the API server
+	clockSet        bool // some process had another clock than the world for a while
+	questions       []string
+	trace           []string
+	broken          []string
+	violations      []Violation
+	covered         map[string]int
 }
 
 // Options of a history.
 type Options struct {
 	Seed uint64
 	// Classes are the troubles that the kinds add to those of the world.
-	Classes []Class
+	Classes []FaultClass
 	// Definitions of resources; see store.Options.
 	Definitions *store.Definitions
 	Scheme      *runtime.Scheme
 	// Only are the single troubles and actions that take place; nil: all that were drawn.
 	Only map[string]bool
-	// Troubled is how long troubles last; zero: drawn.
-	Troubled time.Duration
-	// Strikes are what goes wrong at exact moments.
-	Strikes []Strike
-	// Quiet histories have no trouble at all, but Strikes.
-	Quiet bool
-	// Tell keeps the whole history, else the last lines.
-	Tell bool
+	// FaultDuration is how long troubles last; zero: drawn.
+	FaultDuration time.Duration
+	// ScheduledFaults are what goes wrong at exact moments.
+	ScheduledFaults []ScheduledFault
+	// FaultFree histories have no trouble at all, but Strikes.
+	FaultFree bool
+	// FullTrace keeps the whole history, else the last lines.
+	FullTrace bool
 }
 
-// Strike is what goes wrong at one exact request of Serin to the API server, or at one question to somebody else.
-type Strike struct {
+// ScheduledFault is what goes wrong at one exact request of Serin to the API server, or at one question to somebody else.
+type ScheduledFault struct {
 	// At counts the requests of all processes, or their questions, from one.
-	At  int
-	How How
+	At      int
+	Failure Failure
 }
 
-// How a request or a question goes wrong.
-type How string
+// Failure a request or a question goes wrong.
+type Failure string
 
 // The ways.
 const (
-	DieBefore How = "die before" // the process dies, the request was not sent
-	DieAfter  How = "die after"  // the request did its work, and the process dies
-	Lose      How = "conflict"   // somebody else was faster, or it seems so
-	Unknown   How = "unknown"    // the request did its work, and the answer is lost
+	DieBefore Failure = "die before" // the process dies, the request was not sent
+	DieAfter  Failure = "die after"  // the request did its work, and the process dies
+	Lose      Failure = "conflict"   // somebody else was faster, or it seems so
+	Unknown   Failure = "unknown"    // the request did its work, and the answer is lost
 
-	DieAsking   How = "die before the question"       // the process dies, the question was not put
-	DieWaiting  How = "die while the question is out" // it was put, and nobody is there to hear the answer
-	DieAnswered How = "die after the answer"          // it was heard, and nothing was made of it
-	LoseAnswer  How = "the answer is lost"            // it was put, and the connection broke
+	DieAsking   Failure = "die before the question"       // the process dies, the question was not put
+	DieWaiting  Failure = "die while the question is out" // it was put, and nobody is there to hear the answer
+	DieAnswered Failure = "die after the answer"          // it was heard, and nothing was made of it
+	LoseAnswer  Failure = "the answer is lost"            // it was put, and the connection broke
 )
 
 // Violation is one thing that had to hold and did not.
 type Violation struct {
-	Number   string // I1 to I31
-	Sentence string
-	At       time.Duration
+	Number string // I1 to I31
+	Text   string
+	At     time.Duration
 }
 
 // Result is what a history came to.
 type Result struct {
-	// Of is what a campaign calls it a history of.
-	Of         string
+	// API is what a campaign calls it a history of.
+	API        string
 	Seed       uint64
 	Violations []Violation
-	History    []string
-	// Happened are the names of the troubles and actions that took place.
-	Happened []string
-	Passes   int
-	Writes   int
+	Trace      []string
+	// Recorded are the names of the troubles and actions that took place.
+	Recorded        []string
+	Reconciliations int
+	Writes          int
 	// Calls are the requests of Serin to the API server.
 	Calls int
 	// Questions are the names of those that left Serin, in order.
@@ -147,9 +147,9 @@ type Result struct {
 // Beginning is when every history begins.
 var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// manyPasses are more than any history needs; without a bound a release that is looked at again at once would never let
+// maxReconciliations are more than any history needs; without a bound a release that is looked at again at once would never let
 // time go on.
-const manyPasses = 20_000
+const maxReconciliations = 20_000
 
 // lastLines of a history are kept when it is not told whole.
 const lastLines = 60
@@ -158,12 +158,12 @@ const lastLines = 60
 func Run(o Options, kinds ...Kind) Result {
 	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, o: o, now: Beginning, kinds: kinds, covered: map[string]int{}}
 	w.scheduling = w.Draws.Stream("scheduling")
-	classes := slices.Concat([]Class{
+	classes := slices.Concat([]FaultClass{
 		FailBefore, FailAfter, Conflicts, Throttled, Forbidden, SlowCalls, LateEvents, Relists, Repeats, Crashes, Pauses, ClockJumps,
 	}, o.Classes)
-	w.Trouble = newTrouble(w.Draws, classes, func(name string) bool { return !o.Quiet && (o.Only == nil || o.Only[name]) })
+	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
 	definitions := o.Definitions
-	if o.Seed%10 == 0 && w.Trouble.Happens(nth(Pruning, 1)) {
+	if o.Seed%10 == 0 && w.Faults.Record(nth(Pruning, 1)) {
 		definitions = definitions.WithoutSerinStatus()
 	}
 	server, err := store.New(store.Options{
@@ -173,19 +173,19 @@ func Run(o Options, kinds ...Kind) Result {
 		panic(err) // a definition that does not compile: a mistake in the program
 	}
 	w.Server = server
-	w.Say("seed %d, troubles: %s", o.Seed, w.Trouble)
+	w.Trace("seed %d, troubles: %s", o.Seed, w.Faults)
 	for _, kind := range kinds {
 		kind.Populate(w)
 	}
 	w.Start("serin")
 	w.disturb()
 
-	troubled := o.Troubled
+	troubled := o.FaultDuration
 	if troubled == 0 {
 		troubled = w.Draws.Stream("length").Skewed(5*time.Minute, 40*time.Minute)
 	}
 	w.runUntil(Beginning.Add(troubled))
-	w.calm()
+	w.quiesce()
 	w.settle()
 	w.idle()
 	if !w.stopped() {
@@ -202,12 +202,12 @@ func (w *World) Now() time.Time { return w.now }
 // After plans something that others than Serin do.
 func (w *World) After(d time.Duration, run func()) { w.agenda.plan(w.now.Add(max(d, 0)), run) }
 
-// Watch is told everything that happens, in order: see the types in happenings.go, and those of the kinds.
-func (w *World) Watch(see func(happening any)) { w.watchers = append(w.watchers, see) }
+// Subscribe is told everything that happens, in order: see the types in happenings.go, and those of the kinds.
+func (w *World) Subscribe(see func(happening any)) { w.subscribers = append(w.subscribers, see) }
 
-// Tell says to all who watch that something happened.
-func (w *World) Tell(happening any) {
-	for _, see := range w.watchers {
+// Publish says to all who watch that something happened.
+func (w *World) Publish(happening any) {
+	for _, see := range w.subscribers {
 		see(happening)
 	}
 }
@@ -217,21 +217,21 @@ func (w *World) Violate(number, format string, args ...any) {
 	if slices.ContainsFunc(w.violations, func(v Violation) bool { return v.Number == number }) {
 		return
 	}
-	v := Violation{Number: number, Sentence: fmt.Sprintf(format, args...), At: w.now.Sub(Beginning)}
+	v := Violation{Number: number, Text: fmt.Sprintf(format, args...), At: w.now.Sub(Beginning)}
 	w.violations = append(w.violations, v)
-	w.Say("VIOLATION of %s: %s", v.Number, v.Sentence)
+	w.Trace("VIOLATION of %s: %s", v.Number, v.Text)
 }
 
 // Cover counts that something was reached, so that a campaign can say what it never saw.
 func (w *World) Cover(name string) { w.covered[name]++ }
 
-// Say adds a line to the history.
-func (w *World) Say(format string, args ...any) {
+// Trace adds a line to the history.
+func (w *World) Trace(format string, args ...any) {
 	line := fmt.Sprintf("t=%+.3fs ", w.now.Sub(Beginning).Seconds()) + fmt.Sprintf(format, args...)
-	if !w.o.Tell && len(w.history) >= 2*lastLines {
-		w.history = append(w.history[:0], w.history[lastLines:]...)
+	if !w.o.FullTrace && len(w.trace) >= 2*lastLines {
+		w.trace = append(w.trace[:0], w.trace[lastLines:]...)
 	}
-	w.history = append(w.history, line)
+	w.trace = append(w.trace, line)
 }
 
 // Instances are the processes that live.
@@ -260,13 +260,13 @@ func (w *World) wrote(event *store.Event) {
 	for _, i := range w.instances {
 		i.wrote(event.Kind)
 	}
-	w.Tell(Wrote{event})
+	w.Publish(ObjectWritten{event})
 }
 
 // lag is how late a watch tells.
 func (w *World) lag() time.Duration {
-	if w.Trouble.Strikes(LateEvents) {
-		return w.Trouble.Stream(LateEvents).Skewed(100*time.Millisecond, 20*time.Second)
+	if w.Faults.Inject(LateEvents) {
+		return w.Faults.Stream(LateEvents).Skewed(100*time.Millisecond, 20*time.Second)
 	}
 	return w.scheduling.Skewed(time.Millisecond, 30*time.Millisecond)
 }
@@ -287,22 +287,22 @@ func (w *World) step() {
 
 // stopped is true when nothing that follows can be trusted any more.
 func (w *World) stopped() bool {
-	if w.passes > manyPasses {
-		w.Violate("I21", "%d passes: somebody looks again and again although nothing changes", w.passes)
+	if w.reconciliations > maxReconciliations {
+		w.Violate("I21", "%d passes: somebody looks again and again although nothing changes", w.reconciliations)
 	}
 	return len(w.broken) > 0 || len(w.violations) > 0
 }
 
-// calm ends all troubles: from here on everything must come to an end by itself.
-func (w *World) calm() {
-	w.Say("the troubles end")
-	w.Trouble.over = true
+// quiesce ends all troubles: from here on everything must come to an end by itself.
+func (w *World) quiesce() {
+	w.Trace("the troubles end")
+	w.Faults.over = true
 	for _, i := range slices.Clone(w.instances) {
 		i.skew, i.allowed = 0, time.Time{}
 		i.Thaw()
 	}
 	for _, kind := range w.kinds {
-		kind.Calm(w)
+		kind.Quiesce(w)
 	}
 	w.one()
 }
@@ -352,7 +352,7 @@ func (w *World) idle() {
 		return
 	}
 	calls := 0
-	w.Watch(func(happening any) {
+	w.Subscribe(func(happening any) {
 		if c, ok := happening.(Called); ok {
 			if calls++; calls == 1 {
 				w.Violate("I9q", "at rest, %s asked the API server: %s", c.Instance, describe(c.Call))
@@ -377,7 +377,7 @@ func (w *World) end() Result {
 	}
 	return Result{
 		Final: final.String(),
-		Seed:  w.o.Seed, Violations: w.violations, History: w.history, Happened: w.Trouble.Happened, Passes: w.passes,
+		Seed:  w.o.Seed, Violations: w.violations, Trace: w.trace, Recorded: w.Faults.Recorded, Reconciliations: w.reconciliations,
 		Writes: w.writes, Calls: w.counted, Questions: w.questions, Virtual: w.now.Sub(Beginning), Covered: w.covered,
 	}
 }
@@ -390,7 +390,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // nth names the nth thing of a class.
-func nth(class Class, n int) string { return fmt.Sprintf("%s#%d", class, n) }
+func nth(class FaultClass, n int) string { return fmt.Sprintf("%s#%d", class, n) }
 
 func sorted(names []string) []string {
 	sort.Strings(names)

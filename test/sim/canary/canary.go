@@ -17,8 +17,8 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -31,17 +31,17 @@ const drain = 5 * time.Second
 
 // Canaries is the kind of release in the simulator. One is made for one history.
 type Canaries struct {
-	world    *sim.World
-	cluster  *cluster.Cluster
-	gateway  *cluster.Gateway
-	routers  traffic.Registry
-	settings canary.Settings
-	releases []*Release
-	outside  *outside
-	user     client.Client
-	hands    kinds.Hands
-	people   *people
-	oracle   *oracle.Oracle
+	world      *sim.World
+	cluster    *cluster.Cluster
+	gateway    *cluster.Gateway
+	routers    traffic.Registry
+	settings   canary.Settings
+	releases   []*Release
+	services   *externalServices
+	user       client.Client
+	userClient actors.UserClient
+	users      *users
+	oracle     *oracle.Oracle
 	// processes are those that live, and some that have died.
 	processes []*process
 	// story is told instead of drawn ones, when it is not nil.
@@ -52,7 +52,7 @@ type Canaries struct {
 
 // Release is one Canary of a history, with what is true about it and nobody in the world knows.
 type Release struct {
-	kinds.Versions
+	actors.Versions
 
 	Key      types.NamespacedName
 	Provider string // kubernetes, istio, gatewayapi:v1

@@ -20,7 +20,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -31,7 +31,7 @@ type process struct {
 	instance *sim.Instance
 	real     *controller.Reconciler
 	prober   *prober.Prober
-	voice    *kinds.Voice
+	events   *actors.EventRecorder
 	registry *prometheus.Registry
 }
 
@@ -39,7 +39,7 @@ type process struct {
 var watched = []schema.GroupKind{
 	canaryKind,
 	{Group: flaggerv1.GroupName, Kind: flaggerv1.MetricTemplateKind},
-	kinds.DeploymentKind,
+	actors.DeploymentKind,
 	{Kind: "Service"},
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
 	{Kind: "ConfigMap"},
@@ -53,8 +53,8 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 	k.processes = append(slices.DeleteFunc(k.processes, func(p *process) bool { return !p.instance.Alive() }), p)
 	p.prober = prober.NewPooled(i.Clock, inFlight, controller.Pool, nil, func(key types.NamespacedName) { i.Enqueue(reconcile.Request{NamespacedName: key}) })
 	p.crowd()
-	p.voice = kinds.NewVoice(k.world, i)
-	kinds.Index(i, controller.IndexTargets, endpoints.Index)
+	p.events = actors.NewEventRecorder(k.world, i)
+	actors.Index(i, controller.IndexTargets, endpoints.Index)
 	seeing := controller.Noting(ownwrites.New(i.Client, i.Reader, i.Clock))
 	p.real = controller.New(controller.Parts{
 		Observer: controller.Observer{
@@ -64,8 +64,8 @@ func (k *Canaries) Controller(i *sim.Instance) sim.Controller {
 		},
 		Reader: i.Reader, Clock: i.Clock, Prober: p.prober, Metrics: telemetry.New(p.registry),
 		Reporter: &controller.Reporter{
-			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.voice.Outbox, Standing: &telemetry.Standing{},
-			Recorder: p.voice.Recorder(""),
+			Client: i.Client, Reader: i.Reader, Clock: i.Clock, Outbox: p.events.Outbox, Standing: &telemetry.Standing{},
+			Recorder: p.events.Recorder(""),
 		},
 		Watch: func(workloads, routes []schema.GroupVersionKind) error {
 			for _, kind := range slices.Concat(workloads, routes) {
@@ -85,19 +85,19 @@ func (p *process) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 // Watches implements sim.Controller.
 func (p *process) Watches() []schema.GroupKind { return watched }
 
-// Concerned implements sim.Controller, with the mapping that the watches have in production.
-func (p *process) Concerned(change store.Change) []reconcile.Request {
+// RequestsFor implements sim.Controller, with the mapping that the watches have in production.
+func (p *process) RequestsFor(change store.Change) []reconcile.Request {
 	return p.real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
 }
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return kinds.Watched(p.canaries.world, version, kind.Group == flaggerv1.GroupName || kind == endpoints.Kind)
+	return actors.Watched(p.canaries.world, version, kind.Group == flaggerv1.GroupName || kind == endpoints.Kind)
 }
 
-// Out implements sim.Controller.
-func (p *process) Out() {
-	p.voice.Out()
+// Flush implements sim.Controller.
+func (p *process) Flush() {
+	p.events.Flush()
 	for {
 		asked, ok := p.prober.Take(context.Background())
 		if !p.instance.Alive() {
@@ -110,7 +110,7 @@ func (p *process) Out() {
 		if asked.Key.Namespace == neighbours {
 			continue // nobody answers
 		}
-		p.canaries.outside.put(p, asked)
+		p.canaries.services.deliver(p, asked)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/play"
-	"github.com/serin-dev/serin/test/sim/play/playtest"
+	"github.com/serin-dev/serin/test/sim/runner"
+	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
 // Each story is played once without trouble. Then it is played again for each request that Serin sent to the API server
@@ -18,11 +18,11 @@ import (
 // come to the same end, and break nothing on the way (I30).
 func TestEveryCallMayGoWrong(t *testing.T) {
 	t.Parallel()
-	for _, story := range play.Stories(play.Canary) {
+	for _, story := range runner.Stories(runner.Canary) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
-			smooth := play.Story(play.Canary, story)
-			playtest.NoViolation(t, smooth)
+			smooth := runner.RunStory(runner.Canary, story)
+			runnertest.NoViolation(t, smooth)
 			if smooth.Calls < 5 {
 				t.Fatalf("want a story, got %d requests", smooth.Calls)
 			}
@@ -33,11 +33,11 @@ func TestEveryCallMayGoWrong(t *testing.T) {
 }
 
 // everywhere lets the story go wrong in each of these ways, at each of so many moments.
-func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.How) {
+func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.Failure) {
 	t.Helper()
 	for at := 1; at <= moments; at++ {
 		for _, how := range ways {
-			if !t.Run(fmt.Sprintf("%s at %d", how, at), func(t *testing.T) { struck(t, story, smooth, sim.Strike{At: at, How: how}) }) {
+			if !t.Run(fmt.Sprintf("%s at %d", how, at), func(t *testing.T) { struck(t, story, smooth, sim.ScheduledFault{At: at, Failure: how}) }) {
 				return
 			}
 		}
@@ -45,18 +45,18 @@ func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways
 }
 
 // struck plays a story in which something goes wrong, and holds it against the one in which nothing does.
-func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.Strike) {
+func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.ScheduledFault) {
 	t.Helper()
-	got := play.Story(play.Canary, story, strikes...)
-	playtest.NoViolation(t, got)
-	if slices.ContainsFunc(strikes, func(s sim.Strike) bool { return s.How == sim.LoseAnswer }) {
+	got := runner.RunStory(runner.Canary, story, strikes...)
+	runnertest.NoViolation(t, got)
+	if slices.ContainsFunc(strikes, func(s sim.ScheduledFault) bool { return s.Failure == sim.LoseAnswer }) {
 		return // an answer that was lost may well have been the one that the release needed
 	}
 	if difference := firstDifference(smooth.Final, got.Final); difference != "" {
-		t.Errorf("another end:\n%s\nhistory:\n%s", difference, strings.Join(got.History, "\n"))
+		t.Errorf("another end:\n%s\nhistory:\n%s", difference, strings.Join(got.Trace, "\n"))
 	}
 	if why := askedMore(smooth.Questions, got.Questions, len(strikes)); why != "" {
-		t.Errorf("%s\nhistory:\n%s", why, strings.Join(got.History, "\n"))
+		t.Errorf("%s\nhistory:\n%s", why, strings.Join(got.Trace, "\n"))
 	}
 }
 
@@ -65,17 +65,17 @@ func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.Strike
 func TestTwoCrashesAreNoMoreThanOne(t *testing.T) {
 	t.Parallel()
 	const story, each = "steps", 7 // of the pairs; a prime, so that all requests come first and second
-	smooth := play.Story(play.Canary, story)
+	smooth := runner.RunStory(runner.Canary, story)
 	pair := 0
 	for first := 1; first <= smooth.Calls; first++ {
 		for second := first + 1; second <= smooth.Calls+10; second++ { // a start costs requests
-			ways := [][2]sim.How{{sim.DieBefore, sim.DieBefore}, {sim.DieBefore, sim.DieAfter}, {sim.DieAfter, sim.DieBefore}, {sim.DieAfter, sim.DieAfter}}
+			ways := [][2]sim.Failure{{sim.DieBefore, sim.DieBefore}, {sim.DieBefore, sim.DieAfter}, {sim.DieAfter, sim.DieBefore}, {sim.DieAfter, sim.DieAfter}}
 			for _, how := range ways {
 				if pair++; pair%each != 0 {
 					continue
 				}
 				if !t.Run(fmt.Sprintf("%s at %d and %s at %d", how[0], first, how[1], second), func(t *testing.T) {
-					struck(t, story, smooth, sim.Strike{At: first, How: how[0]}, sim.Strike{At: second, How: how[1]})
+					struck(t, story, smooth, sim.ScheduledFault{At: first, Failure: how[0]}, sim.ScheduledFault{At: second, Failure: how[1]})
 				}) {
 					return
 				}
@@ -88,11 +88,11 @@ func TestTwoCrashesAreNoMoreThanOne(t *testing.T) {
 // over all there are.
 func TestTwoFaultsAreNoMoreThanOne(t *testing.T) {
 	t.Parallel()
-	ways := []sim.How{sim.DieBefore, sim.DieAfter, sim.Lose, sim.Unknown}
-	for _, story := range play.Stories(play.Canary) {
+	ways := []sim.Failure{sim.DieBefore, sim.DieAfter, sim.Lose, sim.Unknown}
+	for _, story := range runner.Stories(runner.Canary) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
-			smooth := play.Story(play.Canary, story)
+			smooth := runner.RunStory(runner.Canary, story)
 			all := smooth.Calls * smooth.Calls * len(ways) * len(ways)
 			for n := range pairs {
 				pair := n * all / pairs // the remainders go through ways and requests alike
@@ -100,7 +100,7 @@ func TestTwoFaultsAreNoMoreThanOne(t *testing.T) {
 				pair /= len(ways) * len(ways)
 				at, after := 1+pair%smooth.Calls, 1+pair/smooth.Calls
 				t.Run(fmt.Sprintf("%s at %d and %s %d later", first, at, second, after), func(t *testing.T) {
-					struck(t, story, smooth, sim.Strike{At: at, How: first}, sim.Strike{At: at + after, How: second})
+					struck(t, story, smooth, sim.ScheduledFault{At: at, Failure: first}, sim.ScheduledFault{At: at + after, Failure: second})
 				})
 			}
 		})

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -16,7 +16,7 @@ func Definitions(ctx context.Context) (*store.Definitions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, kinds.HTTPRouteKind, kinds.VirtualServiceKind, schema.GroupKind{Group: kinds.VirtualServiceKind.Group, Kind: "DestinationRule"})
+	routes, err := store.Routes(ctx, actors.HTTPRouteKind, actors.VirtualServiceKind, schema.GroupKind{Group: actors.VirtualServiceKind.Group, Kind: "DestinationRule"})
 	if err != nil {
 		return nil, err
 	}

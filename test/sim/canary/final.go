@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // finalKinds are what a history leaves behind.
 var finalKinds = []schema.GroupKind{
-	canaryKind, kinds.DeploymentKind, kinds.DaemonSetKind,
+	canaryKind, actors.DeploymentKind, actors.DaemonSetKind,
 	{Kind: "Service"},
 	{Kind: "ConfigMap"},
 	{Kind: "Secret"},
@@ -24,7 +24,7 @@ var finalKinds = []schema.GroupKind{
 
 // Final implements sim.Kind: all objects, without identities, versions and moments.
 func (k *Canaries) Final(w *sim.World) string {
-	return k.withoutCookies(w, kinds.Final(w, finalKinds, bare))
+	return k.withoutCookies(w, actors.Final(w, finalKinds, bare))
 }
 
 // withoutCookies hides the values of cookies, which follow from the moment at which a run began.
@@ -43,7 +43,7 @@ func (k *Canaries) withoutCookies(w *sim.World, final string) string {
 
 // bare is an object without what is volatile; of a Canary's status what Flagger's API promises.
 func bare(kind schema.GroupKind, version *store.Version) map[string]any {
-	object := kinds.Bare(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt"})
+	object := actors.WithoutVolatile(version, []string{"flagger-id", "kubectl.kubernetes.io/restartedAt"})
 	status, _ := object["status"].(map[string]any)
 	switch kind {
 	case canaryKind:
@@ -54,7 +54,7 @@ func bare(kind schema.GroupKind, version *store.Version) map[string]any {
 				delete(status, count) // the same as one that was never written
 			}
 		}
-	case kinds.DeploymentKind, kinds.DaemonSetKind, kinds.AutoscalerKind: // what others make of them is under way all the time
+	case actors.DeploymentKind, actors.DaemonSetKind, actors.AutoscalerKind: // what others make of them is under way all the time
 		delete(object, "status")
 	}
 	return object

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // quickest is how soon, at the earliest, a tool that watches writes its copy back.
@@ -30,7 +30,7 @@ type tool struct {
 
 // tools begins the tools of a history.
 func (k *Canaries) tools() {
-	if !k.world.Trouble.Has(kinds.GitOps) {
+	if !k.world.Faults.Has(actors.GitOps) {
 		return
 	}
 	for _, r := range k.releases {
@@ -41,16 +41,16 @@ func (k *Canaries) tools() {
 			every: sim.Pick(s, 0, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
 		if t.every > 0 {
-			kinds.Every(t.world, t.every, func() bool { return t.over }, t.apply)
+			actors.Every(t.world, t.every, func() bool { return t.over }, t.apply)
 			continue
 		}
-		k.world.Watch(t.saw)
+		k.world.Subscribe(t.saw)
 	}
 }
 
 // saw lets the tool look a while after each change that somebody else made to one of its objects.
 func (t *tool) saw(happening any) {
-	wrote, ok := happening.(sim.Wrote)
+	wrote, ok := happening.(sim.ObjectWritten)
 	if !ok || t.due || t.over || wrote.Actor == "gitops" || wrote.Subresource == "status" || !t.has(wrote.Kind, wrote.Key.Name) {
 		return
 	}
@@ -65,11 +65,11 @@ func (t *tool) saw(happening any) {
 
 // has is true of objects that the tool has a copy of.
 func (t *tool) has(kind schema.GroupKind, name string) bool {
-	route, routed := kinds.RouteKind(t.of.Provider)
+	route, routed := actors.RouteKind(t.of.Provider)
 	switch kind {
-	case kinds.DeploymentKind:
+	case actors.DeploymentKind:
 		return name == t.of.Target
-	case kinds.ServiceKind:
+	case actors.ServiceKind:
 		return name == t.of.Apex && t.selector
 	default:
 		return routed && kind == route && name == t.of.Apex && t.weights
@@ -79,10 +79,10 @@ func (t *tool) has(kind schema.GroupKind, name string) bool {
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", kinds.GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Faults.Record(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
-	t.back(t.of.Target, kinds.DeploymentKind, "spec", func(spec map[string]any) {
+	t.back(t.of.Target, actors.DeploymentKind, "spec", func(spec map[string]any) {
 		if t.replicas {
 			spec["replicas"] = int64(t.of.replicas)
 		}
@@ -91,16 +91,16 @@ func (t *tool) apply() {
 		}
 	})
 	if t.selector {
-		t.back(t.of.Apex, kinds.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
+		t.back(t.of.Apex, actors.ServiceKind, "spec", func(spec map[string]any) { spec["selector"] = map[string]any{"app": t.of.Target} })
 	}
-	if kind, ok := kinds.RouteKind(t.of.Provider); ok && t.weights {
+	if kind, ok := actors.RouteKind(t.of.Provider); ok && t.weights {
 		t.back(t.of.Apex, kind, "spec", func(spec map[string]any) { reweigh(map[string]any{"spec": spec}, 0) })
 	}
 }
 
 // back puts one part of an object right, where it is not.
 func (t *tool) back(name string, kind schema.GroupKind, part string, set func(map[string]any)) {
-	changed := t.hands.Write("gitops", name, kind, func(o map[string]any) bool {
+	changed := t.userClient.Write("gitops", name, kind, func(o map[string]any) bool {
 		content, ok := o[part].(map[string]any)
 		if !ok {
 			return false
@@ -110,6 +110,6 @@ func (t *tool) back(name string, kind schema.GroupKind, part string, set func(ma
 		return !reflect.DeepEqual(before, content)
 	})
 	if changed {
-		t.world.Say("%s: gitops writes %s %s back", t.of.Key.Name, kind.Kind, name)
+		t.world.Trace("%s: gitops writes %s %s back", t.of.Key.Name, kind.Kind, name)
 	}
 }

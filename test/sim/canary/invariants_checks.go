@@ -24,17 +24,17 @@ type step struct {
 // stepIn is the step that a happening is, if it is one.
 func (l *ledger) stepIn(event any) (step, bool) {
 	switch h := event.(type) {
-	case routed:
+	case routeWritten:
 		r := h.of
 		rises := h.BySerin && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
 		if rises && analysing(r.phase()) && !r.failedPromotion() {
 			return step{of: r, by: h.Actor, first: r.run.window == nil && !l.unwritten(r), what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
 		}
-	case rolled:
+	case workloadWritten:
 		if r := h.of; h.BySerin && r.promotes(h) {
 			return step{of: r, by: h.Actor, promotion: true, what: "the primary got a new revision"}, true
 		}
-	case moved:
+	case canaryWritten:
 		if h.of == nil || !h.BySerin || !h.status() || h.begins != nil || h.of.run == nil {
 			return step{}, false
 		}
@@ -57,7 +57,7 @@ func analysing(phase flaggerv1.CanaryPhase) bool {
 }
 
 // promotes is true of a write that gives the primary what the run is about.
-func (r *record) promotes(h rolled) bool {
+func (r *record) promotes(h workloadWritten) bool {
 	return h.primary && h.Type == store.Modified && h.content != "" && r.run != nil && analysing(r.phase()) &&
 		h.content != r.run.primary && slices.Contains(r.run.contents, h.content)
 }
@@ -67,7 +67,7 @@ func (r *record) failedPromotion() bool { return r.run == nil || !r.run.promoted
 
 // skips is true when the analysis may be left out: by the spec, or by a person.
 func (l *ledger) skips(r *record) bool {
-	if anyOf(l.wishes(r), func(d *wish) bool { return d.skip }) {
+	if anyOf(l.expectations(r), func(d *expectation) bool { return d.skip }) {
 		return true
 	}
 	return r.told("promote", r.run.began.Add(-l.Lag))
@@ -91,19 +91,19 @@ func (l *ledger) from(w *window) time.Time {
 	return w.opened.Add(-slack)
 }
 
-// earned is I3.
-type earned struct {
+// gatedPromotion is I3.
+type gatedPromotion struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *earned) Observe(event any) {
+func (c *gatedPromotion) Observe(event any) {
 	s, ok := c.stepIn(event)
 	if !ok || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
 	}
 	var missing string
-	for _, d := range c.wishes(s.of) {
+	for _, d := range c.expectations(s.of) {
 		if missing = c.missing(s, d); missing == "" {
 			return
 		}
@@ -112,7 +112,7 @@ func (c *earned) Observe(event any) {
 }
 
 // missing says what of the plan's demands was not met; empty: nothing.
-func (c *earned) missing(s step, d *wish) string {
+func (c *gatedPromotion) missing(s step, d *expectation) string {
 	r := s.of
 	if s.promotion {
 		switch {
@@ -161,7 +161,7 @@ func (c *earned) missing(s step, d *wish) string {
 }
 
 // gates are the hooks that people open.
-func (c *earned) gates(s step, d *wish, from time.Time) string {
+func (c *gatedPromotion) gates(s step, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
 		hooks = d.of(flaggerv1.ConfirmTrafficIncreaseHook)
@@ -178,7 +178,7 @@ func (c *earned) gates(s step, d *wish, from time.Time) string {
 }
 
 // held is an answer that the process has, to a question that was asked since then, in this run and of this revision.
-func (c *earned) held(s step, then time.Time, is, ok func(*question) bool) *question {
+func (c *gatedPromotion) held(s step, then time.Time, is, ok func(*question) bool) *question {
 	r := s.of
 	for _, q := range c.life(s.by).answers[r.uid] {
 		ofRun := q.run == r.run && (q.fresh || slices.Contains(r.run.contents, q.content))
@@ -222,13 +222,13 @@ func (l *ledger) since(at time.Time) string {
 	return fmt.Sprintf("t=%+.3fs", at.Sub(l.Began).Seconds())
 }
 
-// judgedOnce is I4.
-type judgedOnce struct {
+// windowsJudgedOnce is I4.
+type windowsJudgedOnce struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *judgedOnce) Observe(event any) {
+func (c *windowsJudgedOnce) Observe(event any) {
 	if s, ok := c.stepIn(event); ok && s.of.mine() && !c.skips(s.of) && !c.outpaced(s.by, s.of) {
 		r := s.of
 		if most := c.patience(r); r.status.FailedChecks >= most && (r.tampered.IsZero() || r.tampered.Before(r.run.began)) {
@@ -238,7 +238,7 @@ func (c *judgedOnce) Observe(event any) {
 			c.early(r, s.what)
 		}
 	}
-	if h, ok := event.(moved); ok && h.of != nil && h.BySerin && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
+	if h, ok := event.(canaryWritten); ok && h.of != nil && h.BySerin && h.status() && h.begins == nil && h.of.run != nil && h.of.mine() {
 		c.counted(h)
 		c.takenBack(h)
 	}
@@ -247,14 +247,14 @@ func (c *judgedOnce) Observe(event any) {
 // patience is the highest threshold that may hold.
 func (l *ledger) patience(r *record) int {
 	most := 0
-	for _, d := range l.wishes(r) {
+	for _, d := range l.expectations(r) {
 		most = max(most, d.threshold)
 	}
 	return most
 }
 
 // early violates I4 (or I14 where a clock was set before) when the open window is younger than an interval.
-func (c *judgedOnce) early(r *record, what string) {
+func (c *windowsJudgedOnce) early(r *record, what string) {
 	if c.Clocks.Changed {
 		return // see clockProof
 	}
@@ -266,7 +266,7 @@ func (c *judgedOnce) early(r *record, what string) {
 // short is the length that the open window has to have and does not have yet; zero: it is old enough.
 func (l *ledger) short(r *record) time.Duration {
 	w := r.run.window
-	unobserved := anyOf(l.wishes(r), func(d *wish) bool { return !d.routed && r.status.Iterations > d.iterations })
+	unobserved := anyOf(l.expectations(r), func(d *expectation) bool { return !d.routed && r.status.Iterations > d.iterations })
 	length := l.least(r)
 	if w == nil || unobserved || !l.Clocks.Consistent(w.opened.Add(-l.Lag)) || l.Now().Sub(l.from(w)) >= length {
 		return 0
@@ -275,7 +275,7 @@ func (l *ledger) short(r *record) time.Duration {
 }
 
 // counted looks at the number of failed checks.
-func (c *judgedOnce) counted(h moved) {
+func (c *windowsJudgedOnce) counted(h canaryWritten) {
 	r, before, after := h.of, h.before.Status.FailedChecks, h.after.Status.FailedChecks
 	switch {
 	case after <= before:
@@ -293,7 +293,7 @@ func (c *judgedOnce) counted(h moved) {
 }
 
 // failing is a question of the open window whose answer counts against the release.
-func (c *judgedOnce) failing(h moved) *question {
+func (c *windowsJudgedOnce) failing(h canaryWritten) *question {
 	r := h.of
 	then := r.run.began
 	if w := r.run.window; w != nil {
@@ -309,7 +309,7 @@ func (c *judgedOnce) failing(h moved) *question {
 }
 
 // takenBack looks for a cause of a rollback.
-func (c *judgedOnce) takenBack(h moved) {
+func (c *windowsJudgedOnce) takenBack(h canaryWritten) {
 	r, before, after := h.of, &h.before.Status, &h.after.Status
 	failed := after.Phase == flaggerv1.CanaryPhaseFailed && moving(before.Phase)
 	intended := after.Serin != nil && after.Serin.Intent == "rollback" && (before.Serin == nil || before.Serin.Intent != "rollback")
@@ -317,7 +317,7 @@ func (c *judgedOnce) takenBack(h moved) {
 		return
 	}
 	least := 0
-	for i, d := range c.wishes(r) {
+	for i, d := range c.expectations(r) {
 		if i == 0 || d.threshold < least {
 			least = d.threshold
 		}
@@ -344,13 +344,13 @@ func (l *ledger) answersOf(by string, r *record) []*question {
 	return out
 }
 
-// clockProof is I14.
-type clockProof struct {
+// clockTolerance is I14.
+type clockTolerance struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *clockProof) Observe(event any) {
+func (c *clockTolerance) Observe(event any) {
 	s, ok := c.stepIn(event)
 	if !ok || !c.Clocks.Changed || s.first || !s.of.mine() || c.skips(s.of) || c.outpaced(s.by, s.of) {
 		return
@@ -360,13 +360,13 @@ func (c *clockProof) Observe(event any) {
 	}
 }
 
-// askedOnce is I11.
-type askedOnce struct {
+// singleQueries is I11.
+type singleQueries struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *askedOnce) Observe(event any) {
+func (c *singleQueries) Observe(event any) {
 	q, ok := event.(*question)
 	if !ok || !q.of.deleted.IsZero() {
 		return
@@ -401,10 +401,10 @@ func (c *askedOnce) Observe(event any) {
 }
 
 // longer is true of a question about a window whose interval people have edited since then: it ends another time.
-func (c *askedOnce) longer(q *question, then time.Time) bool {
+func (c *singleQueries) longer(q *question, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
 	wishes := q.of.specs.Since(then.Add(-c.Lag))
-	return windowed && anyOf(wishes, func(w *wish) bool { return w.interval != wishes[0].interval })
+	return windowed && anyOf(wishes, func(w *expectation) bool { return w.interval != wishes[0].interval })
 }
 
 // askKey is one call: a polled gate keeps its ID, and only moves on.
@@ -420,15 +420,15 @@ type firstAsked struct {
 	at  time.Time
 }
 
-// freshStart is I17.
-type freshStart struct {
+// freshRun is I17.
+type freshRun struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *freshStart) Observe(event any) {
+func (c *freshRun) Observe(event any) {
 	switch h := event.(type) {
-	case moved:
+	case canaryWritten:
 		if h.of != nil && h.BySerin && h.begins != nil && analysing(h.before.Status.Phase) && h.of.mine() {
 			c.restart(h)
 		}
@@ -438,7 +438,7 @@ func (c *freshStart) Observe(event any) {
 }
 
 // restart looks at what a new run has of the one before.
-func (c *freshStart) restart(h moved) {
+func (c *freshRun) restart(h canaryWritten) {
 	r, s := h.of, &h.after.Status
 	if s.FailedChecks != 0 || s.Iterations != 0 || s.CanaryWeight != 0 {
 		c.Violate("I17", r.name(), "a new run began with %d failed checks, %d iterations and weight %d", s.FailedChecks, s.Iterations, s.CanaryWeight)
@@ -452,7 +452,7 @@ func (c *freshStart) restart(h moved) {
 }
 
 // samples: what an earlier revision answered to users is not in what is measured of this one.
-func (c *freshStart) samples(q *question) {
+func (c *freshRun) samples(q *question) {
 	r := q.of
 	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || c.pruning || r.tampered.After(r.run.left) {
 		return // whoever wipes the status wipes the moment
@@ -466,13 +466,13 @@ func (c *freshStart) samples(q *question) {
 	}
 }
 
-// boundedQuestions is I20.
-type boundedQuestions struct {
+// boundedQueries is I20.
+type boundedQueries struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *boundedQuestions) Observe(event any) {
+func (c *boundedQueries) Observe(event any) {
 	q, ok := event.(*question)
 	if !ok || !q.of.deleted.IsZero() {
 		return // what is asked for a Canary that is gone was given up before

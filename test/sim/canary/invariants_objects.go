@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-func thingKey(r *record, name string) types.NamespacedName {
+func namespacedName(r *record, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.key.Namespace, Name: name}
 }
 
@@ -24,10 +24,10 @@ type analysedTemplate struct {
 }
 
 func (c *analysedTemplate) Observe(event any) {
-	if m, ok := event.(moved); ok {
+	if m, ok := event.(canaryWritten); ok {
 		c.succeeded(m)
 	}
-	h, ok := event.(rolled)
+	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || !h.primary || h.content == "" || !h.of.mine() {
 		return
 	}
@@ -54,7 +54,7 @@ func (c *analysedTemplate) Observe(event any) {
 }
 
 // succeeded: what is said to be promoted is what the primary runs.
-func (c *analysedTemplate) succeeded(m moved) {
+func (c *analysedTemplate) succeeded(m canaryWritten) {
 	r := m.of
 	if r == nil || !m.BySerin || !m.status() || r.run == nil || !r.mine() || m.after.Status.Phase != flaggerv1.CanaryPhaseSucceeded || !moving(m.before.Status.Phase) {
 		return
@@ -124,20 +124,20 @@ func newUserObjects(l *ledger) oracle.Checker {
 // mayChange are the fields of users' objects that are documented to change.
 func mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
-	case kinds.DeploymentKind:
+	case actors.DeploymentKind:
 		// The target's replicas; and a primary that an earlier Canary left behind gets its owner back.
 		return path == "spec/replicas" || strings.HasSuffix(h.Key.Name, ending) && path == "metadata/ownerReferences"
-	case kinds.DaemonSetKind:
+	case actors.DaemonSetKind:
 		return path == "spec/template" && onlyElsewhere(h)
-	case kinds.ServiceKind:
+	case actors.ServiceKind:
 		return path == "spec/selector" || path == "spec/ports" || path == "spec/trafficDistribution" || path == "metadata/annotations"
-	case kinds.AutoscalerKind:
+	case actors.AutoscalerKind:
 		return strings.HasSuffix(h.Key.Name, ending)
-	case kinds.VirtualServiceKind:
+	case actors.VirtualServiceKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/http" || path == "spec/tcp" || path == "spec/hosts" || path == "spec/gateways"
-	case kinds.DestinationRuleKind:
+	case actors.DestinationRuleKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/host" || path == "spec/trafficPolicy"
-	case kinds.HTTPRouteKind:
+	case actors.HTTPRouteKind:
 		return path == "metadata/annotations" || path == "metadata/labels" || path == "spec/rules" || path == "spec/hostnames" || path == "spec/parentRefs"
 	default:
 		return false
@@ -161,7 +161,7 @@ func madeFor(v *store.Version) bool {
 
 // holder names who controls an object, as kind, name and UID; empty: nobody.
 func holder(v *store.Version) string {
-	for _, owner := range kinds.Items(within(v.Content(), "metadata")["ownerReferences"]) {
+	for _, owner := range actors.Items(within(v.Content(), "metadata")["ownerReferences"]) {
 		if held, _ := owner["controller"].(bool); held {
 			kind, _ := owner["kind"].(string)
 			uid, _ := owner["uid"].(string)
@@ -181,14 +181,14 @@ func newSecrecy(l *ledger) oracle.Checker {
 	}}
 }
 
-// oneScaler is I18.
-type oneScaler struct {
+// documentedScaling is I18.
+type documentedScaling struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *oneScaler) Observe(event any) {
-	h, ok := event.(rolled)
+func (c *documentedScaling) Observe(event any) {
+	h, ok := event.(workloadWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified || h.was == h.is {
 		return
 	}
@@ -207,7 +207,7 @@ func (c *oneScaler) Observe(event any) {
 }
 
 // withTemplate is true when other fields that are copied changed along.
-func (c *oneScaler) withTemplate(h rolled) bool {
+func (c *documentedScaling) withTemplate(h workloadWritten) bool {
 	paths := oracle.Differences(within(h.Old.Content(), "spec"), within(h.New.Content(), "spec"), "", 1)
 	return len(paths) > 1
 }
@@ -268,7 +268,7 @@ type promotedConfig struct {
 
 func (c *promotedConfig) Observe(event any) {
 	h, ok := event.(oracle.Write)
-	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != kinds.ConfigMapKind && h.Kind != kinds.SecretKind || !strings.HasSuffix(h.Key.Name, ending) {
+	if !ok || !h.BySerin || h.Type != store.Modified || h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind || !strings.HasSuffix(h.Key.Name, ending) {
 		return
 	}
 	if equal(h.Old.Content()["data"], h.New.Content()["data"]) && equal(h.Old.Content()["binaryData"], h.New.Content()["binaryData"]) {
@@ -282,8 +282,8 @@ func (c *promotedConfig) Observe(event any) {
 	}
 }
 
-// oneOwner is I31.
-type oneOwner struct {
+// exclusiveTarget is I31.
+type exclusiveTarget struct {
 	*ledger
 }
 
@@ -308,7 +308,7 @@ func (l *ledger) owns(r *record) bool {
 	late := slices.ContainsFunc(l.All, func(other *record) bool {
 		return other.deleted.After(l.OldestView()) && other.key.Namespace == r.key.Namespace && sameTarget(other.canary.Spec.TargetRef, r.canary.Spec.TargetRef)
 	})
-	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == kinds.DeploymentKind.Kind || !l.replaced(r))
+	return !late && len(l.rivals(r)) == 0 && (r.canary.Spec.TargetRef.Kind == actors.DeploymentKind.Kind || !l.replaced(r))
 }
 
 // replaced is true when another Canary releases the Deployment of the name that this one points at.
@@ -316,7 +316,7 @@ func (l *ledger) replaced(r *record) bool {
 	return slices.ContainsFunc(l.All, func(other *record) bool {
 		ref := other.canary.Spec.TargetRef
 		return other != r && other.deleted.IsZero() && other.key.Namespace == r.key.Namespace &&
-			ref.Kind == kinds.DeploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
+			ref.Kind == actors.DeploymentKind.Kind && ref.Name == r.canary.Spec.TargetRef.Name
 	})
 }
 
@@ -328,7 +328,7 @@ func older(a, b *record) bool {
 	return a.uid < b.uid
 }
 
-func (c *oneOwner) Observe(event any) {
+func (c *exclusiveTarget) Observe(event any) {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin || h.Type != store.Added {
 		return
@@ -345,7 +345,7 @@ func (c *oneOwner) Observe(event any) {
 	}
 }
 
-func (c *oneOwner) Finish() {
+func (c *exclusiveTarget) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || len(c.rivals(r)) == 0 || r.canary.Spec.Suspend {
 			continue
@@ -356,19 +356,19 @@ func (c *oneOwner) Finish() {
 	}
 }
 
-// newNothingLeft returns the checker of I27.
-func newNothingLeft(l *ledger) oracle.Checker {
-	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: madeFor}, &nothingLeft{ledger: l})
+// newCleanEnd returns the checker of I27.
+func newCleanEnd(l *ledger) oracle.Checker {
+	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: madeFor}, &cleanEnd{ledger: l})
 }
 
-// nothingLeft is the part of I27 about the end of a release.
-type nothingLeft struct {
+// cleanEnd is the part of I27 about the end of a release.
+type cleanEnd struct {
 	*ledger
 }
 
-func (c *nothingLeft) Observe(any) {}
+func (c *cleanEnd) Observe(any) {}
 
-func (c *nothingLeft) Finish() {
+func (c *cleanEnd) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || len(c.rivals(r)) > 0 {
 			continue

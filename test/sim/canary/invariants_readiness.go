@@ -9,14 +9,14 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// patient is I32.
-type patient struct {
+// progressDeadline is I32.
+type progressDeadline struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *patient) Observe(event any) {
-	h, ok := event.(moved)
+func (c *progressDeadline) Observe(event any) {
+	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || h.begins != nil || h.of.run == nil || !h.of.mine() {
 		return
 	}
@@ -38,17 +38,17 @@ func (c *patient) Observe(event any) {
 }
 
 // otherwise is true of a rollback that has another reason than the readiness of a copy.
-func (c *patient) otherwise(h moved) bool {
+func (c *progressDeadline) otherwise(h canaryWritten) bool {
 	r := h.of
 	asked := slices.ContainsFunc(c.answersOf(h.Actor, r), func(q *question) bool {
 		return q.hook != nil && q.hook.Hook.Type == flaggerv1.RollbackHook && q.yes()
 	})
-	threshold := slices.ContainsFunc(c.wishes(r), func(d *wish) bool { return h.before.Status.FailedChecks >= d.threshold })
+	threshold := slices.ContainsFunc(c.expectations(r), func(d *expectation) bool { return h.before.Status.FailedChecks >= d.threshold })
 	return asked || threshold || r.told("abort", r.run.began.Add(-c.Lag))
 }
 
 // hasty: asked is when the copy was asked to change.
-func (c *patient) hasty(h moved, p *pods, asked time.Time, what string) {
+func (c *progressDeadline) hasty(h canaryWritten, p *pods, asked time.Time, what string) {
 	r, last := h.of, p.progress(c.OldestView())
 	slack := 200 * time.Millisecond // it was asked a call before the status said so
 	if c.SlowCalls {
@@ -58,7 +58,7 @@ func (c *patient) hasty(h moved, p *pods, asked time.Time, what string) {
 		last = asked
 	}
 	deadline := time.Duration(0)
-	for i, d := range c.wishes(r) {
+	for i, d := range c.expectations(r) {
 		if i == 0 || d.deadline < deadline {
 			deadline = d.deadline
 		}
@@ -73,18 +73,18 @@ func (c *patient) hasty(h moved, p *pods, asked time.Time, what string) {
 }
 
 // failing is a question whose answer counts against the release.
-func (c *patient) failing(h moved) *question {
-	return (&judgedOnce{ledger: c.ledger}).failing(h)
+func (c *progressDeadline) failing(h canaryWritten) *question {
+	return (&windowsJudgedOnce{ledger: c.ledger}).failing(h)
 }
 
-// reinstated is I33.
-type reinstated struct {
+// failedPromotionRecovery is I33.
+type failedPromotionRecovery struct {
 	*ledger
 }
 
 // see: a pass that saw the primary ready has given the users back.
-func (c *reinstated) Observe(event any) {
-	h, ok := event.(sim.Passed)
+func (c *failedPromotionRecovery) Observe(event any) {
+	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil {
 		return
 	}
@@ -109,15 +109,15 @@ func (c *reinstated) Observe(event any) {
 }
 
 // undisturbed is true of a release that nobody else holds or has just written to.
-func (c *reinstated) undisturbed(r *record) bool {
+func (c *failedPromotionRecovery) undisturbed(r *record) bool {
 	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
 		!r.route.foreign.After(r.run.began) && !r.providerless() && r.route.found
 }
 
 // firstStep is the most that a revision has before anything about it was checked.
-func (c *reinstated) firstStep(r *record) int {
+func (c *failedPromotionRecovery) firstStep(r *record) int {
 	most := 0
-	for _, d := range c.wishes(r) {
+	for _, d := range c.expectations(r) {
 		switch {
 		case d.weighted:
 			most = max(most, d.after(0))
@@ -128,7 +128,7 @@ func (c *reinstated) firstStep(r *record) int {
 	return most
 }
 
-func (c *reinstated) Finish() {
+func (c *failedPromotionRecovery) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) || !r.mine() || r.run == nil || r.misled {
 			continue

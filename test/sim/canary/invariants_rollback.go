@@ -8,19 +8,19 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// carriedBack is I34. That the share never rises again is I5.
-type carriedBack struct {
+// gradualRollback is I34. That the share never rises again is I5.
+type gradualRollback struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *carriedBack) Observe(event any) {
+func (c *gradualRollback) Observe(event any) {
 	switch h := event.(type) {
-	case routed:
+	case routeWritten:
 		if h.BySerin && h.before.found && h.after.found && h.after.canary < h.before.canary {
 			c.overloads(h)
 		}
-	case sim.Passed:
+	case sim.Reconciled:
 		if r := c.ByName[h.Release]; r != nil && h.Err == nil {
 			c.withholds(r)
 		}
@@ -28,8 +28,8 @@ func (c *carriedBack) Observe(event any) {
 }
 
 // inParts is true of a rollback whose traffic returns in parts: that of a weighted release whose primary did not change.
-func (c *carriedBack) inParts(r *record) bool {
-	wishes := c.wishes(r)
+func (c *gradualRollback) inParts(r *record) bool {
+	wishes := c.expectations(r)
 	return len(wishes) == 1 && wishes[0].weighted && wishes[0].routed && !wishes[0].skip && r.run != nil && analysing(r.phase()) &&
 		r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.run.promoted.IsZero() &&
 		r.primary.version != nil && r.primary.changed().Before(r.run.began) && r.target.version != nil && r.target.changed().Before(c.OldestView()) &&
@@ -37,7 +37,7 @@ func (c *carriedBack) inParts(r *record) bool {
 }
 
 // overloads: whatever a process saw of the pods, they did not carry what the primary gets.
-func (c *carriedBack) overloads(h routed) {
+func (c *gradualRollback) overloads(h routeWritten) {
 	r := h.of
 	failed := r.run != nil && r.status.FailedChecks >= r.specs[len(r.specs)-1].Value.threshold
 	if !c.inParts(r) || r.run.intent != "rollback" && !failed || c.outpaced(h.Actor, r) || r.target.changed().After(r.run.began.Add(c.Lag)) {
@@ -62,13 +62,13 @@ func (c *carriedBack) overloads(h routed) {
 }
 
 // withholds: whatever a process saw of the pods, they carry more than the primary has.
-func (c *carriedBack) withholds(r *record) {
+func (c *gradualRollback) withholds(r *record) {
 	if !c.inParts(r) || r.run.intent != "rollback" || !r.run.intended.Before(c.OldestView()) || !r.moved.Before(c.OldestView()) || !r.changed.Before(c.OldestView()) ||
 		!r.route.found || r.route.canary == 0 || r.route.touched.After(c.OldestView()) || r.primary.created.After(r.run.began) {
 		return
 	}
 	from := c.OldestView().Add(-cluster.Published)
-	if c.World.Trouble.Has(cluster.LateEndpoints) {
+	if c.World.Faults.Has(cluster.LateEndpoints) {
 		from = from.Add(-cluster.Late)
 	}
 	began := r.run.intended.Add(-c.Lag)
@@ -94,7 +94,7 @@ type count struct{ available, asked int64 }
 // remembered are the counts that are kept; nobody asks for what was before.
 const remembered = 200
 
-func (p *pods) noteCount(now time.Time) {
+func (p *pods) recordCount(now time.Time) {
 	next := count{p.available, p.replicas}
 	if last, exists := p.counted.Last(); exists && last.Value == next {
 		return

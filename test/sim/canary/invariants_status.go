@@ -10,8 +10,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// sensibleStatus is I13.
-type sensibleStatus struct {
+// consistentStatus is I13.
+type consistentStatus struct {
 	*ledger
 	oracle.EventsOnly
 }
@@ -37,8 +37,8 @@ var graph = map[flaggerv1.CanaryPhase][]flaggerv1.CanaryPhase{
 	flaggerv1.CanaryPhaseTerminating: {flaggerv1.CanaryPhaseTerminated},
 }
 
-func (c *sensibleStatus) Observe(event any) {
-	h, ok := event.(moved)
+func (c *consistentStatus) Observe(event any) {
+	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || !h.of.mine() {
 		return
 	}
@@ -58,7 +58,7 @@ func (c *sensibleStatus) Observe(event any) {
 	}
 }
 
-func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
+func (c *consistentStatus) condition(h canaryWritten, now *flaggerv1.CanaryCondition) {
 	if now.ObservedGeneration > h.before.Generation {
 		c.Violate("I13", h.of.name(), "condition %s is about generation %d, but what was decided on had %d", now.Type, now.ObservedGeneration, h.before.Generation)
 	}
@@ -76,14 +76,14 @@ func (c *sensibleStatus) condition(h moved, now *flaggerv1.CanaryCondition) {
 	}
 }
 
-// stableAgain is I23.
-type stableAgain struct {
+// rollbackToStable is I23.
+type rollbackToStable struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *stableAgain) Observe(event any) {
-	h, ok := event.(moved)
+func (c *rollbackToStable) Observe(event any) {
+	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() {
 		return
 	}
@@ -108,7 +108,7 @@ func (c *stableAgain) Observe(event any) {
 }
 
 // recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
-func (c *stableAgain) recorded(h moved) {
+func (c *rollbackToStable) recorded(h canaryWritten) {
 	r, before := h.of, &h.before.Status
 	// Somebody may have written the phase since.
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" || c.pruning && before.LastPromotedSpec == ""
@@ -121,7 +121,7 @@ func (c *stableAgain) recorded(h moved) {
 }
 
 // tried: what was taken back is not tried again by itself.
-func (c *stableAgain) tried(h moved) {
+func (c *rollbackToStable) tried(h canaryWritten) {
 	r := h.of
 	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
 		return
@@ -137,16 +137,16 @@ func (c *stableAgain) tried(h moved) {
 // changed is when it last began to run something else.
 func (p *pods) changed() time.Time { return p.contents.Changed() }
 
-// obeyedOnce is I24.
-type obeyedOnce struct {
+// commandsOnce is I24.
+type commandsOnce struct {
 	*ledger
 	oracle.EventsOnly
 	obeyed  map[string]time.Time
 	aborted map[string]bool
 }
 
-func (c *obeyedOnce) Observe(event any) {
-	h, ok := event.(moved)
+func (c *commandsOnce) Observe(event any) {
+	h, ok := event.(canaryWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || h.after.Status.Serin == nil {
 		return
 	}
@@ -179,13 +179,13 @@ func (c *obeyedOnce) Observe(event any) {
 	}
 }
 
-// suspendedStill is I25.
-type suspendedStill struct {
+// suspension is I25.
+type suspension struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *suspendedStill) Observe(event any) {
+func (c *suspension) Observe(event any) {
 	h, ok := event.(oracle.Write)
 	if !ok || !h.BySerin {
 		return
@@ -205,18 +205,18 @@ func (c *suspendedStill) Observe(event any) {
 }
 
 // still is true once every process must know that the release is suspended.
-func (c *suspendedStill) still(r *record) bool {
+func (c *suspension) still(r *record) bool {
 	return !r.suspended.IsZero() && r.suspended.Before(c.OldestView()) && !leaving(r)
 }
 
-// explainedWait is I26.
-type explainedWait struct {
+// explainedWaits is I26.
+type explainedWaits struct {
 	*ledger
 }
 
 // see: a pass that leaves the release waiting without a moment to wake at has said what it waits for.
-func (c *explainedWait) Observe(event any) {
-	h, ok := event.(sim.Passed)
+func (c *explainedWaits) Observe(event any) {
+	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
 		return
 	}
@@ -254,7 +254,7 @@ func (r *record) lastTouched(l *ledger) time.Time {
 	return last
 }
 
-func (c *explainedWait) Finish() {
+func (c *explainedWaits) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || c.pruning || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
 			continue

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
@@ -22,9 +22,9 @@ func TestInvariantsHaveNumbersAndTexts(t *testing.T) {
 
 func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
 	t.Parallel()
-	steps := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeights: []int{10, 50}}}
-	step := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeight: 30, MaxWeight: 70}}
-	green := &flaggerv1.CanarySpec{Provider: kinds.Istio, Analysis: &flaggerv1.CanaryAnalysis{Iterations: 2}}
+	steps := &flaggerv1.CanarySpec{Provider: actors.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeights: []int{10, 50}}}
+	step := &flaggerv1.CanarySpec{Provider: actors.Istio, Analysis: &flaggerv1.CanaryAnalysis{StepWeight: 30, MaxWeight: 70}}
+	green := &flaggerv1.CanarySpec{Provider: actors.Istio, Analysis: &flaggerv1.CanaryAnalysis{Iterations: 2}}
 	for _, test := range []struct {
 		name   string
 		spec   *flaggerv1.CanarySpec
@@ -44,7 +44,7 @@ func TestAWishSaysWhichWeightsArePlanned(t *testing.T) {
 		{"blue/green moves all", green, 100, nil, true},
 		{"blue/green moves nothing else", green, 50, nil, false},
 	} {
-		if got := wishOf(test.spec).planned(test.weight, test.from); got != test.want {
+		if got := expectationOf(test.spec).planned(test.weight, test.from); got != test.want {
 			t.Errorf("%s: planned %t, want %t", test.name, got, test.want)
 		}
 	}

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// noDeadEnd is I1.
-type noDeadEnd struct {
+// readyBackends is I1.
+type readyBackends struct {
 	*ledger
 }
 
-func (c *noDeadEnd) Observe(event any) {
+func (c *readyBackends) Observe(event any) {
 	switch h := event.(type) {
-	case routed:
+	case routeWritten:
 		if !h.BySerin || !h.after.found || h.of.providerless() {
 			return
 		}
@@ -35,7 +35,7 @@ func (c *noDeadEnd) Observe(event any) {
 		}
 	case cluster.Lost:
 		c.lost(h)
-	case rolled:
+	case workloadWritten:
 		// What has traffic keeps pods; I5 is about the canary.
 		if h.BySerin && h.primary && h.is == 0 && h.was > 0 && h.of.route.canary < 100 {
 			c.Violate("I1", h.of.name(), "the primary went from %d pods to none with %d %% of the traffic", h.was, 100-h.of.route.canary)
@@ -44,12 +44,12 @@ func (c *noDeadEnd) Observe(event any) {
 }
 
 // lost: requests are lost where the gateway still sends them to pods that Serin took away.
-func (c *noDeadEnd) lost(h cluster.Lost) {
+func (c *readyBackends) lost(h cluster.Lost) {
 	r := c.ByName[h.Release]
 	if r == nil || r.target.replicas > 0 || r.target.emptied.IsZero() || h.Service != r.apexName()+"-canary" {
 		return
 	}
-	if apex := c.Objects[oracle.At(kinds.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
+	if apex := c.Objects[oracle.At(actors.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
 		return // somebody sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
@@ -59,7 +59,7 @@ func (c *noDeadEnd) lost(h cluster.Lost) {
 }
 
 // end: whoever set a weight, at rest nobody is sent to a version that Serin may have left without pods.
-func (c *noDeadEnd) Finish() {
+func (c *readyBackends) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
 			continue
@@ -77,12 +77,12 @@ type plannedWeights struct {
 }
 
 func (c *plannedWeights) Observe(event any) {
-	h, ok := event.(routed)
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type == store.Deleted {
 		return
 	}
 	r, weight, before := h.of, h.after.canary, h.before.canary
-	wishes := c.wishes(r)
+	wishes := c.expectations(r)
 	switch {
 	case h.after.problem != "" && h.before.problem == "":
 		c.Violate("I2", r.name(), "%s: canary %d, primary %d", h.after.problem, h.after.canary, h.after.primary)
@@ -98,22 +98,22 @@ func (c *plannedWeights) Observe(event any) {
 
 // mayFall: on the way back of a promotion or a rollback, or to what the run had before somebody else raised it. I34 is about
 // how far in a rollback.
-func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*wish) bool {
-	failed := func(d *wish) bool { return r.status.FailedChecks >= d.threshold }
-	if analysing(r.phase()) && anyOf(wishes, func(d *wish) bool { return d.weighted }) &&
+func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*expectation) bool {
+	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
+	if analysing(r.phase()) && anyOf(wishes, func(d *expectation) bool { return d.weighted }) &&
 		(r.status.Serin != nil && (r.status.Serin.Intent == "rollback" || r.status.Serin.Intent == "cancel") || anyOf(wishes, failed)) {
 		return true
 	}
-	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *wish) bool { return d.returning(weight, before) }) ||
+	return r.phase() == flaggerv1.CanaryPhasePromoting && anyOf(wishes, func(d *expectation) bool { return d.returning(weight, before) }) ||
 		weight == r.status.CanaryWeight
 }
 
 // mayRise: to the plan's next weight, back to what the status says, or to everything where a primary cannot serve what
 // was promoted.
-func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) bool {
+func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*expectation) bool {
 	switch r.phase() {
 	case flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
-		returned := anyOf(wishes, func(d *wish) bool { return d.returning(weight, r.status.CanaryWeight) })
+		returned := anyOf(wishes, func(d *expectation) bool { return d.returning(weight, r.status.CanaryWeight) })
 		return weight == 100 && !r.primary.isReady(c.OldestView()) || r.deletedRoute(before) && (weight == r.status.CanaryWeight || returned)
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 	default:
@@ -128,7 +128,7 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) 
 	if r.run != nil {
 		foreign = append(foreign, r.run.foreign...)
 	}
-	return anyOf(wishes, func(d *wish) bool {
+	return anyOf(wishes, func(d *expectation) bool {
 		return !d.skip && d.planned(weight, foreign) && (!d.weighted || slices.ContainsFunc(foreign, func(from int) bool { return d.after(from) == weight }))
 	})
 }
@@ -136,19 +136,19 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*wish) 
 // deletedRoute is true when the route is only now made again.
 func (r *record) deletedRoute(before int) bool { return before == 0 && !r.route.found }
 
-// drainedFirst is I5.
-type drainedFirst struct {
+// drainBeforeScaleDown is I5.
+type drainBeforeScaleDown struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *drainedFirst) Observe(event any) {
+func (c *drainBeforeScaleDown) Observe(event any) {
 	switch h := event.(type) {
-	case rolled:
+	case workloadWritten:
 		if h.BySerin && !h.primary && h.Type == store.Modified {
 			c.scaled(h)
 		}
-	case routed:
+	case routeWritten:
 		again := h.of.deletedRoute(h.before.canary) && h.after.canary == h.of.status.CanaryWeight // it was made again as it was
 		if h.BySerin && h.after.canary > h.before.canary && c.rollsBack(h.of) && !again {
 			c.Violate("I5", h.of.name(), "the canary's weight rose from %d to %d although the release is being taken back", h.before.canary, h.after.canary)
@@ -156,7 +156,7 @@ func (c *drainedFirst) Observe(event any) {
 	}
 }
 
-func (c *drainedFirst) scaled(h rolled) {
+func (c *drainBeforeScaleDown) scaled(h workloadWritten) {
 	r := h.of
 	switch {
 	case h.is > h.was && c.rollsBack(r):
@@ -174,22 +174,22 @@ func (c *drainedFirst) scaled(h rolled) {
 
 // least is how long pods must have had no traffic. Where the write that says when it left was lost, the moment counts at
 // which it was last known to be there, which is at most half a drain older.
-func (c *drainedFirst) least() time.Duration { return c.drain / 2 }
+func (c *drainBeforeScaleDown) least() time.Duration { return c.drain / 2 }
 
 // rollsBack is true once everybody must know that the release is being taken back.
-func (c *drainedFirst) rollsBack(r *record) bool {
+func (c *drainBeforeScaleDown) rollsBack(r *record) bool {
 	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"
 }
 
-// enoughPods is I7.
-type enoughPods struct {
+// readyBeforeWeight is I7.
+type readyBeforeWeight struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *enoughPods) Observe(event any) {
-	h, ok := event.(routed)
+func (c *readyBeforeWeight) Observe(event any) {
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.after.found || h.after.canary <= h.before.canary {
 		return
 	}
@@ -200,16 +200,16 @@ func (c *enoughPods) Observe(event any) {
 	}
 }
 
-// takenOver is I15.
-type takenOver struct {
+// takeover is I15.
+type takeover struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *takenOver) Observe(event any) {
+func (c *takeover) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
-		if !h.BySerin || h.Kind != kinds.ServiceKind || h.Type == store.Deleted {
+		if !h.BySerin || h.Kind != actors.ServiceKind || h.Type == store.Deleted {
 			return
 		}
 		for _, r := range c.releasesOf(h) {
@@ -217,14 +217,14 @@ func (c *takenOver) Observe(event any) {
 				c.apex(r, h)
 			}
 		}
-	case rolled:
+	case workloadWritten:
 		if h.BySerin && !h.primary && h.is < h.was && h.of.phase() == flaggerv1.CanaryPhaseInitializing && !h.of.primary.wasReady(c.OldestView()) {
 			c.Violate("I15", h.of.name(), "the target went from %d to %d pods, but the primary has not been ready for %s", h.was, h.is, c.Lag)
 		}
 	}
 }
 
-func (c *takenOver) apex(r *record, h oracle.Write) {
+func (c *takeover) apex(r *record, h oracle.Write) {
 	before := ""
 	if h.Old != nil {
 		before = selected(h.Old)
@@ -248,15 +248,15 @@ func (r *record) selects(p *pods) string {
 	return value
 }
 
-// givenBack is I16.
-type givenBack struct {
+// restoration is I16.
+type restoration struct {
 	*ledger
 }
 
-func (c *givenBack) Observe(event any) {
+func (c *restoration) Observe(event any) {
 	switch h := event.(type) {
 	case oracle.Write:
-		if !h.BySerin || h.Kind != kinds.ServiceKind || h.Type != store.Modified {
+		if !h.BySerin || h.Kind != actors.ServiceKind || h.Type != store.Modified {
 			return
 		}
 		for _, r := range c.releasesOf(h) {
@@ -265,7 +265,7 @@ func (c *givenBack) Observe(event any) {
 				c.Violate("I16", r.name(), "the apex Service was given back to a target that has had no ready pod for %s", c.Lag)
 			}
 		}
-	case moved:
+	case canaryWritten:
 		if h.BySerin && h.before != nil && h.before.DeletionTimestamp != nil && len(h.before.Finalizers) > 0 && (h.after == nil || len(h.after.Finalizers) == 0) {
 			c.released(h)
 		}
@@ -273,23 +273,23 @@ func (c *givenBack) Observe(event any) {
 }
 
 // released looks at the world at the moment at which nothing holds the Canary any more.
-func (c *givenBack) released(h moved) {
+func (c *restoration) released(h canaryWritten) {
 	r := h.of
 	// A Canary that names what is no workload has nothing that Serin could give back.
-	nothing := func(d *wish) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
-	if r == nil || !c.owns(r) || anyOf(c.wishes(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
+	nothing := func(d *expectation) bool { return !d.spec.RevertOnDeletion || d.spec.TargetRef.Kind != r.kind.Kind }
+	if r == nil || !c.owns(r) || anyOf(c.expectations(r), nothing) || r.target.version == nil || r.target.removed.After(c.OldestView()) {
 		return
 	}
-	apex := c.World.Server.Peek(kinds.ServiceKind, thingKey(r, r.apexName()))
+	apex := c.World.Server.Peek(actors.ServiceKind, namespacedName(r, r.apexName()))
 	switch {
 	case !r.target.wasServing(c.OldestView()) && !r.target.disturbed.After(c.OldestView()):
 		c.Violate("I16", r.name(), "the finalizer went although the target has had no ready pod for %s", c.Lag)
-	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(kinds.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
+	case apex != nil && !madeFor(apex) && selected(apex) != "" && selected(apex) == r.selects(&r.primary) && c.Objects[oracle.At(actors.ServiceKind, apex.Key())].Unchanged(c.OldestView()):
 		c.Violate("I16", r.name(), "the finalizer went although the apex Service still selects the primary")
 	}
 }
 
-func (c *givenBack) Finish() {
+func (c *restoration) Finish() {
 	for _, r := range c.All {
 		if r.deleted.IsZero() && r.canary.DeletionTimestamp != nil && r.canary.Status.Phase != "" && r.suspended.IsZero() && c.settledFor(r) {
 			c.Violate("I16", r.name(), "the Canary was deleted and is still there: phase %s, finalizers %v", r.phase(), r.canary.Finalizers)

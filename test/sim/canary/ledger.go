@@ -12,8 +12,8 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -40,7 +40,7 @@ func newLedger(w *sim.World, drain time.Duration) *ledger {
 	return &ledger{
 		Ledger: oracle.NewLedger(w, schema.GroupKind{}), Releases: oracle.NewReleases[*record](), drain: drain,
 		things: map[oracle.ObjectKey][]*record{}, lives: map[string]*life{}, keys: map[askKey]firstAsked{},
-		lateGateways: w.Trouble.Has(cluster.LateGateways),
+		lateGateways: w.Faults.Has(cluster.LateGateways),
 	}
 }
 
@@ -61,13 +61,13 @@ func (l *ledger) outpaced(by string, r *record) bool {
 	return lives && r.mover != by && r.moved.After(l.OldestView())
 }
 
-// wishes are those that a decision of now may follow.
-func (l *ledger) wishes(r *record) []*wish { return r.specs.Since(l.OldestView()) }
+// expectations are those that a decision of now may follow.
+func (l *ledger) expectations(r *record) []*expectation { return r.specs.Since(l.OldestView()) }
 
 // least is the shortest interval that may hold now.
 func (l *ledger) least(r *record) time.Duration {
 	shortest := time.Duration(0)
-	for i, d := range l.wishes(r) {
+	for i, d := range l.expectations(r) {
 		if i == 0 || d.interval < shortest {
 			shortest = d.interval
 		}
@@ -75,8 +75,8 @@ func (l *ledger) least(r *record) time.Duration {
 	return shortest
 }
 
-// moved is a write of a Canary.
-type moved struct {
+// canaryWritten is a write of a Canary.
+type canaryWritten struct {
 	oracle.Write
 
 	of            *record
@@ -87,18 +87,20 @@ type moved struct {
 }
 
 // status is true when the status changed.
-func (m moved) status() bool { return m.before != nil && m.after != nil && m.Subresource == "status" }
+func (m canaryWritten) status() bool {
+	return m.before != nil && m.after != nil && m.Subresource == "status"
+}
 
-// routed is a write of the object that has the weights.
-type routed struct {
+// routeWritten is a write of the object that has the weights.
+type routeWritten struct {
 	oracle.Write
 
 	of            *record
 	before, after weights
 }
 
-// rolled is a write of the target or the primary.
-type rolled struct {
+// workloadWritten is a write of the target or the primary.
+type workloadWritten struct {
 	oracle.Write
 
 	of      *record
@@ -118,7 +120,7 @@ type answered struct{ *question }
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
 	switch h := event.(type) {
-	case sim.Wrote:
+	case sim.ObjectWritten:
 		return l.readWrite(h.Event)
 	case Asked:
 		return l.readQuestion(h)
@@ -142,13 +144,13 @@ func (l *ledger) Record(event any) {
 		if l.Clocks.Changed && h.BySerin && l.Clocks.Differ() {
 			l.disagreed = l.Now()
 		}
-		l.noteConfig(h)
-	case moved:
-		l.noteMove(h)
-	case routed:
-		l.noteRoute(h)
-	case rolled:
-		l.noteRoll(h)
+		l.recordConfig(h)
+	case canaryWritten:
+		l.recordCanary(h)
+	case routeWritten:
+		l.recordRoute(h)
+	case workloadWritten:
+		l.recordWorkload(h)
 	case *question:
 		l.life(h.by).out[h.of.uid] = h
 	case answered:
@@ -160,18 +162,18 @@ func (l *ledger) Record(event any) {
 		}
 		life.answers[h.of.uid][h.probe.ID] = h.question
 	case cluster.PodDied:
-		l.noteDeath(h)
-	case sim.Started:
+		l.recordPodDeath(h)
+	case sim.ProcessStarted:
 		l.life(h.Instance) // from now on it is known to be running
-	case sim.Crashed:
+	case sim.ProcessCrashed:
 		delete(l.lives, h.Instance)
 	}
 }
 
-// noteDeath takes down that a pod of a copy died by itself.
-func (l *ledger) noteDeath(h cluster.PodDied) {
+// recordPodDeath takes down that a pod of a copy died by itself.
+func (l *ledger) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
-	for _, r := range l.things[oracle.At(kinds.DeploymentKind, key)] {
+	for _, r := range l.things[oracle.At(actors.DeploymentKind, key)] {
 		if h.Deployment == r.canary.Spec.TargetRef.Name {
 			r.target.disturbed = l.Now()
 		} else {
@@ -203,10 +205,10 @@ func (l *ledger) readWrite(e *store.Event) []any {
 	out := []any{written}
 	switch e.Kind {
 	case canaryKind:
-		return append(out, l.readMove(written))
-	case kinds.DeploymentKind, kinds.DaemonSetKind:
+		return append(out, l.readCanary(written))
+	case actors.DeploymentKind, actors.DaemonSetKind:
 		for _, r := range of {
-			out = append(out, l.readRoll(written, r))
+			out = append(out, l.readWorkload(written, r))
 		}
 	default:
 		for _, r := range of {
@@ -216,17 +218,17 @@ func (l *ledger) readWrite(e *store.Event) []any {
 					before = weights{} // it may have gone while the spec named another kind of route
 				}
 				of := oracle.Write{Event: e, BySerin: written.BySerin && l.owns(r)}
-				out = append(out, routed{of, r, before, r.weightsIn(e)})
+				out = append(out, routeWritten{of, r, before, r.weightsIn(e)})
 			}
 		}
 	}
 	return out
 }
 
-func (l *ledger) readMove(e oracle.Write) moved {
-	m := moved{Write: e, of: l.ByUID[e.New.UID()], before: kinds.Typed[*flaggerv1.Canary](l.World, e.Old)}
+func (l *ledger) readCanary(e oracle.Write) canaryWritten {
+	m := canaryWritten{Write: e, of: l.ByUID[e.New.UID()], before: actors.Typed[*flaggerv1.Canary](l.World, e.Old)}
 	if e.Type != store.Deleted {
-		m.after = kinds.Typed[*flaggerv1.Canary](l.World, e.New)
+		m.after = actors.Typed[*flaggerv1.Canary](l.World, e.New)
 	}
 	if m.of == nil || !m.status() {
 		return m
@@ -245,7 +247,7 @@ func (l *ledger) readMove(e oracle.Write) moved {
 // begins is true when a status is about another attempt from now on. Somebody who takes our part of the status away, or
 // puts the attempt's name back, begins none, unless something else is taken up; nor does the decision to cancel, which
 // takes up what the primary runs.
-func (l *ledger) begins(m moved, name string) bool {
+func (l *ledger) begins(m canaryWritten, name string) bool {
 	before, after := &m.before.Status, &m.after.Status
 	switch {
 	case !moving(after.Phase):
@@ -321,7 +323,7 @@ func opened(status *flaggerv1.CanaryStatus, pruned bool) time.Time {
 	}
 }
 
-func (l *ledger) noteMove(h moved) {
+func (l *ledger) recordCanary(h canaryWritten) {
 	r := h.of
 	if h.Type == store.Deleted {
 		if r != nil {
@@ -341,7 +343,7 @@ func (l *ledger) noteMove(h moved) {
 		r.aimed = l.Now()
 	}
 	if old == nil || old.Generation != h.after.Generation {
-		r.specs.Set(wishOf(&h.after.Spec), l.Now())
+		r.specs.Set(expectationOf(&h.after.Spec), l.Now())
 		l.reckonReady(r, &r.target)
 		l.reckonReady(r, &r.primary)
 		l.rename()
@@ -361,18 +363,18 @@ func (l *ledger) noteMove(h moved) {
 		l.meet(r)
 	}
 	if h.status() {
-		l.noteStatus(r, h)
+		l.recordStatus(r, h)
 	}
 }
 
 // kindOf is the kind of the workload that a Canary is made for. One that points at a kind of which there is none releases
 // nothing.
-func (l *ledger) kindOf(h moved) schema.GroupKind {
+func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 	target := types.NamespacedName{Namespace: h.Key.Namespace, Name: h.after.Spec.TargetRef.Name}
-	if h.after.Spec.TargetRef.Kind == kinds.DaemonSetKind.Kind && l.World.Server.Peek(kinds.DaemonSetKind, target) != nil {
-		return kinds.DaemonSetKind
+	if h.after.Spec.TargetRef.Kind == actors.DaemonSetKind.Kind && l.World.Server.Peek(actors.DaemonSetKind, target) != nil {
+		return actors.DaemonSetKind
 	}
-	return kinds.DeploymentKind
+	return actors.DeploymentKind
 }
 
 // meet takes down what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
@@ -407,7 +409,7 @@ func (l *ledger) meetRoute(r *record) {
 	}
 }
 
-func (l *ledger) noteStatus(r *record, h moved) {
+func (l *ledger) recordStatus(r *record, h canaryWritten) {
 	r.moved, r.mover = l.Now(), h.Actor
 	if !h.BySerin {
 		r.tampered, r.mover = l.Now(), ""
@@ -480,7 +482,7 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	}
 }
 
-func (l *ledger) noteRoute(h routed) {
+func (l *ledger) recordRoute(h routeWritten) {
 	r := h.of
 	if h.before == h.after {
 		return

@@ -15,7 +15,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -36,9 +36,9 @@ func (r *record) apexName() string {
 func (r *record) routeKind() schema.GroupKind {
 	switch provider := r.canary.Spec.Provider; {
 	case provider == "istio":
-		return kinds.VirtualServiceKind
+		return actors.VirtualServiceKind
 	case strings.HasPrefix(provider, "gatewayapi"):
-		return kinds.HTTPRouteKind
+		return actors.HTTPRouteKind
 	default:
 		return schema.GroupKind{}
 	}
@@ -62,18 +62,18 @@ func (r *record) places() []oracle.ObjectKey {
 	add(r.kind, target)
 	add(r.kind, target+ending)
 	for _, name := range []string{apex, apex + ending, apex + "-canary"} {
-		add(kinds.ServiceKind, name)
+		add(actors.ServiceKind, name)
 	}
 	if kind := r.routeKind(); kind.Kind != "" {
 		add(kind, apex)
-		if kind == kinds.VirtualServiceKind {
-			add(kinds.DestinationRuleKind, apex+ending)
-			add(kinds.DestinationRuleKind, apex+"-canary")
+		if kind == actors.VirtualServiceKind {
+			add(actors.DestinationRuleKind, apex+ending)
+			add(actors.DestinationRuleKind, apex+"-canary")
 		}
 	}
 	if ref := r.canary.Spec.AutoscalerRef; ref != nil {
-		add(kinds.AutoscalerKind, ref.Name)
-		add(kinds.AutoscalerKind, ref.Name+ending)
+		add(actors.AutoscalerKind, ref.Name)
+		add(actors.AutoscalerKind, ref.Name+ending)
 	}
 	template, _ := r.target.template.(map[string]any)
 	for _, ref := range configsIn(template) {
@@ -97,18 +97,18 @@ func (r *record) weightsOf(v *store.Version) weights {
 	spec := within(v.Content(), "spec")
 	primary, canary := r.apexName()+ending, r.apexName()+"-canary"
 	var out weights
-	rules, receivers := kinds.Items(spec["http"]), "route"
-	if v.Kind() == kinds.HTTPRouteKind {
-		rules, receivers = kinds.Items(spec["rules"]), "backendRefs"
+	rules, receivers := actors.Items(spec["http"]), "route"
+	if v.Kind() == actors.HTTPRouteKind {
+		rules, receivers = actors.Items(spec["rules"]), "backendRefs"
 	} else if len(rules) == 0 {
-		rules = kinds.Items(spec["tcp"])
+		rules = actors.Items(spec["tcp"])
 	}
 	for _, rule := range rules {
 		var split weights
 		sum := 0
-		for _, to := range kinds.Items(rule[receivers]) {
+		for _, to := range actors.Items(rule[receivers]) {
 			name, _ := to["name"].(string)
-			if v.Kind() == kinds.VirtualServiceKind {
+			if v.Kind() == actors.VirtualServiceKind {
 				name, _ = within(to, "destination")["host"].(string)
 			}
 			weight, whole := wholeNumber(to["weight"])
@@ -142,12 +142,12 @@ func mirrors(rule map[string]any, service string) bool {
 	if host, _ := within(rule, "mirror")["host"].(string); host == service {
 		return true
 	}
-	for _, mirror := range kinds.Items(rule["mirrors"]) {
+	for _, mirror := range actors.Items(rule["mirrors"]) {
 		if host, _ := within(mirror, "destination")["host"].(string); host == service {
 			return true
 		}
 	}
-	for _, filter := range kinds.Items(rule["filters"]) {
+	for _, filter := range actors.Items(rule["filters"]) {
 		if name, _ := within(filter, "requestMirror", "backendRef")["name"].(string); name == service {
 			return true
 		}
@@ -183,7 +183,7 @@ func number(object map[string]any, field string, absent int64) int64 {
 
 // asked is how many pods a workload shall have. A DaemonSet that runs nowhere has a node selector that no node has.
 func asked(v *store.Version) int64 {
-	if v.Kind() != kinds.DaemonSetKind {
+	if v.Kind() != actors.DaemonSetKind {
 		return number(within(v.Content(), "spec"), "replicas", 1)
 	}
 	if len(within(v.Content(), "spec", "template", "spec", "nodeSelector")) > 0 {
@@ -192,9 +192,9 @@ func asked(v *store.Version) int64 {
 	return max(1, number(within(v.Content(), "status"), "desiredNumberScheduled", 0))
 }
 
-// readRoll says what a write of a workload is to a release.
-func (l *ledger) readRoll(e oracle.Write, r *record) rolled {
-	h := rolled{Write: e, of: r, copy: &r.target}
+// readWorkload says what a write of a workload is to a release.
+func (l *ledger) readWorkload(e oracle.Write, r *record) workloadWritten {
+	h := workloadWritten{Write: e, of: r, copy: &r.target}
 	if e.Key.Name == r.canary.Spec.TargetRef.Name+ending {
 		h.primary, h.copy = true, &r.primary
 	}
@@ -220,11 +220,11 @@ func (l *ledger) readRoll(e oracle.Write, r *record) rolled {
 	return h
 }
 
-func (l *ledger) noteRoll(h rolled) {
+func (l *ledger) recordWorkload(h workloadWritten) {
 	p := h.copy
 	if h.Type == store.Deleted {
 		p.version, p.template, p.content, p.replicas, p.available = nil, nil, "", 0, 0
-		p.noteCount(l.Now())
+		p.recordCount(l.Now())
 		p.removed = l.Now()
 		l.setReady(p, false, false)
 		return
@@ -240,12 +240,12 @@ func (l *ledger) noteRoll(h rolled) {
 	}
 	l.lookAtPods(h.of, p, h.New, h.content)
 	if h.content != "" && h.primary {
-		l.noteStable(h.of, h.BySerin, h.content)
+		l.recordStable(h.of, h.BySerin, h.content)
 	}
 }
 
-// noteStable takes down that the primary runs something else.
-func (l *ledger) noteStable(r *record, ours bool, content string) {
+// recordStable takes down that the primary runs something else.
+func (l *ledger) recordStable(r *record, ours bool, content string) {
 	switch {
 	case !ours:
 		r.stable = "" // whoever wrote it may know what it shall run
@@ -287,7 +287,7 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	total, updated := number(status, "replicas", 0), number(status, "updatedReplicas", 0)
 	p.available = number(status, "availableReplicas", 0)
 	running := number(status, "readyReplicas", 0)
-	if v.Kind() == kinds.DaemonSetKind {
+	if v.Kind() == actors.DaemonSetKind {
 		running = number(status, "numberReady", 0)
 		total = number(status, "currentNumberScheduled", 0) + number(status, "numberMisscheduled", 0)
 		updated, p.available = number(status, "updatedNumberScheduled", 0), number(status, "numberAvailable", 0)
@@ -301,8 +301,8 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	}
 	ready := number(status, "observedGeneration", 0) >= v.Generation() && updated >= p.replicas && total <= updated &&
 		p.available >= max(updated*percent/100, min(updated, 1))
-	l.noteProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
-	p.noteCount(l.Now())
+	l.recordProgress(p, [3]int64{updated, running, p.available}, p.ready && (!ready || p.replicas <= 0))
+	p.recordCount(l.Now())
 	if p.givesUp && !givenUp(v) {
 		p.gaveUp = l.Now()
 	}
@@ -310,9 +310,9 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
 }
 
-// noteProgress takes down that a workload lost its readiness, or that more of its pods are updated, ready or available.
+// recordProgress takes down that a workload lost its readiness, or that more of its pods are updated, ready or available.
 // What was so for less than the lags of the history no process need have seen.
-func (l *ledger) noteProgress(p *pods, counts [3]int64, lost bool) {
+func (l *ledger) recordProgress(p *pods, counts [3]int64, lost bool) {
 	seen := l.Now().Sub(p.countedAt) > l.Lag
 	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
 	if rises {
@@ -340,7 +340,7 @@ func (p *pods) progress(then time.Time) time.Time {
 
 // givenUp is true of a Deployment that Kubernetes takes for one that never comes, however many of its pods run.
 func givenUp(v *store.Version) bool {
-	return slices.ContainsFunc(kinds.Items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
+	return slices.ContainsFunc(actors.Items(within(v.Content(), "status")["conditions"]), func(condition map[string]any) bool {
 		return condition["reason"] == "ProgressDeadlineExceeded"
 	})
 }
@@ -362,9 +362,9 @@ func (l *ledger) setReady(p *pods, ready, serves bool) {
 	}
 }
 
-// noteConfig looks whether a change of configuration made something else of a Deployment.
-func (l *ledger) noteConfig(h oracle.Write) {
-	if h.Kind != kinds.ConfigMapKind && h.Kind != kinds.SecretKind {
+// recordConfig looks whether a change of configuration made something else of a Deployment.
+func (l *ledger) recordConfig(h oracle.Write) {
+	if h.Kind != actors.ConfigMapKind && h.Kind != actors.SecretKind {
 		return
 	}
 	for _, r := range l.releasesOf(h) {
@@ -377,7 +377,7 @@ func (l *ledger) noteConfig(h oracle.Write) {
 			switch {
 			case p.content == before:
 			case p == &r.primary:
-				l.noteStable(r, h.BySerin, p.content)
+				l.recordStable(r, h.BySerin, p.content)
 			default:
 				r.configured = l.Now()
 			}
@@ -441,23 +441,23 @@ func configsIn(template map[string]any) []oracle.ObjectKey {
 		}
 	}
 	spec := within(template, "spec")
-	for _, volume := range kinds.Items(spec["volumes"]) {
-		add(kinds.ConfigMapKind, within(volume, "configMap"), "name")
-		add(kinds.SecretKind, within(volume, "secret"), "secretName")
-		for _, source := range kinds.Items(within(volume, "projected")["sources"]) {
-			add(kinds.ConfigMapKind, within(source, "configMap"), "name")
-			add(kinds.SecretKind, within(source, "secret"), "name")
+	for _, volume := range actors.Items(spec["volumes"]) {
+		add(actors.ConfigMapKind, within(volume, "configMap"), "name")
+		add(actors.SecretKind, within(volume, "secret"), "secretName")
+		for _, source := range actors.Items(within(volume, "projected")["sources"]) {
+			add(actors.ConfigMapKind, within(source, "configMap"), "name")
+			add(actors.SecretKind, within(source, "secret"), "name")
 		}
 	}
 	for _, field := range []string{"initContainers", "containers"} {
-		for _, container := range kinds.Items(spec[field]) {
-			for _, from := range kinds.Items(container["envFrom"]) {
-				add(kinds.ConfigMapKind, within(from, "configMapRef"), "name")
-				add(kinds.SecretKind, within(from, "secretRef"), "name")
+		for _, container := range actors.Items(spec[field]) {
+			for _, from := range actors.Items(container["envFrom"]) {
+				add(actors.ConfigMapKind, within(from, "configMapRef"), "name")
+				add(actors.SecretKind, within(from, "secretRef"), "name")
 			}
-			for _, env := range kinds.Items(container["env"]) {
-				add(kinds.ConfigMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
-				add(kinds.SecretKind, within(env, "valueFrom", "secretKeyRef"), "name")
+			for _, env := range actors.Items(container["env"]) {
+				add(actors.ConfigMapKind, within(env, "valueFrom", "configMapKeyRef"), "name")
+				add(actors.SecretKind, within(env, "valueFrom", "secretKeyRef"), "name")
 			}
 		}
 	}

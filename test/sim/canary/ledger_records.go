@@ -67,7 +67,7 @@ type record struct {
 	object  *store.Version
 	canary  *flaggerv1.Canary
 	status  *flaggerv1.CanaryStatus
-	specs   oracle.Timeline[*wish]
+	specs   oracle.Timeline[*expectation]
 	target  pods
 	primary pods
 	route   routeState

@@ -1,8 +1,8 @@
 package canary
 
 import (
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 )
 
 // reweigh gives the canary a weight, and the primary the rest, in every rule of a route that has both. It is false where
@@ -10,8 +10,8 @@ import (
 func reweigh(object map[string]any, weight int64) bool {
 	spec, _ := object["spec"].(map[string]any)
 	changed := false
-	for _, rule := range append(kinds.Items(spec["http"]), kinds.Items(spec["rules"])...) {
-		to := append(kinds.Items(rule["route"]), kinds.Items(rule["backendRefs"])...)
+	for _, rule := range append(actors.Items(spec["http"]), actors.Items(spec["rules"])...) {
+		to := append(actors.Items(rule["route"]), actors.Items(rule["backendRefs"])...)
 		if len(to) == 2 {
 			to[0]["weight"], to[1]["weight"] = 100-weight, weight
 			changed = true

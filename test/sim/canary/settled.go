@@ -13,15 +13,15 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Calm implements sim.Kind.
-func (k *Canaries) Calm(*sim.World) {
+// Quiesce implements sim.Kind.
+func (k *Canaries) Quiesce(*sim.World) {
 	k.over = true
-	k.cluster.Calm()
+	k.cluster.Quiesce()
 	if k.story == nil {
-		k.people.mend()
+		k.users.repair()
 	}
 }
 
@@ -29,19 +29,19 @@ func (k *Canaries) Calm(*sim.World) {
 func (k *Canaries) End(w *sim.World) {
 	for _, p := range k.processes {
 		if p.instance.Alive() {
-			p.outlived(w)
+			p.reportLeftovers(w)
 		}
 	}
 	k.oracle.Finish()
 }
 
-// outlived tells what a process still has of Canaries that are gone.
-func (p *process) outlived(w *sim.World) {
+// reportLeftovers tells what a process still has of Canaries that are gone.
+func (p *process) reportLeftovers(w *sim.World) {
 	p.disperse()
-	kinds.Remembers(w, p.instance, canaryKind, p.real.Footprint())
+	actors.ReportMemory(w, p.instance, canaryKind, p.real.Footprint())
 	names, targets := map[string]bool{}, map[string]bool{}
 	for _, version := range w.Server.All(canaryKind) {
-		if c := kinds.Typed[*flaggerv1.Canary](w, version); c != nil {
+		if c := actors.Typed[*flaggerv1.Canary](w, version); c != nil {
 			names[c.Name], targets[c.Spec.TargetRef.Name], targets[c.Spec.TargetRef.Name+"-primary"] = true, true, true
 		}
 	}
@@ -49,7 +49,7 @@ func (p *process) outlived(w *sim.World) {
 		prefix, label string
 		exist         map[string]bool
 	}{{"serin_", "name", names}, {"flagger_", "name", targets}, {"flagger_", "workload", targets}} {
-		kinds.Shows(w, p.instance, p.registry, series.prefix, series.label, func(name string) bool { return series.exist[name] })
+		actors.ReportSeries(w, p.instance, p.registry, series.prefix, series.label, func(name string) bool { return series.exist[name] })
 	}
 }
 
@@ -77,7 +77,7 @@ func (k *Canaries) Unsettled(w *sim.World) string {
 
 // underWay says what somebody is still doing; empty: nobody does anything.
 func (k *Canaries) underWay(w *sim.World) string {
-	return kinds.UnderWay(w, k.people.Script, k.outside.out, k.cluster)
+	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
 }
 
 // moving are the releases that are neither at an end nor wait for somebody who will not come.
@@ -121,7 +121,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	}
 	// A gate that is polled is, when the status is written, either asked again or waits for that.
 	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || opens(c, release.ByPerson, release.ByAnswer))
-	return waits && k.outside.forEver(c)
+	return waits && k.services.neverApproved(c)
 }
 
 // stranded is true of a release that is being taken back and has nothing to go back to: Kubernetes gave the primary up, and
@@ -171,7 +171,7 @@ func (k *Canaries) Patience(w *sim.World) time.Duration {
 	for _, r := range k.releases {
 		longest = max(longest, atMost(&r.Spec))
 	}
-	return 3*longest + kinds.LongestBackoff + 5*time.Minute
+	return 3*longest + actors.LongestBackoff + 5*time.Minute
 }
 
 // atMost is how long one run may take.
@@ -195,7 +195,7 @@ func atMost(spec *flaggerv1.CanarySpec) time.Duration {
 	if a.StepWeightPromotion > 0 {
 		windows += 100/a.StepWeightPromotion + 1
 	}
-	if spec.Provider == kinds.NoRouter {
+	if spec.Provider == actors.NoRouter {
 		windows += 10
 	}
 	windows += max(a.Threshold, 1)

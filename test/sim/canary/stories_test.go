@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/serin-dev/serin/test/sim/canary"
-	"github.com/serin-dev/serin/test/sim/play"
-	"github.com/serin-dev/serin/test/sim/play/playtest"
+	"github.com/serin-dev/serin/test/sim/runner"
+	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
 func TestStoriesComeToTheirEnd(t *testing.T) {
@@ -14,14 +14,14 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 	for _, story := range canary.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
 			t.Parallel()
-			r := play.Story(play.Canary, story.Name)
-			playtest.NoViolation(t, r)
+			r := runner.RunStory(runner.Canary, story.Name)
+			runnertest.NoViolation(t, r)
 			want := `"phase":"` + string(story.End) + `"`
 			if story.End == "" {
 				want = ""
 			}
-			if canaryLine := playtest.Line(r, "Canary "); (want == "") != (canaryLine == "") || !strings.Contains(canaryLine, want) {
-				t.Errorf("want the end %q, got %s\nhistory:\n%s", story.End, canaryLine, strings.Join(r.History, "\n"))
+			if canaryLine := runnertest.Line(r, "Canary "); (want == "") != (canaryLine == "") || !strings.Contains(canaryLine, want) {
+				t.Errorf("want the end %q, got %s\nhistory:\n%s", story.End, canaryLine, strings.Join(r.Trace, "\n"))
 			}
 		})
 	}

@@ -24,18 +24,18 @@ import (
 
 // The classes of trouble that a cluster makes.
 const (
-	PodCrashes    sim.Class = "pod-crash"      // a pod dies that was ready, and is started again
-	SlowStarts    sim.Class = "slow-start"     // a pod needs minutes to be ready
-	NodeLosses    sim.Class = "node-loss"      // all pods of a node are gone, and Kubernetes does not know it yet
-	LateEndpoints sim.Class = "late-endpoints" // endpoints are published seconds after the pods are ready
-	LateGateways  sim.Class = "late-gateway"   // a replica of a gateway follows seconds behind
-	LoadChanges   sim.Class = "load"           // the load that autoscalers follow changes
-	NoRoom        sim.Class = "no-room"        // no node has room for another pod: new ones stay pending until others go
+	PodCrashes    sim.FaultClass = "pod-crash"      // a pod dies that was ready, and is started again
+	SlowStarts    sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
+	NodeLosses    sim.FaultClass = "node-loss"      // all pods of a node are gone, and Kubernetes does not know it yet
+	LateEndpoints sim.FaultClass = "late-endpoints" // endpoints are published seconds after the pods are ready
+	LateGateways  sim.FaultClass = "late-gateway"   // a replica of a gateway follows seconds behind
+	LoadChanges   sim.FaultClass = "load"           // the load that autoscalers follow changes
+	NoRoom        sim.FaultClass = "no-room"        // no node has room for another pod: new ones stay pending until others go
 )
 
 // Classes are all of them, for sim.Options.
-func Classes() []sim.Class {
-	return []sim.Class{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateGateways, LoadChanges}
+func Classes() []sim.FaultClass {
+	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateGateways, LoadChanges}
 }
 
 // The longest delays of a cluster. What is late by a class of trouble comes on top.
@@ -105,7 +105,7 @@ type Cluster struct {
 	losses     int
 	loads      int
 	collecting bool
-	calm       bool
+	quiet      bool
 
 	full  bool // no node has room, but for so many pods
 	room  int
@@ -123,16 +123,16 @@ func New(w *sim.World, o Options) *Cluster {
 		workloads: w.Server.Client(deploymentController), endpoints: w.Server.Client("endpointslice-controller"),
 		scaling: w.Server.Client("hpa"), garbage: w.Draws.Stream("cluster/garbage"),
 	}
-	w.Watch(c.see)
+	w.Subscribe(c.see)
 	c.loseNodes()
 	c.fillUp()
 	return c
 }
 
-// Calm ends what happens to pods and load by themselves. From here on everything that can become ready does, and stays:
+// Quiesce ends what happens to pods and load by themselves. From here on everything that can become ready does, and stays:
 // pods that wait are started, and those that are lost are replaced.
-func (c *Cluster) Calm() {
-	c.calm = true
+func (c *Cluster) Quiesce() {
+	c.quiet = true
 	c.Empty()
 	for _, set := range slices.Clone(c.sets) {
 		for _, p := range slices.Clone(set.pods) {
@@ -246,7 +246,7 @@ func (c *Cluster) plan(d time.Duration, run func()) {
 
 // see follows the API server.
 func (c *Cluster) see(happening any) {
-	wrote, ok := happening.(sim.Wrote)
+	wrote, ok := happening.(sim.ObjectWritten)
 	if !ok {
 		return
 	}

@@ -25,7 +25,7 @@ func TestARolloutGoesThroughWithinItsBounds(t *testing.T) {
 			rolling = true
 			s.edit(deployments, map[string]any{"template": template("cart", "v2")})
 		})
-		s.Watch(func(any) {
+		s.Subscribe(func(any) {
 			if n := s.cluster.Replicas("shop", "cart"); n > 5 {
 				s.Errorf("want at most one pod more than the 4 asked for, got %d", n)
 			}
@@ -237,7 +237,7 @@ func TestADeploymentMadeAnewDoesNotWaitForTheOldOneToBeCollected(t *testing.T) {
 		}
 	}
 	for seed := range uint64(10) {
-		s.play(t, sim.Options{Seed: seed, Quiet: true})
+		s.play(t, sim.Options{Seed: seed, FaultFree: true})
 	}
 }
 
@@ -287,7 +287,7 @@ func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
 			s.deploy("idle", "v1", 0, nil)
 			s.create(scalers, "idle", scaler("idle", 2, 5))
 		}
-		s.calm = func(s *stage) {
+		s.quiet = func(s *stage) {
 			s.After(45*time.Minute, func() { writes = len(s.Server.Events()) })
 		}
 		s.end = func(s *stage) {
@@ -301,7 +301,7 @@ func TestAutoscalersComeToRestAndLeaveWhatHasNoPodsAlone(t *testing.T) {
 				t.Errorf("seed %d: want rest, got %d writes", seed, n-writes)
 			}
 		}
-		if s.play(t, sim.Options{Seed: seed, Troubled: 20 * time.Minute}); t.Failed() {
+		if s.play(t, sim.Options{Seed: seed, FaultDuration: 20 * time.Minute}); t.Failed() {
 			return
 		}
 	}
@@ -344,15 +344,15 @@ func TestASeedGivesOneHistory(t *testing.T) {
 			s := busy(time.Minute)
 			begin := s.begin
 			s.begin = func(s *stage) {
-				s.Watch(func(happening any) {
-					if wrote, ok := happening.(sim.Wrote); ok {
+				s.Subscribe(func(happening any) {
+					if wrote, ok := happening.(sim.ObjectWritten); ok {
 						happening = fmt.Sprint(wrote.Actor, wrote.Verb, wrote.New)
 					}
 					told[i] = append(told[i], fmt.Sprintf("%s %T %v", s.Now(), happening, happening))
 				})
 				begin(s)
 			}
-			told[i] = append(told[i], s.play(t, sim.Options{Seed: seed, Tell: true}).History...)
+			told[i] = append(told[i], s.play(t, sim.Options{Seed: seed, FullTrace: true}).Trace...)
 		}
 		if diff := cmp.Diff(told[0], told[1]); diff != "" {
 			t.Fatalf("seed %d: %s", seed, diff)

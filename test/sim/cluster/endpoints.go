@@ -65,7 +65,7 @@ func (s *service) wake() {
 	}
 	s.waking = true
 	wait, late := s.draws.Skewed(20*time.Millisecond, Published), s.draws.Skewed(time.Second, Late)
-	if s.cluster.world.Trouble.Strikes(LateEndpoints) {
+	if s.cluster.world.Faults.Inject(LateEndpoints) {
 		wait += late
 	}
 	s.cluster.plan(wait, func() {

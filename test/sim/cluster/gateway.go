@@ -76,7 +76,7 @@ func NewGateway(w *sim.World, c *Cluster, routes func() []Route) *Gateway {
 			index: i, draws: w.Draws.Stream(fmt.Sprintf("gateway/%d", i)), views: map[types.NamespacedName]*view{},
 		})
 	}
-	w.Watch(g.see)
+	w.Subscribe(g.see)
 	c.watchers = append(c.watchers, g.lookedAt)
 	return g
 }
@@ -151,7 +151,7 @@ func (t Traffic) clone() Traffic {
 
 // see follows the API server.
 func (g *Gateway) see(happening any) {
-	wrote, ok := happening.(sim.Wrote)
+	wrote, ok := happening.(sim.ObjectWritten)
 	if !ok {
 		return
 	}
@@ -202,7 +202,7 @@ func (g *Gateway) send(r *replica, route Route, e *store.Event) {
 	}
 	v := g.view(r, route)
 	wait, late := r.draws.Skewed(20*time.Millisecond, Followed), r.draws.Skewed(time.Second, Late)
-	if g.world.Trouble.Strikes(LateGateways) {
+	if g.world.Faults.Inject(LateGateways) {
 		wait += late
 	}
 	at := g.world.Now().Add(wait)
@@ -312,10 +312,10 @@ func (g *Gateway) decide(r *replica, route Route, v *view) {
 	if !now.same(v.told) {
 		now.At = g.world.Now()
 		if was := v.told.String(); now.String() != was {
-			g.world.Say("  gateway %d: %s", r.index, now)
+			g.world.Trace("  gateway %d: %s", r.index, now)
 		}
 		v.told = now
-		g.world.Tell(now)
+		g.world.Publish(now)
 	}
 	g.lose(r, route, v)
 }
@@ -398,7 +398,7 @@ func (g *Gateway) lose(r *replica, route Route, v *view) {
 	v.lost = lost
 	for _, before := range was {
 		if !slices.ContainsFunc(lost, func(l Lost) bool { return l.Service == before.Service && l.Why == before.Why }) {
-			g.world.Tell(Restored{Lost: before, Until: g.world.Now()})
+			g.world.Publish(Restored{Lost: before, Until: g.world.Now()})
 		}
 	}
 	for i, loss := range lost {
@@ -407,8 +407,8 @@ func (g *Gateway) lose(r *replica, route Route, v *view) {
 			lost[i].Since = was[at].Since
 			continue
 		}
-		g.world.Say("  gateway %d: requests to %s are lost: %s", r.index, loss.Service, loss.Why)
-		g.world.Tell(loss)
+		g.world.Trace("  gateway %d: requests to %s are lost: %s", r.index, loss.Service, loss.Why)
+		g.world.Publish(loss)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *stage) pair(canary int64) {
 // seen collects what is told of a type.
 func seen[T any](s *stage) *[]T {
 	var all []T
-	s.Watch(func(happening any) {
+	s.Subscribe(func(happening any) {
 		if one, ok := happening.(T); ok {
 			all = append(all, one)
 		}
@@ -160,7 +160,7 @@ func TestRequestsAreNotLostWhenTrafficLeavesFirst(t *testing.T) {
 				})
 			})
 		}
-		if s.play(t, sim.Options{Seed: seed, Quiet: true}); t.Failed() {
+		if s.play(t, sim.Options{Seed: seed, FaultFree: true}); t.Failed() {
 			return
 		}
 	}
@@ -174,7 +174,7 @@ func TestWithoutARouteTheApexDecides(t *testing.T) {
 		traffic := seen[cluster.Traffic](s)
 		s.pair(1)
 		s.After(2*time.Minute, func() { s.edit(serviceKind, map[string]any{"selector": map[string]any{"app": "cart"}}) })
-		s.calm = func(*stage) {
+		s.quiet = func(*stage) {
 			for _, told := range *traffic {
 				if told.Routed || len(told.Weights) != 1 {
 					t.Errorf("want no route, got %v", told)
@@ -204,8 +204,8 @@ func TestARouteIsAcceptedWhenBothHalvesServeIt(t *testing.T) {
 			for i := range int64(5) {
 				s.After(time.Minute+time.Duration(i)*2*time.Second, func() { s.edit(httpRoutes, httpRoute(90-i, 10+i)) })
 			}
-			s.Watch(func(happening any) {
-				wrote, ok := happening.(sim.Wrote)
+			s.Subscribe(func(happening any) {
+				wrote, ok := happening.(sim.ObjectWritten)
 				if !ok || wrote.Actor != "gateway" {
 					return
 				}

@@ -60,7 +60,7 @@ func (r *replicaSet) start() {
 func (p *pod) begin() {
 	r, c := p.set, p.set.cluster
 	wait, slow := r.behaviour.Start(), r.draws.Skewed(30*time.Second, 5*time.Minute)
-	if c.world.Trouble.Strikes(SlowStarts) {
+	if c.world.Faults.Inject(SlowStarts) {
 		wait += slow
 	}
 	if r.behaviour.Never {
@@ -109,10 +109,10 @@ func (p *pod) becomeReady() {
 	p.set.awaitAvailable()
 	life := p.set.draws.Between(time.Second, 5*time.Minute)
 	switch b := p.set.behaviour; {
-	case c.calm:
+	case c.quiet:
 	case b.Crash > 0 && (b.Flaps || p.deaths == 0):
 		c.world.After(b.Crash, p.crash)
-	case c.world.Trouble.Strikes(PodCrashes):
+	case c.world.Faults.Inject(PodCrashes):
 		c.world.After(life, p.crash)
 	}
 }
@@ -140,7 +140,7 @@ func (p *pod) stick() {
 // crash is the death of a container. The pod stays, and its container is started again, later each time.
 func (p *pod) crash() {
 	c := p.set.cluster
-	if c.calm || p.leaving || !p.ready || !p.answers {
+	if c.quiet || p.leaving || !p.ready || !p.answers {
 		return
 	}
 	p.die("crash")
@@ -158,8 +158,8 @@ func (p *pod) die(why string) {
 	p.deaths++
 	key := types.NamespacedName{Namespace: r.namespace, Name: r.deployment}
 	c.died[key] = c.world.Now()
-	c.world.Say("  pod %s dies by itself: %s", p.name, why)
-	c.world.Tell(PodDied{Namespace: r.namespace, Deployment: r.deployment, Pod: p.name, Version: r.version, Why: why})
+	c.world.Trace("  pod %s dies by itself: %s", p.name, why)
+	c.world.Publish(PodDied{Namespace: r.namespace, Deployment: r.deployment, Pod: p.name, Version: r.version, Why: why})
 }
 
 // end is what a pod is told that is not wanted any more. One that is ready answers for a while, and others send it
@@ -201,7 +201,7 @@ func (p *pod) vanish() {
 
 // fillUp plans that other workloads take the room of the cluster for a while, again and again.
 func (c *Cluster) fillUp() {
-	t := c.world.Trouble
+	t := c.world.Faults
 	if !t.Has(NoRoom) {
 		return
 	}
@@ -209,11 +209,11 @@ func (c *Cluster) fillUp() {
 	c.world.After(s.Between(time.Minute, 10*time.Minute), func() {
 		c.fills++
 		room, lasts := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
-		if !c.calm && t.Has(NoRoom) && t.Happens(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
+		if !c.quiet && t.Has(NoRoom) && t.Record(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
 			c.Fill(room)
 			c.world.After(lasts, c.Empty)
 		}
-		if !c.calm {
+		if !c.quiet {
 			c.fillUp()
 		}
 	})
@@ -221,7 +221,7 @@ func (c *Cluster) fillUp() {
 
 // Fill leaves room for so many more pods, and not for others, until there is room again.
 func (c *Cluster) Fill(room int) {
-	c.world.Say("the cluster has room for %d more pods", room)
+	c.world.Trace("the cluster has room for %d more pods", room)
 	c.full, c.room = true, room
 	c.place()
 }
@@ -229,7 +229,7 @@ func (c *Cluster) Fill(room int) {
 // Empty is when there is room for all again.
 func (c *Cluster) Empty() {
 	if c.full {
-		c.world.Say("the cluster has room again")
+		c.world.Trace("the cluster has room again")
 	}
 	c.full = false
 	c.place()
@@ -248,7 +248,7 @@ func (c *Cluster) place() {
 
 // loseNodes plans the loss of a node, again and again.
 func (c *Cluster) loseNodes() {
-	t := c.world.Trouble
+	t := c.world.Faults
 	if !t.Has(NodeLosses) {
 		return
 	}
@@ -256,10 +256,10 @@ func (c *Cluster) loseNodes() {
 	c.world.After(s.Between(time.Minute, 15*time.Minute), func() {
 		c.losses++
 		node, noticed, replaced := s.Int(0, nodes-1), s.Between(10*time.Second, time.Minute), s.Between(30*time.Second, 5*time.Minute)
-		if !c.calm && t.Has(NodeLosses) && t.Happens(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
+		if !c.quiet && t.Has(NodeLosses) && t.Record(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
 			c.loseNode(node, noticed, noticed+replaced)
 		}
-		if !c.calm {
+		if !c.quiet {
 			c.loseNodes()
 		}
 	})
@@ -267,7 +267,7 @@ func (c *Cluster) loseNodes() {
 
 // loseNode ends all pods of a node at once. Kubernetes takes them for ready until it notices, and replaces them later.
 func (c *Cluster) loseNode(node int, noticed, replaced time.Duration) {
-	c.world.Say("node %d is lost", node)
+	c.world.Trace("node %d is lost", node)
 	for _, set := range c.sets {
 		for _, p := range set.pods {
 			if p.node == node && p.answers && !p.leaving {

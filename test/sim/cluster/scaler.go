@@ -57,16 +57,16 @@ func counted(v *store.Version) [2]int {
 
 // changeLoad plans the next change of the load.
 func (s *scaler) changeLoad() {
-	c, t := s.cluster, s.cluster.world.Trouble
+	c, t := s.cluster, s.cluster.world.Faults
 	if !t.Has(LoadChanges) {
 		return
 	}
 	c.world.After(s.loads.Between(time.Minute, 10*time.Minute), func() {
 		load := s.loads.Int(200, 9500)
-		if c.calm || !t.Has(LoadChanges) {
+		if c.quiet || !t.Has(LoadChanges) {
 			return
 		}
-		if c.loads++; t.Happens(fmt.Sprintf("%s#%d", LoadChanges, c.loads)) {
+		if c.loads++; t.Record(fmt.Sprintf("%s#%d", LoadChanges, c.loads)) {
 			s.load = load
 			s.wake()
 		}
@@ -131,7 +131,7 @@ func (s *scaler) scale(seen int) {
 	if !c.wrote("the replicas of "+target.Kind().Kind+" "+target.Key().Name, c.scaling.Update(background(), obj)) {
 		return
 	}
-	c.world.Say("hpa %s scales %s from %d to %d", s.key.Name, target.Key().Name, now[0], wanted)
+	c.world.Trace("hpa %s scales %s from %d to %d", s.key.Name, target.Key().Name, now[0], wanted)
 	s.report(now[0], wanted)
 }
 

@@ -30,7 +30,7 @@ type stage struct {
 	options cluster.Options
 	routes  []cluster.Route
 	begin   func(*stage)
-	calm    func(*stage)
+	quiet   func(*stage)
 	end     func(*stage)
 }
 
@@ -67,15 +67,15 @@ func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 		t.Fatal(err)
 	}
 	o.Scheme, o.Classes = runtime.NewScheme(), cluster.Classes()
-	if o.Troubled == 0 {
-		o.Troubled = 10 * time.Minute
+	if o.FaultDuration == 0 {
+		o.FaultDuration = 10 * time.Minute
 	}
 	result := sim.Run(o, s)
 	for _, v := range result.Violations {
-		t.Errorf("seed %d: %s after %s: %s", o.Seed, v.Number, v.At, v.Sentence)
+		t.Errorf("seed %d: %s after %s: %s", o.Seed, v.Number, v.At, v.Text)
 	}
 	if t.Failed() {
-		for _, line := range result.History {
+		for _, line := range result.Trace {
 			t.Log(line)
 		}
 	}
@@ -85,7 +85,7 @@ func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 // smoothly plays a history without trouble.
 func (s *stage) smoothly(t *testing.T) sim.Result {
 	t.Helper()
-	return s.play(t, sim.Options{Seed: 1, Quiet: true, Tell: true})
+	return s.play(t, sim.Options{Seed: 1, FaultFree: true, FullTrace: true})
 }
 
 // Populate implements sim.Kind.
@@ -99,11 +99,11 @@ func (s *stage) Populate(w *sim.World) {
 // Controller implements sim.Kind: nobody controls anything.
 func (s *stage) Controller(*sim.Instance) sim.Controller { return nobody{} }
 
-// Calm implements sim.Kind.
-func (s *stage) Calm(*sim.World) {
-	s.cluster.Calm()
-	if s.calm != nil {
-		s.calm(s)
+// Quiesce implements sim.Kind.
+func (s *stage) Quiesce(*sim.World) {
+	s.cluster.Quiesce()
+	if s.quiet != nil {
+		s.quiet(s)
 	}
 }
 
@@ -131,9 +131,9 @@ type nobody struct{}
 func (nobody) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
-func (nobody) Watches() []schema.GroupKind                { return nil }
-func (nobody) Concerned(store.Change) []reconcile.Request { return nil }
-func (nobody) Out()                                       {}
+func (nobody) Watches() []schema.GroupKind                  { return nil }
+func (nobody) RequestsFor(store.Change) []reconcile.Request { return nil }
+func (nobody) Flush()                                       {}
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: name}

@@ -21,15 +21,15 @@ type Clocks struct {
 
 func (c *Clocks) record(event any) {
 	switch event.(type) {
-	case sim.Jumped:
+	case sim.ClockChanged:
 		c.Changed, c.inconsistent = true, c.world.Now()
-	case sim.Started, sim.Crashed: // a process starts with the correct time
+	case sim.ProcessStarted, sim.ProcessCrashed: // a process starts with the correct time
 		c.inconsistent = c.world.Now()
 	}
 	if !c.Changed {
 		return
 	}
-	if over := !c.world.Trouble.Has(sim.ClockJumps); over && !c.corrected {
+	if over := !c.world.Faults.Has(sim.ClockJumps); over && !c.corrected {
 		c.corrected, c.inconsistent = true, c.world.Now()
 	}
 	if c.Differ() {

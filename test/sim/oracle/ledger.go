@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -69,7 +69,7 @@ type Write struct {
 func NewLedger(w *sim.World, userStatus schema.GroupKind) *Ledger {
 	return &Ledger{
 		World: w, Lag: baseLag + w.Lags(), Began: w.Now(), Clocks: Clocks{world: w},
-		SlowCalls: w.Trouble.Has(sim.SlowCalls), Relists: w.Trouble.Has(sim.Relists),
+		SlowCalls: w.Faults.Has(sim.SlowCalls), Relists: w.Faults.Has(sim.Relists),
 		Objects: map[ObjectKey]*Writes{}, Started: map[string]time.Time{}, userStatus: userStatus,
 	}
 }
@@ -94,7 +94,7 @@ func (l *Ledger) Violate(number, object, format string, args ...any) {
 }
 
 // NewWrite is a write in the terms of the ledger.
-func NewWrite(event *store.Event) Write { return Write{event, kinds.Serin(event.Actor)} }
+func NewWrite(event *store.Event) Write { return Write{event, actors.IsSerin(event.Actor)} }
 
 // Record remembers an event.
 func (l *Ledger) Record(event any) {
@@ -103,12 +103,12 @@ func (l *Ledger) Record(event any) {
 	case Write:
 		l.Events++
 		l.recordWrite(e)
-	case sim.Faulted:
+	case sim.RequestFailed:
 		l.Events++
 		l.LastFault = l.Now()
-	case sim.Started:
+	case sim.ProcessStarted:
 		l.Started[e.Instance] = l.Now()
-	case sim.Crashed:
+	case sim.ProcessCrashed:
 		l.Events++
 		delete(l.Started, e.Instance)
 	}

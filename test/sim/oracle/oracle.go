@@ -47,7 +47,7 @@ func New[L Recorder](w *sim.World, ledger L, invariants []Invariant[L]) *Oracle 
 	for _, invariant := range invariants {
 		o.checkers = append(o.checkers, invariant.New(ledger))
 	}
-	w.Watch(o.observe)
+	w.Subscribe(o.observe)
 	return o
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -23,11 +23,11 @@ type Secrecy struct {
 // Observe implements Checker.
 func (c *Secrecy) Observe(event any) {
 	switch e := event.(type) {
-	case kinds.Said:
+	case actors.EventEmitted:
 		if strings.Contains(e.Message, c.Planted) {
-			c.Violate("I10", e.Of.Name, "an event contains a secret: %s", e.Message)
+			c.Violate("I10", e.Object.Name, "an event contains a secret: %s", e.Message)
 		}
-	case kinds.Logged:
+	case actors.LogLine:
 		if strings.Contains(e.Text, c.Planted) {
 			c.Violate("I10", "", "the log contains a secret: %s", e.Text)
 		}

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // maxRequeues is how often an object may be requeued at once without a change; maxReconciliations is how many
@@ -33,7 +33,7 @@ func NewBoundedWork(l *Ledger) *BoundedWork {
 
 // Observe implements Checker.
 func (c *BoundedWork) Observe(event any) {
-	e, ok := event.(sim.Passed)
+	e, ok := event.(sim.Reconciled)
 	if !ok {
 		return
 	}
@@ -63,7 +63,7 @@ type Forgotten struct {
 
 // Observe implements Checker.
 func (c *Forgotten) Observe(event any) {
-	if e, ok := event.(kinds.Outlived); ok {
+	if e, ok := event.(actors.Leftover); ok {
 		c.Violate("I36", "", "%s: %s", e.Instance, e.What)
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -35,11 +35,11 @@ import (
 type process struct {
 	rollouts *Rollouts
 	instance *sim.Instance
-	voice    *kinds.Voice
+	events   *actors.EventRecorder
 	registry *prometheus.Registry
 	metrics  *telemetry.Metrics
-	// told is of events about Rollouts.
-	told *telemetry.Recorder
+	// rolloutEvents is of events about Rollouts.
+	rolloutEvents *telemetry.Recorder
 	// footprints are what the controllers remember of the objects of their kinds.
 	footprints map[schema.GroupKind]func() shell.Footprint
 	prober     *prober.Prober
@@ -58,19 +58,19 @@ func (k *Rollouts) process(i *sim.Instance) *process {
 	if k.lives[i] != nil {
 		return k.lives[i]
 	}
-	kinds.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
-	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, voice: kinds.NewVoice(k.world, i)}
-	p.metrics, p.told = telemetry.New(p.registry), p.recorder()
+	actors.Index(i, controller.IndexOwners, controller.IndexServices, controller.IndexWorkloads, controller.IndexMarkedWorkloads, endpoints.Index)
+	p := &process{rollouts: k, instance: i, registry: prometheus.NewRegistry(), footprints: map[schema.GroupKind]func() shell.Footprint{}, events: actors.NewEventRecorder(k.world, i)}
+	p.metrics, p.rolloutEvents = telemetry.New(p.registry), p.recorder()
 	p.jobs = &measure.Jobs{Client: i.Client, Live: i.Reader, Clock: i.Clock}
 	p.measurer = &measure.Measurer{
 		Client: i.Client, Secrets: i.Reader, Clock: i.Clock, Namespace: namespace, Jobs: p.jobs, Telemetry: p.metrics,
-		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.outside.named(),
+		Services: metric.NewRegistry(metricprometheus.Service(nil), web.Service(metric.Cluster{})), Restricted: k.services.named(),
 	}
 	k.lives[i] = p
 	return p
 }
 
-func (p *process) recorder() *telemetry.Recorder { return p.voice.Recorder(controller.Component) }
+func (p *process) recorder() *telemetry.Recorder { return p.events.Recorder(controller.Component) }
 
 // launcher makes AnalysisRuns.
 func (p *process) launcher(seeing client.Client) *launch.Launcher {
@@ -85,7 +85,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 		Observer: controller.Observer{
 			Client: seeing, Reader: i.Reader, Runs: p.launcher(seeing), Routers: k.routers, Applier: &traffic.Applier{Client: seeing},
 		},
-		Clock: i.Clock, Recorder: p.told, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
+		Clock: i.Clock, Recorder: p.rolloutEvents, Standing: &telemetry.Standing{}, Metrics: p.metrics, Marked: k.routers.MarkedKinds(),
 		Watch: func(kinds []schema.GroupVersionKind) error {
 			for _, kind := range kinds {
 				i.Watch(kind.GroupKind())
@@ -95,7 +95,7 @@ func (k *Rollouts) Controller(i *sim.Instance) sim.Controller {
 	})
 	p.footprints[rolloutKind] = real.Footprint
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{
-		rolloutKind, kinds.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, kinds.ServiceKind, endpoints.Kind,
+		rolloutKind, actors.ReplicaSetKind, runKind, experimentKind, templateKind, clusterTemplateKind, actors.ServiceKind, endpoints.Kind,
 	}, k.marked()...), concerned: func(change store.Change) []reconcile.Request {
 		return real.Touched(context.Background(), change.Kind, p.seen(change.Kind, change.Old), p.seen(change.Kind, change.New))
 	}}
@@ -109,11 +109,11 @@ func (p *process) runs() sim.Controller {
 		Client: p.instance.Client, Clock: p.instance.Clock, Prober: p.prober, Recorder: p.recorder(), Jobs: p.jobs, Metrics: p.metrics,
 	})
 	p.footprints[runKind] = real.Footprint
-	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, kinds.JobKind}, concerned: func(change store.Change) []reconcile.Request {
+	return &running{process: p, Reconciler: real, watches: []schema.GroupKind{runKind, actors.JobKind}, concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == runKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
 		}
-		if change.Kind != kinds.JobKind {
+		if change.Kind != actors.JobKind {
 			return nil
 		}
 		of := change.Object().Meta().Annotations
@@ -125,10 +125,10 @@ func (p *process) runs() sim.Controller {
 func (p *process) experiments() sim.Controller {
 	seeing := ownwrites.New(p.instance.Client, p.instance.Reader, p.instance.Clock)
 	real := experimentcontroller.New(experimentcontroller.Parts{
-		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.told, Metrics: p.metrics,
+		Client: p.instance.Client, Clock: p.instance.Clock, Launcher: p.launcher(seeing), Recorder: p.recorder(), Rollouts: p.rolloutEvents, Metrics: p.metrics,
 	})
 	p.footprints[experimentKind] = real.Footprint
-	owned := []schema.GroupKind{kinds.ReplicaSetKind, kinds.ServiceKind, runKind}
+	owned := []schema.GroupKind{actors.ReplicaSetKind, actors.ServiceKind, runKind}
 	return &running{process: p, Reconciler: real, watches: append([]schema.GroupKind{experimentKind}, owned...), concerned: func(change store.Change) []reconcile.Request {
 		if change.Kind == experimentKind {
 			return []reconcile.Request{{NamespacedName: change.Key}}
@@ -158,18 +158,18 @@ func (r *running) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 // Watches implements sim.Controller.
 func (r *running) Watches() []schema.GroupKind { return r.watches }
 
-// Concerned implements sim.Controller, with the mapping that the watches have in production.
-func (r *running) Concerned(change store.Change) []reconcile.Request {
-	if change.Kind == kinds.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
+// RequestsFor implements sim.Controller, with the mapping that the watches have in production.
+func (r *running) RequestsFor(change store.Change) []reconcile.Request {
+	if change.Kind == actors.ReplicaSetKind && change.Object().Meta().Labels[argov1.PodTemplateHashLabel] == "" {
 		return nil // production watches what carries the label
 	}
 	return r.concerned(change)
 }
 
-// Out implements sim.Controller.
-func (r *running) Out() {
+// Flush implements sim.Controller.
+func (r *running) Flush() {
 	p := r.process
-	p.voice.Out()
+	p.events.Flush()
 	p.ask()
 }
 
@@ -180,13 +180,13 @@ func (p *process) ask() {
 		if !ok {
 			return
 		}
-		p.rollouts.outside.put(p, asked)
+		p.rollouts.services.deliver(p, asked)
 	}
 }
 
 // seen is an object in the form in which production watches its kind; nil for none.
 func (p *process) seen(kind schema.GroupKind, version *store.Version) client.Object {
-	return kinds.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == kinds.ReplicaSetKind || kind == endpoints.Kind)
+	return actors.Watched(p.rollouts.world, version, kind.Group == argov1.GroupName || kind == actors.ReplicaSetKind || kind == endpoints.Kind)
 }
 
 // marked are the kinds of users' objects that carry marks, beside Services.

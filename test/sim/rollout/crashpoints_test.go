@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/play"
-	"github.com/serin-dev/serin/test/sim/play/playtest"
+	"github.com/serin-dev/serin/test/sim/runner"
+	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
 // Each story is played once without trouble. Then it is played again for each request that Serin sent to the API server
@@ -17,11 +17,11 @@ import (
 // nothing on the way (I30).
 func TestEveryCallMayGoWrong(t *testing.T) {
 	t.Parallel()
-	for _, story := range play.Stories(play.Rollout) {
+	for _, story := range runner.Stories(runner.Rollout) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
-			smooth := play.Story(play.Rollout, story)
-			playtest.NoViolation(t, smooth)
+			smooth := runner.RunStory(runner.Rollout, story)
+			runnertest.NoViolation(t, smooth)
 			if smooth.Calls < 5 {
 				t.Fatalf("want a story, got %d requests", smooth.Calls)
 			}
@@ -32,15 +32,15 @@ func TestEveryCallMayGoWrong(t *testing.T) {
 }
 
 // everywhere lets the story go wrong at each of so many moments, in these ways by turns.
-func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.How) {
+func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.Failure) {
 	t.Helper()
 	for at := 1; at <= moments; at++ {
 		how := ways[at%len(ways)]
 		if !t.Run(fmt.Sprintf("%s at %d", how, at), func(t *testing.T) {
-			got := play.Story(play.Rollout, story, sim.Strike{At: at, How: how})
-			playtest.NoViolation(t, got)
+			got := runner.RunStory(runner.Rollout, story, sim.ScheduledFault{At: at, Failure: how})
+			runnertest.NoViolation(t, got)
 			if difference := firstDifference(smooth.Final, got.Final); difference != "" {
-				t.Errorf("another end:\n%s\nhistory:\n%s", difference, strings.Join(got.History, "\n"))
+				t.Errorf("another end:\n%s\nhistory:\n%s", difference, strings.Join(got.Trace, "\n"))
 			}
 		}) {
 			return

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -14,7 +14,7 @@ func Definitions(ctx context.Context) (*store.Definitions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Serin's definitions: %w", err)
 	}
-	routes, err := store.Routes(ctx, kinds.HTTPRouteKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind)
+	routes, err := store.Routes(ctx, actors.HTTPRouteKind, actors.VirtualServiceKind, actors.DestinationRuleKind)
 	if err != nil {
 		return nil, err
 	}

@@ -9,15 +9,15 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // drawRelease draws a release with everything around it.
 func drawRelease(s *sim.Stream, name string) *Release {
-	router := sim.Pick(s, kinds.NoRouter, kinds.NoRouter, kinds.Istio, kinds.Istio, kinds.GatewayAPI)
+	router := sim.Pick(s, actors.NoRouter, actors.NoRouter, actors.Istio, actors.Istio, actors.GatewayAPI)
 	strategy := argov1.RolloutStrategy{Canary: &argov1.CanaryStrategy{}}
 	if s.Chance(0.3) {
-		router, strategy = kinds.NoRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
+		router, strategy = actors.NoRouter, argov1.RolloutStrategy{BlueGreen: &argov1.BlueGreenStrategy{}}
 	}
 	r := newRelease(name, router, strategy)
 	r.objects = append(r.objects, templatesOf(s)...)
@@ -35,7 +35,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 		drawBlueGreen(s, r.Spec.Strategy.BlueGreen)
 	}
 	if bad := s.Chance(0.05); bad {
-		r.Known[r.Shipped[0]].Pods = kinds.Stuck
+		r.Known[r.Shipped[0]].Pods = actors.Stuck
 	}
 	return r
 }
@@ -43,9 +43,9 @@ func drawRelease(s *sim.Stream, name string) *Release {
 // extend draws what not every release has. Each of these can be left out of a history, and its draws are its own.
 func (k *Rollouts) extend(r *Release) {
 	always := func(*Release) bool { return true }
-	istio := func(r *Release) bool { return r.Router == kinds.Istio }
+	istio := func(r *Release) bool { return r.Router == actors.Istio }
 	for _, extra := range []struct {
-		class  sim.Class
+		class  sim.FaultClass
 		chance float64
 		of     func(*Release) bool // whom it is for
 		add    func(*Release, *sim.Stream)
@@ -55,12 +55,12 @@ func (k *Rollouts) extend(r *Release) {
 		{Workloads, 0.2, always, func(r *Release, s *sim.Stream) {
 			referring(sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively))(r)
 		}},
-		{Turns, 0.35, func(r *Release) bool { return r.Router != kinds.NoRouter }, func(r *Release, _ *sim.Stream) { r.takingTurns() }},
-		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.turns() == nil }, func(r *Release, s *sim.Stream) { r.bySubsets(s.Chance(0.5)) }},
+		{PingPong, 0.35, func(r *Release) bool { return r.Router != actors.NoRouter }, func(r *Release, _ *sim.Stream) { r.withPingPong() }},
+		{Subsets, 0.4, func(r *Release) bool { return istio(r) && r.pingPong() == nil }, func(r *Release, s *sim.Stream) { r.withSubsets(s.Chance(0.5)) }},
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobs},
 	} {
 		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && extra.of(r) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		if s.Chance(extra.chance) && extra.of(r) && k.world.Faults.Record(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}
@@ -85,7 +85,7 @@ func templatesOf(s *sim.Stream) []client.Object {
 func drawStrategy(s *sim.Stream, r *Release) argov1.RolloutStrategy {
 	if s.Chance(0.5) {
 		c := &argov1.CanaryStrategy{}
-		drawCanary(s, c, kinds.NoRouter)
+		drawCanary(s, c, actors.NoRouter)
 		return argov1.RolloutStrategy{Canary: c}
 	}
 	b := &argov1.BlueGreenStrategy{ActiveService: r.apex()}
@@ -105,7 +105,7 @@ func drawCanary(s *sim.Stream, c *argov1.CanaryStrategy, router string) {
 		c.CanaryMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "new"}}
 		c.StableMetadata = &argov1.PodTemplateMetadata{Labels: map[string]string{"role": "old"}}
 	}
-	if router == kinds.NoRouter {
+	if router == actors.NoRouter {
 		c.MaxSurge, c.MaxUnavailable = sim.Pick(s, nil, new(intstr.FromInt32(1)), new(intstr.FromString("50%"))), sim.Pick(s, nil, new(intstr.FromInt32(0)), new(intstr.FromInt32(1)))
 		if c.MaxUnavailable != nil && c.MaxUnavailable.IntVal == 0 && c.MaxSurge == nil {
 			c.MaxUnavailable = nil
@@ -139,7 +139,7 @@ func drawSteps(s *sim.Stream, router string) []argov1.CanaryStep {
 			steps = append(steps, analysed())
 		case kind == 10:
 			steps = append(steps, compared(duration, judged))
-		case router != kinds.NoRouter:
+		case router != actors.NoRouter:
 			steps = append(steps, argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: &pods}})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // tool writes its own copy of some objects of a release back, as those do that keep a cluster like a repository.
@@ -26,10 +26,10 @@ type tool struct {
 func (k *Rollouts) tools() {
 	for _, r := range k.releases {
 		s := k.world.Draws.Stream("scaler/" + r.Key.Name)
-		if scaled := s.Chance(0.7); scaled && k.world.Trouble.Has(Scaler) && k.world.Trouble.Happens(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
-			k.hands.Create(r.scaler())
+		if scaled := s.Chance(0.7); scaled && k.world.Faults.Has(Scaler) && k.world.Faults.Record(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
+			k.userClient.Create(r.scaler())
 		}
-		if !k.world.Trouble.Has(kinds.GitOps) {
+		if !k.world.Faults.Has(actors.GitOps) {
 			continue
 		}
 		s = k.world.Draws.Stream("gitops/" + r.Key.Name)
@@ -37,14 +37,14 @@ func (k *Rollouts) tools() {
 			Rollouts: k, of: r, replicas: s.Chance(0.5), template: s.Chance(0.6), selectors: s.Chance(0.4), weights: s.Chance(0.4),
 			every: sim.Pick(s, 30*time.Second, time.Minute, 3*time.Minute, 8*time.Minute),
 		}
-		kinds.Every(t.world, t.every, func() bool { return t.over }, t.apply)
+		actors.Every(t.world, t.every, func() bool { return t.over }, t.apply)
 	}
 }
 
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Trouble.Happens(fmt.Sprintf("%s#%s-%d", kinds.GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Faults.Record(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
 	wrote := t.respecify("gitops", t.of.Key, func(o *argov1.Rollout) {
@@ -57,18 +57,18 @@ func (t *tool) apply() {
 	}
 	if t.selectors {
 		for _, name := range t.of.around() {
-			wrote = t.hands.Write("gitops", name, kinds.ServiceKind, func(o map[string]any) bool {
+			wrote = t.userClient.Write("gitops", name, actors.ServiceKind, func(o map[string]any) bool {
 				selector, _, _ := unstructured.NestedStringMap(o, "spec", "selector")
 				return len(selector) > 1 && unstructured.SetNestedField(o, map[string]any{"app": t.of.Key.Name}, "spec", "selector") == nil
 			}) || wrote
 		}
 	}
-	if kind, ok := kinds.RouteKind(t.of.Router); ok && t.weights {
+	if kind, ok := actors.RouteKind(t.of.Router); ok && t.weights {
 		of, _ := sidesOf(&t.of.Spec)
 		first := func(at place) bool { return of.onTheWay(at, "") } // of the two sides, as they were when the copy was made
-		wrote = t.hands.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, first, 0) }) || wrote
+		wrote = t.userClient.Write("gitops", t.of.apex(), kind, func(o map[string]any) bool { return reweigh(o, first, 0) }) || wrote
 	}
 	if wrote {
-		t.world.Say("%s: gitops writes its copies back", t.of.Key.Name)
+		t.world.Trace("%s: gitops writes its copies back", t.of.Key.Name)
 	}
 }

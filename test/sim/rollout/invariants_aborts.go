@@ -8,50 +8,50 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// wayBack is I34.
-type wayBack struct {
+// gradualAbort is I34.
+type gradualAbort struct {
 	*ledger
 	oracle.EventsOnly
 
-	aborts map[types.UID]abortion
+	aborts map[types.UID]abort
 }
 
-// abortion is an abort: when it was recorded, and of which revision.
-type abortion struct {
+// abort is an abort: when it was recorded, and of which revision.
+type abort struct {
 	at   time.Time
 	hash string
 }
 
-func (c *wayBack) Observe(event any) {
+func (c *gradualAbort) Observe(event any) {
 	switch h := event.(type) {
-	case moved:
+	case rolloutWritten:
 		c.note(h)
-	case sim.Passed:
+	case sim.Reconciled:
 		if r := c.ByName[h.Release]; r != nil && h.Err == nil {
 			c.check(r)
 		}
 	}
 }
 
-func (c *wayBack) note(h moved) {
+func (c *gradualAbort) note(h rolloutWritten) {
 	if c.aborts == nil {
-		c.aborts = map[types.UID]abortion{}
+		c.aborts = map[types.UID]abort{}
 	}
 	if h.after == nil || !h.after.Status.Abort || h.after.Status.CurrentPodHash == h.after.Status.StableRS {
 		delete(c.aborts, h.New.UID())
 		return
 	}
 	if is := c.aborts[h.after.UID]; is.hash != h.after.Status.CurrentPodHash {
-		c.aborts[h.after.UID] = abortion{c.Now(), h.after.Status.CurrentPodHash}
+		c.aborts[h.after.UID] = abort{c.Now(), h.after.Status.CurrentPodHash}
 	}
 }
 
 // check looks at a release that was aborted so long ago that every process has seen it, and all that followed.
-func (c *wayBack) check(r *record) {
+func (c *gradualAbort) check(r *record) {
 	is, aborted := c.aborts[r.uid]
 	canary := r.object.Spec.Strategy.Canary
 	if !aborted || canary == nil || canary.TrafficRouting == nil || r.run == nil || r.run.hash != is.hash || c.disturbed(r, is) {
@@ -87,10 +87,10 @@ func (c *wayBack) check(r *record) {
 }
 
 // disturbed is true where somebody else had a say since, or something went wrong of which nobody has recovered yet.
-func (c *wayBack) disturbed(r *record, is abortion) bool {
+func (c *gradualAbort) disturbed(r *record, is abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {
-	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.wishes(r)) > 1, !r.paused.IsZero():
+	case !is.at.Before(settled), !r.meddled.Before(is.at.Add(time.Second)), len(c.expectedSpecs(r)) > 1, !r.paused.IsZero():
 		return true
 	case len(c.World.Instances()) != 1, c.unfinished, c.LastFault.After(settled.Add(-triedAgain)), pruning(c.World):
 		return true
@@ -103,7 +103,7 @@ func (c *wayBack) disturbed(r *record, is abortion) bool {
 		}
 	}
 	for at, w := range c.Objects {
-		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != kinds.PodKind && (at.Key.Name == r.key.Name || at.Kind == kinds.ReplicaSetKind || at.Kind == kinds.ServiceKind) {
+		if at.Kind != rolloutKind && w.ByOthers.After(settled) && at.Kind != actors.PodKind && (at.Key.Name == r.key.Name || at.Kind == actors.ReplicaSetKind || at.Kind == actors.ServiceKind) {
 			return true
 		}
 	}
@@ -119,7 +119,9 @@ func heldInconclusive(s argov1.RolloutStatus) bool {
 	return false
 }
 
-func (c *wayBack) replicas(r *record) int { return int((&drainedFirst{ledger: c.ledger}).replicas(r)) }
+func (c *gradualAbort) replicas(r *record) int {
+	return int((&drainBeforeScaleDown{ledger: c.ledger}).replicas(r))
+}
 
 // leastReady is how many pods were ready at every moment since then.
 func (p *pods) leastReady(then time.Time) int {

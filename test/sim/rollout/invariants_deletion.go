@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -16,27 +16,27 @@ import (
 // roles are how the names of Services of a release end.
 var roles = []string{"-stable", "-canary", "-preview", "-ping", "-pong"}
 
-// givenBack is I16.
-type givenBack struct {
+// restoration is I16.
+type restoration struct {
 	*ledger
 
 	gone      map[types.UID]time.Time
-	workloads workloadsBack
+	workloads workloadRestoration
 }
 
-func (c *givenBack) Observe(event any) {
+func (c *restoration) Observe(event any) {
 	c.workloads.Observe(event)
 	if c.gone == nil {
 		c.gone = map[types.UID]time.Time{}
 	}
-	if h, ok := event.(moved); ok && h.after == nil && h.of != nil {
+	if h, ok := event.(rolloutWritten); ok && h.after == nil && h.of != nil {
 		c.gone[h.of.uid] = c.Now()
 	}
 }
 
 // end: what a deleted Rollout had is as its user made it, whichever process knew the Rollout, and whether one ran when it was
 // deleted.
-func (c *givenBack) Finish() {
+func (c *restoration) Finish() {
 	c.workloads.Finish()
 	for _, r := range c.All {
 		if _, gone := c.gone[r.uid]; !gone || !r.deleted || c.ByName[r.key] != nil || c.successor(r) {
@@ -51,12 +51,12 @@ func (c *givenBack) Finish() {
 }
 
 // successor is true where another Rollout of that name was there later: what it had was its.
-func (c *givenBack) successor(r *record) bool {
+func (c *restoration) successor(r *record) bool {
 	return slices.ContainsFunc(c.All, func(o *record) bool { return o.key == r.key && c.gone[o.uid].After(c.gone[r.uid]) })
 }
 
 // look: an object says no more that the Rollout manages it, and a Service leads to all pods. Weights stay.
-func (c *givenBack) look(r *record, v *store.Version) {
+func (c *restoration) look(r *record, v *store.Version) {
 	at := oracle.At(v.Kind(), v.Key())
 	if w := c.Objects[at]; w != nil && w.ByOthers.After(c.gone[r.uid]) {
 		return
@@ -75,7 +75,7 @@ func (c *givenBack) look(r *record, v *store.Version) {
 	if at.Key.Name != r.key.Name && !slices.Contains(roles, strings.TrimPrefix(at.Key.Name, r.key.Name)) {
 		return
 	}
-	if hash := c.selected(v); at.Kind == kinds.ServiceKind && hash != "" {
+	if hash := c.selected(v); at.Kind == actors.ServiceKind && hash != "" {
 		c.Violate("I16", r.key.Name, "it is gone, and Service %s still selects %s alone", at.Key.Name, hash)
 	}
 }

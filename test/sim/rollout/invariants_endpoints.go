@@ -10,7 +10,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -18,9 +18,9 @@ import (
 // endpointsOf is the place of endpoints: a Service, and the ReplicaSet of their pods.
 type endpointsOf struct{ service, set string }
 
-// notePublished takes down what a Service publishes from now on.
-func (l *ledger) notePublished(h oracle.Write) {
-	slice := kinds.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
+// recordEndpoints takes down what a Service publishes from now on.
+func (l *ledger) recordEndpoints(h oracle.Write) {
+	slice := actors.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
 	if slice == nil {
 		return
 	}
@@ -50,14 +50,14 @@ func (l *ledger) couldBePublished(r *record, service, hash string, then time.Tim
 	return pods != nil && slices.ContainsFunc(pods.Since(then), func(n int) bool { return n > 0 })
 }
 
-// publishedFirst is I37.
-type publishedFirst struct {
+// endpointsBeforeWeight is I37.
+type endpointsBeforeWeight struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *publishedFirst) Observe(event any) {
-	h, ok := event.(routed)
+func (c *endpointsBeforeWeight) Observe(event any) {
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || c.JustStarted(h.Actor) {
 		return
 	}
@@ -92,7 +92,7 @@ func (c *publishedFirst) Observe(event any) {
 }
 
 // reached: requests to a place find the pods of the newest revision.
-func (c *publishedFirst) reached(h routed, at place, what string) {
+func (c *endpointsBeforeWeight) reached(h routeWritten, at place, what string) {
 	r := h.of
 	if !c.couldBePublished(r, at.Service, r.run.hash, c.OldestView()) && !c.takenAway(r, r.run.hash) {
 		c.Violate("I37", r.key.Name, "%s, but Service %s has published no pod of %s within %s", what, at.Service, r.run.hash, c.Lag)
@@ -100,6 +100,6 @@ func (c *publishedFirst) reached(h routed, at place, what string) {
 }
 
 // minReady is true where pods may answer long before they are available.
-func (c *publishedFirst) minReady(r *record) bool {
-	return anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
+func (c *endpointsBeforeWeight) minReady(r *record) bool {
+	return anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.MinReadySeconds > 0 })
 }

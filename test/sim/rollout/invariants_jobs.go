@@ -8,7 +8,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/measure"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -16,8 +16,8 @@ import (
 // oneJob is I22 of Jobs: each measurement has one, whose name is always the same. A process creates it once. After it died or
 // slept, its successor may create it again where it has been deleted since, and so may a former leader that was about to
 // create it when it fell asleep: the Job is then deleted because its run is over (I27).
-func (c *oneOfEach) oneJob(h oracle.Write) {
-	if !h.BySerin || h.Kind != kinds.JobKind || h.Type != store.Added {
+func (c *uniqueObjects) oneJob(h oracle.Write) {
+	if !h.BySerin || h.Kind != actors.JobKind || h.Type != store.Added {
 		return
 	}
 	if c.jobs == nil {
@@ -31,7 +31,7 @@ func (c *oneOfEach) oneJob(h oracle.Write) {
 	if c.LastFault.After(c.OldestView()) {
 		return // of a request that went wrong nobody knows what came of it, until the run is over
 	}
-	for _, v := range c.World.Server.All(kinds.JobKind) {
+	for _, v := range c.World.Server.All(actors.JobKind) {
 		same := v.UID() != h.New.UID() && runOf(v) == runOf(h.New) && v.Meta().Annotations[measure.MetricNameAnnotation] == h.New.Meta().Annotations[measure.MetricNameAnnotation]
 		born := c.jobs[v.Key().Name]
 		if same && jobGoesOn(c.World, v) && !c.LastFault.After(born) && !c.JustStarted(h.Actor) {
@@ -49,15 +49,15 @@ func runOf(v *store.Version) types.UID {
 }
 
 // ofRuns is I27 of Jobs: those of a run that is over are over, or were deleted.
-func (c *nothingLeft) ofRuns(h oracle.Write) {
+func (c *cleanEnd) ofRuns(h oracle.Write) {
 	if c.overSince == nil {
 		c.overSince = map[types.UID]time.Time{}
 	}
-	if run := kinds.Typed[*argov1.AnalysisRun](c.World, h.New); h.Kind == runKind && run != nil && run.Status.Phase.Completed() && c.overSince[run.UID].IsZero() {
+	if run := actors.Typed[*argov1.AnalysisRun](c.World, h.New); h.Kind == runKind && run != nil && run.Status.Phase.Completed() && c.overSince[run.UID].IsZero() {
 		c.overSince[run.UID] = c.Now()
 	}
-	job := kinds.Typed[*batchv1.Job](c.World, h.New)
-	if h.Kind != kinds.JobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobOver(job) || jobOver(kinds.Typed[*batchv1.Job](c.World, h.Old)) {
+	job := actors.Typed[*batchv1.Job](c.World, h.New)
+	if h.Kind != actors.JobKind || h.Type != store.Modified || job == nil || job.DeletionTimestamp != nil || !jobOver(job) || jobOver(actors.Typed[*batchv1.Job](c.World, h.Old)) {
 		return
 	}
 	over, known := c.overSince[runOf(h.New)]
@@ -67,7 +67,7 @@ func (c *nothingLeft) ofRuns(h oracle.Write) {
 }
 
 // attentive is true where one process has lived since then, and all that it asked for was done.
-func (c *nothingLeft) attentive(since time.Time) bool {
+func (c *cleanEnd) attentive(since time.Time) bool {
 	if c.LastFault.After(since.Add(-c.Lag)) {
 		return false
 	}
@@ -80,8 +80,8 @@ func (c *nothingLeft) attentive(since time.Time) bool {
 }
 
 // lastJobs: in the end no Job goes on whose run is over.
-func (c *nothingLeft) lastJobs() {
-	for _, v := range c.World.Server.All(kinds.JobKind) {
+func (c *cleanEnd) lastJobs() {
+	for _, v := range c.World.Server.All(actors.JobKind) {
 		if over, known := c.overSince[runOf(v)]; known && jobGoesOn(c.World, v) {
 			c.Violate("I27", v.Key().Name, "the Job goes on, and its run has been over for %s", c.Now().Sub(over))
 		}

@@ -9,7 +9,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -21,8 +21,8 @@ type measurement struct {
 	number int
 }
 
-// countedOnce is I4.
-type countedOnce struct {
+// measurementsCountedOnce is I4.
+type measurementsCountedOnce struct {
 	*ledger
 	oracle.EventsOnly
 
@@ -33,9 +33,9 @@ type countedOnce struct {
 	astray map[measurement]int
 }
 
-func (c *countedOnce) Observe(event any) {
+func (c *measurementsCountedOnce) Observe(event any) {
 	switch h := event.(type) {
-	case sim.Started:
+	case sim.ProcessStarted:
 		delete(c.heard, h.Instance)
 	case Asked:
 		if c.asked == nil {
@@ -56,8 +56,8 @@ func (c *countedOnce) Observe(event any) {
 }
 
 // recount holds what a write says of the measurements of a run against those that were made.
-func (c *countedOnce) recount(h oracle.Write) {
-	before, after := kinds.Typed[*argov1.AnalysisRun](c.World, h.Old), kinds.Typed[*argov1.AnalysisRun](c.World, h.New)
+func (c *measurementsCountedOnce) recount(h oracle.Write) {
+	before, after := actors.Typed[*argov1.AnalysisRun](c.World, h.Old), actors.Typed[*argov1.AnalysisRun](c.World, h.New)
 	ends := before.Spec.Terminate || after.Spec.Terminate
 	for _, result := range before.Status.MetricResults {
 		ends = ends || result.Phase.Completed() && result.Phase != argov1.AnalysisPhaseSuccessful
@@ -84,7 +84,7 @@ func resultOf(run *argov1.AnalysisRun, metric string) argov1.MetricResult {
 }
 
 // counts: one write counts at most one more measurement of a metric, as what the process was answered.
-func (c *countedOnce) counts(h oracle.Write, was, is argov1.MetricResult, metric string) {
+func (c *measurementsCountedOnce) counts(h oracle.Write, was, is argov1.MetricResult, metric string) {
 	number := int(was.Count + was.Error)
 	row, total := measurement{h.New.UID(), metric, 0}, int32(0)
 	for _, more := range []struct {
@@ -162,7 +162,7 @@ func limit(of *intstr.IntOrString, otherwise int) int {
 }
 
 // sum: a run is successful when all its metrics are, and has failed when one has.
-func (c *countedOnce) sum(h oracle.Write, run *argov1.AnalysisRun) {
+func (c *measurementsCountedOnce) sum(h oracle.Write, run *argov1.AnalysisRun) {
 	failed, all := false, len(run.Spec.Metrics) > 0
 	for _, metric := range run.Spec.Metrics {
 		phase := resultOf(run, metric.Name).Phase
@@ -173,8 +173,8 @@ func (c *countedOnce) sum(h oracle.Write, run *argov1.AnalysisRun) {
 	}
 }
 
-// askedOnce is I11, and I14 where a clock was set.
-type askedOnce struct {
+// singleQueries is I11, and I14 where a clock was set.
+type singleQueries struct {
 	*ledger
 	oracle.EventsOnly
 
@@ -184,9 +184,9 @@ type askedOnce struct {
 	ids   map[string]measurement
 }
 
-func (c *askedOnce) Observe(event any) {
+func (c *singleQueries) Observe(event any) {
 	switch h := event.(type) {
-	case sim.Started:
+	case sim.ProcessStarted:
 		delete(c.asked, h.Instance)
 	case Asked:
 		c.note(h)
@@ -200,7 +200,7 @@ func (c *askedOnce) Observe(event any) {
 // retried is the shortest time after which a measurement is repeated that went wrong, as the API has it.
 const retried = 10 * time.Second
 
-func (c *askedOnce) note(h Asked) {
+func (c *singleQueries) note(h Asked) {
 	if c.asked == nil {
 		c.asked, c.first = map[string]map[measurement]bool{}, map[measurement]time.Time{}
 		c.wrong, c.ids = map[measurement]bool{}, map[string]measurement{}
@@ -224,7 +224,7 @@ func (c *askedOnce) note(h Asked) {
 }
 
 // early: the next measurement is not made before its interval is over. Moments in a status are whole seconds.
-func (c *askedOnce) early(h Asked, this measurement) {
+func (c *singleQueries) early(h Asked, this measurement) {
 	before := measurement{this.run, this.metric, this.number - 1}
 	at, known := c.first[before]
 	interval, err := time.ParseDuration(string(h.Question.Metric.Interval))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -26,7 +26,7 @@ func keyNamed(name string) types.NamespacedName {
 func newUserObjects(l *ledger) oracle.Checker {
 	return &oracle.UserObjects{
 		Ledger:     l.Ledger,
-		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == kinds.ReplicaSetKind },
+		Exempt:     func(e oracle.Write) bool { return controlled(e.Old) || e.Kind == actors.ReplicaSetKind },
 		OtherOwner: func(*store.Version) string { return "" },
 		MayChange:  l.mayChange,
 	}
@@ -40,15 +40,15 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 	switch h.Kind {
 	case rolloutKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
-	case kinds.DeploymentKind:
+	case actors.DeploymentKind:
 		return path == "spec/replicas" || path == "metadata/annotations"
-	case kinds.ServiceKind:
+	case actors.ServiceKind:
 		return path == "spec/selector" || path == "metadata/annotations"
-	case kinds.VirtualServiceKind:
+	case actors.VirtualServiceKind:
 		return path == "spec/http" || path == "metadata/annotations"
-	case kinds.DestinationRuleKind:
+	case actors.DestinationRuleKind:
 		return path == "spec/subsets" && l.ownSubsets(h) || path == "metadata/annotations"
-	case kinds.HTTPRouteKind:
+	case actors.HTTPRouteKind:
 		return path == "spec/rules" || path == "metadata/annotations" || path == "metadata/labels"
 	case runKind, experimentKind: // whose owner is gone: their status is no part of their own, and goes on
 		return strings.HasPrefix(path, "status") || path == "spec/terminate"
@@ -73,10 +73,10 @@ func (l *ledger) atRest(h oracle.Write) []*record {
 	var out []*record
 	for _, r := range l.All {
 		belongs := h.Key.Name == r.key.Name || strings.HasPrefix(h.Key.Name, r.key.Name+"-")
-		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(l.OldestView()) || len(l.wishes(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
+		if !belongs || r.deleted || r.rested.IsZero() || r.rested.After(l.OldestView()) || len(l.expectedSpecs(r)) > 1 || len(l.All) > 1 && l.sameName(r) {
 			continue
 		}
-		if h.Kind == kinds.ReplicaSetKind && kinds.Labels(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
+		if h.Kind == actors.ReplicaSetKind && actors.Labels(h.New.Content())[argov1.PodTemplateHashLabel] != r.object.Status.StableRS {
 			continue // its delay is over
 		}
 		out = append(out, r)
@@ -106,8 +106,8 @@ func (l *ledger) anybody(then time.Time) bool {
 	return false
 }
 
-// oneOfEach is I22.
-type oneOfEach struct {
+// uniqueObjects is I22.
+type uniqueObjects struct {
 	*ledger
 	oracle.EventsOnly
 
@@ -125,7 +125,7 @@ type stepOf struct {
 	index int32
 }
 
-func (c *oneOfEach) Observe(event any) {
+func (c *uniqueObjects) Observe(event any) {
 	h, ok := event.(oracle.Write)
 	if ok {
 		c.oneJob(h)
@@ -149,7 +149,7 @@ func (c *oneOfEach) Observe(event any) {
 	}
 }
 
-func (c *oneOfEach) noteStep(made, of types.UID) {
+func (c *uniqueObjects) noteStep(made, of types.UID) {
 	if c.steps == nil {
 		c.steps = map[types.UID]stepOf{}
 	}
@@ -159,10 +159,10 @@ func (c *oneOfEach) noteStep(made, of types.UID) {
 }
 
 // same says what two objects of one owner are both for; empty: for different things.
-func (c *oneOfEach) same(h oracle.Write, v *store.Version) string {
+func (c *uniqueObjects) same(h oracle.Write, v *store.Version) string {
 	switch h.Kind {
-	case kinds.ReplicaSetKind:
-		a, b := kinds.Typed[*appsv1.ReplicaSet](c.World, h.New).Spec.Template.DeepCopy(), kinds.Typed[*appsv1.ReplicaSet](c.World, v).Spec.Template.DeepCopy()
+	case actors.ReplicaSetKind:
+		a, b := actors.Typed[*appsv1.ReplicaSet](c.World, h.New).Spec.Template.DeepCopy(), actors.Typed[*appsv1.ReplicaSet](c.World, v).Spec.Template.DeepCopy()
 		for _, template := range []map[string]string{a.Labels, b.Labels} {
 			delete(template, argov1.PodTemplateHashLabel)
 			delete(template, "role")
@@ -171,13 +171,13 @@ func (c *oneOfEach) same(h oracle.Write, v *store.Version) string {
 			return "template"
 		}
 	case runKind:
-		a, b := kinds.Typed[*argov1.AnalysisRun](c.World, h.New), kinds.Typed[*argov1.AnalysisRun](c.World, v)
+		a, b := actors.Typed[*argov1.AnalysisRun](c.World, h.New), actors.Typed[*argov1.AnalysisRun](c.World, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && a.Labels[argov1.RolloutTypeLabel] != "" {
 			return "purpose"
 		}
 	case experimentKind:
-		a, b := kinds.Typed[*argov1.Experiment](c.World, h.New), kinds.Typed[*argov1.Experiment](c.World, v)
+		a, b := actors.Typed[*argov1.Experiment](c.World, h.New), actors.Typed[*argov1.Experiment](c.World, v)
 		going := !b.Status.Phase.Completed() && !b.Spec.Terminate
 		if going && sameLabels(a.Labels, b.Labels) && equal(a.Spec, b.Spec) && c.steps[a.UID] == c.steps[b.UID] {
 			return "step"
@@ -195,31 +195,31 @@ func sameLabels(a, b map[string]string) bool {
 	return true
 }
 
-// newNothingLeft returns the checker of I27.
-func newNothingLeft(l *ledger) oracle.Checker {
-	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: controlled}, &nothingLeft{ledger: l})
+// newCleanEnd returns the checker of I27.
+func newCleanEnd(l *ledger) oracle.Checker {
+	return oracle.Both(&oracle.CreatedOwned{Ledger: l.Ledger, Owned: controlled}, &cleanEnd{ledger: l})
 }
 
-// nothingLeft is the part of I27 about the end of a release, and of the AnalysisRuns that have Jobs.
-type nothingLeft struct {
+// cleanEnd is the part of I27 about the end of a release, and of the AnalysisRuns that have Jobs.
+type cleanEnd struct {
 	*ledger
 
 	overSince map[types.UID]time.Time // AnalysisRuns
 }
 
-func (c *nothingLeft) Observe(event any) {
+func (c *cleanEnd) Observe(event any) {
 	if h, ok := event.(oracle.Write); ok {
 		c.ofRuns(h)
 	}
 }
 
 // end: what is not in use has no pods and no users, and routes of steps are gone.
-func (c *nothingLeft) Finish() {
+func (c *cleanEnd) Finish() {
 	c.lastJobs()
 	for _, r := range c.All {
 		s := r.object.Status
 		over := s.Phase == argov1.RolloutPhaseHealthy || s.Abort && s.Phase == argov1.RolloutPhaseDegraded && !invalid(s)
-		left := managedIn(c.World.Server.Peek(kinds.VirtualServiceKind, r.key))
+		left := managedIn(c.World.Server.Peek(actors.VirtualServiceKind, r.key))
 		if !r.deleted && over && !r.object.Spec.Paused && manages(r.object.Spec.Strategy) && len(left) > 0 {
 			c.Violate("I27", r.key.Name, "it is %s, and its route still has %v", s.Phase, left)
 		}

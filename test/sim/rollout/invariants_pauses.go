@@ -11,16 +11,16 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// wholePauses is I14.
-type wholePauses struct {
+// fullPauses is I14.
+type fullPauses struct {
 	*ledger
 	oracle.EventsOnly
 
 	began map[types.UID]time.Time // when the status said that the pause of a step is on
 }
 
-func (c *wholePauses) Observe(event any) {
-	h, ok := event.(moved)
+func (c *fullPauses) Observe(event any) {
+	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.status() {
 		return
 	}
@@ -53,7 +53,7 @@ func stepPause(s argov1.RolloutStatus) *argov1.PauseCondition {
 }
 
 // ended looks at a pause that Serin ended: it lasted for as long as its step says, unless the release went elsewhere.
-func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
+func (c *fullPauses) ended(h rolloutWritten, pause argov1.PauseCondition) {
 	r, s, index := h.of, h.after.Status, h.before.Status.CurrentStepIndex
 	began, known := c.began[r.uid]
 	if !known || index == nil || s.CurrentStepIndex == nil || *s.CurrentStepIndex <= *index || s.Abort || h.before.Status.PromoteFull || s.PromoteFull ||
@@ -68,7 +68,7 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 		from = began.Add(-c.latency())
 	}
 	shortest := time.Duration(-1)
-	for _, spec := range c.wishes(r) {
+	for _, spec := range c.expectedSpecs(r) {
 		if length, paused := pauseOf(spec, *index); !paused {
 			return
 		} else if shortest < 0 || length < shortest {
@@ -81,12 +81,12 @@ func (c *wholePauses) ended(h moved, pause argov1.PauseCondition) {
 }
 
 // alone is true of a revision that is promoted whatever holds it, because there is no other.
-func (c *wholePauses) alone(h moved) bool {
+func (c *fullPauses) alone(h rolloutWritten) bool {
 	return h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) == nil
 }
 
 // latency is how long before a write is seen its moment may have been taken.
-func (c *wholePauses) latency() time.Duration {
+func (c *fullPauses) latency() time.Duration {
 	if c.SlowCalls {
 		return 40 * time.Second
 	}

@@ -9,22 +9,22 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// oneScaler is I18.
-type oneScaler struct {
+// boundedScaling is I18.
+type boundedScaling struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *oneScaler) Observe(event any) {
+func (c *boundedScaling) Observe(event any) {
 	if h, is := event.(oracle.Write); is {
 		c.lent(h)
 	}
-	h, ok := event.(scaled)
+	h, ok := event.(replicaSetWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified || h.was() == h.is() || !c.plain(h.of) {
 		return
 	}
@@ -32,7 +32,7 @@ func (c *oneScaler) Observe(event any) {
 	// Of blue-green what waits for its scale-down delay has the size that the spec asks for.
 	waits := r.object.Spec.Strategy.BlueGreen != nil && h.after.Annotations[argov1.ScaleDownDeadlineAnnotation] != ""
 	grows := h.is() > h.was() && hashOf(h.after) != r.object.Status.StableRS && !waits
-	if grows && !r.rested.IsZero() && r.rested.Before(c.OldestView()) && len(c.wishes(r)) == 1 {
+	if grows && !r.rested.IsZero() && r.rested.Before(c.OldestView()) && len(c.expectedSpecs(r)) == 1 {
 		c.Violate("I18", r.key.Name, "at rest %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 	}
 	if h.is() > h.was() {
@@ -41,7 +41,7 @@ func (c *oneScaler) Observe(event any) {
 }
 
 // surge: without a router no more pods are asked for than the plan allows.
-func (c *oneScaler) surge(h scaled) {
+func (c *boundedScaling) surge(h replicaSetWritten) {
 	r, total := h.of, h.is()
 	for _, set := range c.setsOf(r) {
 		if set.Name != h.Key.Name {
@@ -49,7 +49,7 @@ func (c *oneScaler) surge(h scaled) {
 		}
 	}
 	allowed := int32(-1)
-	for _, s := range c.wishes(r) {
+	for _, s := range c.expectedSpecs(r) {
 		if s.Strategy.Canary == nil || s.Strategy.Canary.TrafficRouting != nil {
 			return
 		}
@@ -62,12 +62,12 @@ func (c *oneScaler) surge(h scaled) {
 
 // restedScale is true where nobody has changed the number of pods since the release began: whoever takes pods away while
 // others are being made finds too many.
-func (c *oneScaler) restedScale(r *record) bool {
+func (c *boundedScaling) restedScale(r *record) bool {
 	if r.specs.Replaced(r.run.began.Add(-time.Minute)) {
 		return false
 	}
 	for _, set := range c.setsOf(r) {
-		if w := c.Objects[oracle.At(kinds.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
+		if w := c.Objects[oracle.At(actors.ReplicaSetKind, keyOf(set))]; w != nil && w.ByOthers.After(r.run.began.Add(-time.Minute)) {
 			return false
 		}
 	}
@@ -91,8 +91,8 @@ func most(s *argov1.RolloutSpec) int32 {
 	return replicas + int32(more)
 }
 
-// pausedStill is I25.
-type pausedStill struct {
+// pausedUnscaled is I25.
+type pausedUnscaled struct {
 	*ledger
 	oracle.EventsOnly
 
@@ -100,15 +100,15 @@ type pausedStill struct {
 	known map[types.UID]bool
 }
 
-func (c *pausedStill) Observe(event any) {
+func (c *pausedUnscaled) Observe(event any) {
 	switch h := event.(type) {
-	case sim.Started: // what it sees first may be of long ago
+	case sim.ProcessStarted: // what it sees first may be of long ago
 		c.known = nil
-	case scaled:
+	case replicaSetWritten:
 		if h.BySerin && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
 			c.Violate("I25", h.of.key.Name, "it is paused, and %s went from %d to %d pods", h.Key.Name, h.was(), h.is())
 		}
-	case moved:
+	case rolloutWritten:
 		defer c.note(h)
 		if h.of == nil || !h.BySerin || !h.status() || h.begins || !c.still(h.of) || !h.of.meddled.Before(h.of.paused.Add(time.Second)) {
 			return
@@ -124,13 +124,13 @@ func (c *pausedStill) Observe(event any) {
 }
 
 // still is true once every process must know that the Rollout is paused.
-func (c *pausedStill) still(r *record) bool {
+func (c *pausedUnscaled) still(r *record) bool {
 	known := c.known[r.uid] && len(c.World.Instances()) == 1
 	return !r.paused.IsZero() && (known || r.paused.Before(c.OldestView())) && r.object.Spec.Paused
 }
 
 // note takes down whether the pause was seen.
-func (c *pausedStill) note(h moved) {
+func (c *pausedUnscaled) note(h rolloutWritten) {
 	if c.known == nil {
 		c.known = map[types.UID]bool{}
 	}

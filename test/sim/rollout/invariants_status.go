@@ -8,33 +8,33 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// earned is I3.
-type earned struct {
+// gatedPromotion is I3.
+type gatedPromotion struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *earned) Observe(event any) {
+func (c *gatedPromotion) Observe(event any) {
 	switch h := event.(type) {
-	case moved:
+	case rolloutWritten:
 		if h.of != nil && h.BySerin && h.status() && h.before.Status.StableRS != "" && h.before.Status.StableRS != h.after.Status.StableRS && c.plain(h.of) {
 			c.promoted(h)
 		}
-	case routed:
+	case routeWritten:
 		c.switched(h)
 	}
 }
 
 // promoted: all that the plan asks for came before.
-func (c *earned) promoted(h moved) {
+func (c *gatedPromotion) promoted(h rolloutWritten) {
 	r := h.of
 	back := r.object.Spec.RollbackWindow != nil || c.setOf(r, h.before.Status.StableRS) == nil
-	if back || h.after.Status.StableRS != r.run.hash || len(c.wishes(r)) > 1 {
+	if back || h.after.Status.StableRS != r.run.hash || len(c.expectedSpecs(r)) > 1 {
 		return
 	}
 	strategy := r.object.Spec.Strategy
@@ -60,7 +60,7 @@ func (c *earned) promoted(h moved) {
 
 // waited is true of a pause that was over when the write of a promotion left it. One write may leave several steps where
 // nothing lies between them; a pause has to be begun by a write before.
-func (c *earned) waited(h moved, current bool, pause argov1.RolloutPause) bool {
+func (c *gatedPromotion) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
 	case c.Clocks.Changed:
 		return true // nobody knows how long it seemed
@@ -72,20 +72,20 @@ func (c *earned) waited(h moved, current bool, pause argov1.RolloutPause) bool {
 }
 
 // cameBack is true of a revision that was there before, whose pods may still have been: nothing holds the way back.
-func (c *earned) cameBack(r *record) bool {
+func (c *gatedPromotion) cameBack(r *record) bool {
 	set := c.setOf(r, r.run.hash)
 	return set == nil || set.CreationTimestamp.Time.Before(r.run.began.Add(-10*time.Second)) || set.Annotations[argov1.RevisionHistoryAnnotation] != ""
 }
 
 // switched: users get a revision of a blue-green release after its analysis only.
-func (c *earned) switched(h routed) {
+func (c *gatedPromotion) switched(h routeWritten) {
 	r := h.of
 	b := r.object.Spec.Strategy.BlueGreen
-	if !h.BySerin || h.Kind != kinds.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
+	if !h.BySerin || h.Kind != actors.ServiceKind || b == nil || h.Key.Name != b.ActiveService || !c.plain(r) || r.object.Spec.RollbackWindow != nil || h.Type != store.Modified {
 		return
 	}
 	from, to := c.selected(h.Old), c.selected(h.New)
-	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.wishes(r)) > 1 || b.PrePromotionAnalysis == nil || c.cameBack(r) {
+	if from == "" || from == to || to != r.run.hash || to == r.object.Status.StableRS || len(c.expectedSpecs(r)) > 1 || b.PrePromotionAnalysis == nil || c.cameBack(r) {
 		return
 	}
 	if !r.run.passed[argov1.TypePrePromotion] {
@@ -93,14 +93,14 @@ func (c *earned) switched(h routed) {
 	}
 }
 
-// sensibleStatus is I13.
-type sensibleStatus struct {
+// consistentStatus is I13.
+type consistentStatus struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *sensibleStatus) Observe(event any) {
-	h, ok := event.(moved)
+func (c *consistentStatus) Observe(event any) {
+	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() {
 		return
 	}
@@ -121,7 +121,7 @@ func (c *sensibleStatus) Observe(event any) {
 
 // turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
 // was stable has no ReplicaSet, nobody knows which of them has users.
-func (c *sensibleStatus) turned(h moved) {
+func (c *consistentStatus) turned(h rolloutWritten) {
 	canary := h.before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {
 		return
@@ -133,7 +133,7 @@ func (c *sensibleStatus) turned(h moved) {
 }
 
 // index: steps are left in order, several at once where nothing lies between, and begun again only with another release, another plan, or an abort.
-func (c *sensibleStatus) index(h moved) {
+func (c *consistentStatus) index(h rolloutWritten) {
 	r, before, after := h.of, h.before.Status.CurrentStepIndex, h.after.Status.CurrentStepIndex
 	if before == nil || after == nil || h.begins || h.before.Status.CurrentStepHash != h.after.Status.CurrentStepHash || *after == *before {
 		return
@@ -148,14 +148,14 @@ func (c *sensibleStatus) index(h moved) {
 	c.Violate("I13", r.key.Name, "it went from step %d to %d of %d", *before, *after, steps)
 }
 
-// freshStart is I17.
-type freshStart struct {
+// freshRun is I17.
+type freshRun struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *freshStart) Observe(event any) {
-	h, ok := event.(moved)
+func (c *freshRun) Observe(event any) {
+	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.begins || h.before.Status.CurrentPodHash == "" {
 		return
 	}
@@ -174,18 +174,18 @@ func (c *freshStart) Observe(event any) {
 	}
 }
 
-// stableAgain is I23.
-type stableAgain struct{ *ledger }
+// rollbackToStable is I23.
+type rollbackToStable struct{ *ledger }
 
-func (c *stableAgain) Observe(event any) {
-	h, ok := event.(moved)
+func (c *rollbackToStable) Observe(event any) {
+	h, ok := event.(rolloutWritten)
 	if ok && h.of != nil && h.BySerin && h.status() && h.after.Status.Abort && h.before.Status.StableRS != h.after.Status.StableRS && c.setOf(h.of, h.before.Status.StableRS) != nil {
 		c.Violate("I23", h.of.key.Name, "it is aborted, and %s became stable", h.after.Status.StableRS)
 	}
 }
 
 // end: where a release was aborted, users are with what was stable.
-func (c *stableAgain) Finish() {
+func (c *rollbackToStable) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
 		if r.deleted || !s.Abort || s.StableRS == "" || c.setOf(r, s.StableRS) == nil || !c.podsOf(r, s.StableRS).answered(c.OldestView()) || s.Phase != argov1.RolloutPhaseDegraded || invalid(s) {
@@ -203,14 +203,14 @@ func invalid(s argov1.RolloutStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c argov1.RolloutCondition) bool { return c.Type == argov1.RolloutInvalidSpec })
 }
 
-// obeyed is I24.
-type obeyed struct {
+// abortedStays is I24.
+type abortedStays struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *obeyed) Observe(event any) {
-	h, ok := event.(moved)
+func (c *abortedStays) Observe(event any) {
+	h, ok := event.(rolloutWritten)
 	if !ok || h.of == nil || !h.BySerin || !h.status() || h.begins {
 		return
 	}
@@ -219,17 +219,17 @@ func (c *obeyed) Observe(event any) {
 	if before.Abort && !before.PromoteFull && before.StableRS != after.StableRS && c.setOf(r, before.StableRS) != nil {
 		c.Violate("I24", r.key.Name, "it was aborted, and %s was promoted", after.StableRS)
 	}
-	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.wishes(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
+	if before.Abort && !after.Abort && before.CurrentPodHash != before.StableRS && h.before.Spec.Strategy.Canary != nil && len(c.expectedSpecs(r)) == 1 && c.plain(r) && c.setOf(r, before.StableRS) != nil {
 		c.Violate("I24", r.key.Name, "it was aborted, and goes on unasked")
 	}
 }
 
-// explainedWait is I26.
-type explainedWait struct {
+// explainedWaits is I26.
+type explainedWaits struct {
 	*ledger
 }
 
-func (c *explainedWait) Finish() {
+func (c *explainedWaits) Finish() {
 	for _, r := range c.All {
 		s := r.object.Status
 		if r.deleted || s.Phase == argov1.RolloutPhaseHealthy {
@@ -244,4 +244,4 @@ func (c *explainedWait) Finish() {
 	}
 }
 
-func (c *explainedWait) Observe(any) {}
+func (c *explainedWaits) Observe(any) {}

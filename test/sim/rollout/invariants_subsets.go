@@ -11,7 +11,7 @@ import (
 )
 
 // relabelled is I1 of subsets: one that users reach does not move away from pods that answer to a revision without any.
-func (c *noDeadEnd) relabelled(h routed) {
+func (c *readyBackends) relabelled(h routeWritten) {
 	for _, subset := range subsetsIn(h.New) {
 		name, _ := subset["name"].(string)
 		for _, kind := range routeKinds {

@@ -7,29 +7,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// noDeadEnd is I1.
-type noDeadEnd struct {
+// readyBackends is I1.
+type readyBackends struct {
 	*ledger
 	oracle.EventsOnly
 
 	put map[oracle.ObjectKey][]share // what Serin last told each route
 }
 
-func (c *noDeadEnd) Observe(event any) {
-	h, ok := event.(routed)
+func (c *readyBackends) Observe(event any) {
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || h.Type != store.Modified {
 		return
 	}
 	switch h.Kind {
-	case kinds.ServiceKind:
+	case actors.ServiceKind:
 		c.switched(h, place{Service: h.Key.Name}, c.selected(h.Old), c.selected(h.New))
 		return
-	case kinds.DestinationRuleKind:
+	case actors.DestinationRuleKind:
 		c.relabelled(h)
 		return
 	}
@@ -54,8 +54,8 @@ func (c *noDeadEnd) Observe(event any) {
 }
 
 // ofAnother reports whether another Rollout manages a Service: it wrote the weight, and its pods are behind the Service.
-func (c *noDeadEnd) ofAnother(r *record, p place) bool {
-	service := c.World.Server.Peek(kinds.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
+func (c *readyBackends) ofAnother(r *record, p place) bool {
+	service := c.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: p.Service})
 	if service == nil {
 		return false
 	}
@@ -65,7 +65,7 @@ func (c *noDeadEnd) ofAnother(r *record, p place) bool {
 
 // putBack is true of a weight that Serin gave before, or that it recorded of a route as somebody made it, and that somebody
 // else took: where a route leads is not asked for by writing into it.
-func (c *noDeadEnd) putBack(h routed, s share) bool {
+func (c *readyBackends) putBack(h routeWritten, s share) bool {
 	if s.Weight <= weightOf(c.put[oracle.At(h.Kind, h.Key)], s.place) {
 		return true
 	}
@@ -73,7 +73,7 @@ func (c *noDeadEnd) putBack(h routed, s share) bool {
 	return w != nil && !h.of.onTheWay(s.place) && s.Weight <= int(w.Stable.Weight)
 }
 
-func (c *noDeadEnd) keep(h routed) {
+func (c *readyBackends) keep(h routeWritten) {
 	if c.put == nil {
 		c.put = map[oracle.ObjectKey][]share{}
 	}
@@ -82,21 +82,21 @@ func (c *noDeadEnd) keep(h routed) {
 
 // touched is true of a place of which somebody else wrote of late which pods it has.
 func (l *ledger) touched(r *record, at place) bool {
-	w := l.Objects[oracle.At(kinds.ServiceKind, keyNamed(at.Service))]
+	w := l.Objects[oracle.At(actors.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
-		w = l.Objects[oracle.At(kinds.DestinationRuleKind, r.key)]
+		w = l.Objects[oracle.At(actors.DestinationRuleKind, r.key)]
 	}
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.
 func (l *ledger) takenAway(r *record, hash string) bool {
-	w := l.Objects[oracle.At(kinds.ReplicaSetKind, keyNamed(r.key.Name+"-"+hash))]
+	w := l.Objects[oracle.At(actors.ReplicaSetKind, keyNamed(r.key.Name+"-"+hash))]
 	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
 }
 
 // switched: a place that users reach does not move away from pods that answer to a revision without any.
-func (c *noDeadEnd) switched(h routed, at place, from, to string) {
+func (c *readyBackends) switched(h routeWritten, at place, from, to string) {
 	r := h.of
 	if c.noneAsked(r) || from == to || to == "" || from == "" || !c.reached(r, at) {
 		return
@@ -107,12 +107,12 @@ func (c *noDeadEnd) switched(h routed, at place, from, to string) {
 }
 
 // reached is true of a place that users reach.
-func (c *noDeadEnd) reached(r *record, at place) bool {
+func (c *readyBackends) reached(r *record, at place) bool {
 	strategy := r.object.Spec.Strategy
 	if b := strategy.BlueGreen; b != nil {
 		return at.Service == b.ActiveService
 	}
-	for _, route := range []oracle.ObjectKey{oracle.At(kinds.VirtualServiceKind, r.key), oracle.At(kinds.HTTPRouteKind, r.key)} {
+	for _, route := range []oracle.ObjectKey{oracle.At(actors.VirtualServiceKind, r.key), oracle.At(actors.HTTPRouteKind, r.key)} {
 		if weightOf(weightsOf(c.World.Server.Peek(route.Kind, route.Key)), at) > 0 && !c.weighedUnseen(route) {
 			return true
 		}
@@ -127,7 +127,7 @@ func (l *ledger) weighedUnseen(route oracle.ObjectKey) bool {
 	return w != nil && w.Unanswered && w.ByOthers.After(l.OldestView())
 }
 
-func (c *noDeadEnd) otherAnswers(r *record, hash string) bool {
+func (c *readyBackends) otherAnswers(r *record, hash string) bool {
 	for _, set := range c.setsOf(r) {
 		if hashOf(set) != hash && c.sets[keyOf(set)].answered(c.OldestView()) {
 			return true
@@ -143,7 +143,7 @@ type plannedWeights struct {
 }
 
 func (c *plannedWeights) Observe(event any) {
-	h, ok := event.(routed)
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type == store.Deleted {
 		return
 	}
@@ -162,7 +162,7 @@ func (c *plannedWeights) Observe(event any) {
 	if weight <= before || !c.plain(r) || r.object.Status.StableRS == r.run.hash { // then both Services lead to the same pods
 		return
 	}
-	planned := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool {
+	planned := anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		canary := s.Strategy.Canary
 		if canary == nil || canary.DynamicStableScale || weight == 100 {
 			return true
@@ -188,27 +188,27 @@ func (c *plannedWeights) hadBefore(r *record, weight int) bool {
 	return had == weight || had > weight && (of == r.run.hash || leads == of || leads == "") // which is to all pods
 }
 
-// drainedFirst is I5.
-type drainedFirst struct {
+// drainBeforeScaleDown is I5.
+type drainBeforeScaleDown struct {
 	*ledger
 	oracle.EventsOnly
 
 	left map[string]time.Time // of each hash, since when no user reaches it
 }
 
-func (c *drainedFirst) Observe(event any) {
+func (c *drainBeforeScaleDown) Observe(event any) {
 	switch h := event.(type) {
-	case scaled:
+	case replicaSetWritten:
 		if h.BySerin && h.is() < h.was() {
 			c.down(h)
 		}
-	case routed:
+	case routeWritten:
 		c.note(h.of)
 	}
 }
 
 // note takes down, before a write is taken down, who is reached after it.
-func (c *drainedFirst) note(r *record) {
+func (c *drainBeforeScaleDown) note(r *record) {
 	if c.left == nil {
 		c.left = map[string]time.Time{}
 	}
@@ -224,12 +224,12 @@ func (c *drainedFirst) note(r *record) {
 	}
 }
 
-func (c *drainedFirst) down(h scaled) {
+func (c *drainBeforeScaleDown) down(h replicaSetWritten) {
 	r, hash := h.of, hashOf(h.before)
 	if h.is() > 0 || !c.plain(r) {
 		return
 	}
-	if len(c.wishes(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
+	if len(c.expectedSpecs(r)) == 1 && slices.Contains(c.served(r), hash) && c.sets[h.Key].answered(c.OldestView()) && c.otherAnswers(r, hash) && c.replicas(r) > 0 && !c.meddledRoute(c.OldestView()) {
 		c.Violate("I5", r.key.Name, "%s went from %d pods to none, and users reach it", hash, h.was())
 	}
 	delay := c.delay(r)
@@ -242,8 +242,8 @@ func (c *drainedFirst) down(h scaled) {
 	}
 }
 
-func (c *drainedFirst) otherAnswers(r *record, hash string) bool {
-	return (&noDeadEnd{ledger: c.ledger}).otherAnswers(r, hash)
+func (c *drainBeforeScaleDown) otherAnswers(r *record, hash string) bool {
+	return (&readyBackends{ledger: c.ledger}).otherAnswers(r, hash)
 }
 
 // othersWrote is true where another process than this one has written since then: one that was left behind may have moved
@@ -258,7 +258,7 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 }
 
 // meddledRoute is true where somebody else has written a Service or the route since then.
-func (c *drainedFirst) meddledRoute(then time.Time) bool {
+func (c *drainBeforeScaleDown) meddledRoute(then time.Time) bool {
 	for at, w := range c.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {
 			return true
@@ -267,7 +267,7 @@ func (c *drainedFirst) meddledRoute(then time.Time) bool {
 	return false
 }
 
-func (c *drainedFirst) replicas(r *record) int32 {
+func (c *drainBeforeScaleDown) replicas(r *record) int32 {
 	if r.object.Spec.Replicas == nil {
 		return 1
 	}
@@ -275,9 +275,9 @@ func (c *drainedFirst) replicas(r *record) int32 {
 }
 
 // delay is the shortest time for which pods stay after their users have left; zero: they need not.
-func (c *drainedFirst) delay(r *record) time.Duration {
+func (c *drainBeforeScaleDown) delay(r *record) time.Duration {
 	shortest := time.Hour
-	for _, spec := range c.wishes(r) {
+	for _, spec := range c.expectedSpecs(r) {
 		shortest = min(shortest, delayOf(spec.Strategy))
 	}
 	return shortest
@@ -297,14 +297,14 @@ func delayOf(s argov1.RolloutStrategy) time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// enoughPods is I7.
-type enoughPods struct {
+// readyBeforeWeight is I7.
+type readyBeforeWeight struct {
 	*ledger
 	oracle.EventsOnly
 }
 
-func (c *enoughPods) Observe(event any) {
-	h, ok := event.(routed)
+func (c *readyBeforeWeight) Observe(event any) {
+	h, ok := event.(routeWritten)
 	if !ok || !h.BySerin || !h.weights() || h.Type != store.Modified || !c.plain(h.of) || h.of.object.Status.PromoteFull {
 		return
 	}
@@ -315,7 +315,7 @@ func (c *enoughPods) Observe(event any) {
 	if weight <= before || recorded != nil && int(recorded.Canary.Weight) >= weight || w != nil && w.ByOthers.After(r.run.began) {
 		return // what it had before is written back
 	}
-	enough := anyOf(c.wishes(r), func(s *argov1.RolloutSpec) bool {
+	enough := anyOf(c.expectedSpecs(r), func(s *argov1.RolloutSpec) bool {
 		replicas := int32(1)
 		if s.Replicas != nil {
 			replicas = *s.Replicas

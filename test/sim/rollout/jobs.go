@@ -11,24 +11,24 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/analysis/measure"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Jobs are what some releases are judged by, where others ask a service.
-const Jobs sim.Class = "job"
+const Jobs sim.FaultClass = "job"
 
 // The troubles of Jobs, and what people do to them.
 const (
-	JobHang   sim.Class = "job-hang"  // its pod never ends
-	JobImage  sim.Class = "job-image" // its pod never starts
-	JobLate   sim.Class = "job-late"
-	JobWrong  sim.Class = "job-wrong" // it says the opposite of what is true
-	DeleteJob sim.Class = "delete-job"
+	JobHang   sim.FaultClass = "job-hang"  // its pod never ends
+	JobImage  sim.FaultClass = "job-image" // its pod never starts
+	JobLate   sim.FaultClass = "job-late"
+	JobWrong  sim.FaultClass = "job-wrong" // it says the opposite of what is true
+	DeleteJob sim.FaultClass = "delete-job"
 )
 
-var jobTroubles = []sim.Class{JobHang, JobImage, JobLate, JobWrong}
+var jobFaults = []sim.FaultClass{JobHang, JobImage, JobLate, JobWrong}
 
 // judgedByJobs lets a template measure by Jobs. seconds bound each of them; 0: nothing does.
 func (r *Release) judgedByJobs(template string, seconds int64) {
@@ -74,15 +74,15 @@ func (r *Release) drawJobs(s *sim.Stream) {
 // work is what becomes of a Job: what is true of the version that its run is about, unless there is trouble.
 func (k *Rollouts) work(v *store.Version) cluster.Work {
 	of := v.Meta().Annotations
-	run := kinds.Typed[*argov1.AnalysisRun](k.world, k.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
+	run := actors.Typed[*argov1.AnalysisRun](k.world, k.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
 	if run == nil {
 		return cluster.Work{}
 	}
-	k.outside.asked[string(run.UID)]++
-	s := k.world.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, of[measure.MetricNameAnnotation], k.outside.asked[string(run.UID)]))
-	work := cluster.Work{Takes: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.outside.good(run, s, false)}
+	k.services.asked[string(run.UID)]++
+	s := k.world.Draws.Stream(fmt.Sprintf("job/%s/%s/%d", run.Name, of[measure.MetricNameAnnotation], k.services.asked[string(run.UID)]))
+	work := cluster.Work{Takes: s.Skewed(500*time.Millisecond, 30*time.Second), Fails: !k.services.good(run, s, false)}
 	late := s.Between(20*time.Second, 4*time.Minute)
-	switch k.outside.strikes(s, jobTroubles...) {
+	switch k.services.drawFault(s, jobFaults...) {
 	case JobHang:
 		work.Hangs = true
 	case JobImage:
@@ -100,31 +100,31 @@ func (k *Rollouts) work(v *store.Version) cluster.Work {
 }
 
 // deleteJob deletes one of those that there are.
-func (p *people) deleteJob(r *Release, s *sim.Stream) {
+func (p *users) deleteJob(r *Release, s *sim.Stream) {
 	var names []string
-	for _, v := range p.world.Server.All(kinds.JobKind) {
+	for _, v := range p.world.Server.All(actors.JobKind) {
 		names = append(names, v.Key().Name)
 	}
 	if len(names) > 0 {
-		p.hands.Remove(r.Key, sim.Pick(s, names...), kinds.JobKind)
+		p.userClient.DeleteOf(r.Key, sim.Pick(s, names...), actors.JobKind)
 	}
 }
 
 // endHanging: somebody deletes the Jobs that would go on for ever, and hold a judgement with them. Those of a run that is over
 // nobody looks for.
-func (p *people) endHanging() {
-	for _, v := range p.world.Server.All(kinds.JobKind) {
+func (p *users) endHanging() {
+	for _, v := range p.world.Server.All(actors.JobKind) {
 		of := v.Meta().Annotations
-		run := kinds.Typed[*argov1.AnalysisRun](p.world, p.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
+		run := actors.Typed[*argov1.AnalysisRun](p.world, p.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
 		if run != nil && !run.Status.Phase.Completed() && jobGoesOn(p.world, v) {
-			p.hands.Delete(v.Key().Name, kinds.JobKind)
+			p.userClient.Delete(v.Key().Name, actors.JobKind)
 		}
 	}
 }
 
 // jobGoesOn is true of a Job that is neither over nor being deleted.
 func jobGoesOn(w *sim.World, v *store.Version) bool {
-	job := kinds.Typed[*batchv1.Job](w, v)
+	job := actors.Typed[*batchv1.Job](w, v)
 	return job != nil && job.DeletionTimestamp == nil && !jobOver(job)
 }
 

@@ -13,8 +13,8 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
@@ -88,8 +88,8 @@ func newLedger(w *sim.World, c *cluster.Cluster) *ledger {
 // resumes is true of a process that has just begun, and ends what another one was at that died.
 func (l *ledger) resumes(by string) bool { return l.unfinished && l.Started[by].After(l.OldestView()) }
 
-// moved is a write of a Rollout.
-type moved struct {
+// rolloutWritten is a write of a Rollout.
+type rolloutWritten struct {
 	oracle.Write
 
 	of            *record
@@ -99,10 +99,12 @@ type moved struct {
 }
 
 // status is true when the status changed.
-func (m moved) status() bool { return m.before != nil && m.after != nil && m.Subresource == "status" }
+func (m rolloutWritten) status() bool {
+	return m.before != nil && m.after != nil && m.Subresource == "status"
+}
 
-// scaled is a write of a ReplicaSet of a Rollout.
-type scaled struct {
+// replicaSetWritten is a write of a ReplicaSet of a Rollout.
+type replicaSetWritten struct {
 	oracle.Write
 
 	of            *record
@@ -110,8 +112,8 @@ type scaled struct {
 }
 
 // was and is are the pods that are asked for.
-func (s scaled) was() int32 { return wanted(s.before) }
-func (s scaled) is() int32  { return wanted(s.after) }
+func (s replicaSetWritten) was() int32 { return wanted(s.before) }
+func (s replicaSetWritten) is() int32  { return wanted(s.after) }
 
 func wanted(set *appsv1.ReplicaSet) int32 {
 	if set == nil || set.Spec.Replicas == nil {
@@ -122,19 +124,19 @@ func wanted(set *appsv1.ReplicaSet) int32 {
 
 func hashOf(set *appsv1.ReplicaSet) string { return set.Labels[argov1.PodTemplateHashLabel] }
 
-// routed is a write of a route, of subsets, or of a Service, of a Rollout.
-type routed struct {
+// routeWritten is a write of a route, of subsets, or of a Service, of a Rollout.
+type routeWritten struct {
 	oracle.Write
 
 	of *record
 }
 
 // weights is true of what has weights.
-func (h routed) weights() bool { return slices.Contains(routeKinds, h.Kind) }
+func (h routeWritten) weights() bool { return slices.Contains(routeKinds, h.Kind) }
 
 // Interpret implements oracle.Recorder.
 func (l *ledger) Interpret(event any) []any {
-	h, ok := event.(sim.Wrote)
+	h, ok := event.(sim.ObjectWritten)
 	if !ok {
 		return []any{event}
 	}
@@ -142,16 +144,16 @@ func (l *ledger) Interpret(event any) []any {
 	out := []any{e}
 	switch e.Kind {
 	case rolloutKind:
-		m := moved{Write: e, of: l.ByUID[e.New.UID()], before: kinds.Typed[*argov1.Rollout](l.World, e.Old)}
+		m := rolloutWritten{Write: e, of: l.ByUID[e.New.UID()], before: actors.Typed[*argov1.Rollout](l.World, e.Old)}
 		if e.Type != store.Deleted {
-			m.after = kinds.Typed[*argov1.Rollout](l.World, e.New)
+			m.after = actors.Typed[*argov1.Rollout](l.World, e.New)
 		}
 		m.begins = m.status() && m.before.Status.CurrentPodHash != m.after.Status.CurrentPodHash
 		out = append(out, m)
-	case kinds.ReplicaSetKind:
-		s := scaled{Write: e, before: kinds.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
+	case actors.ReplicaSetKind:
+		s := replicaSetWritten{Write: e, before: actors.Typed[*appsv1.ReplicaSet](l.World, e.Old)}
 		if e.Type != store.Deleted {
-			s.after = kinds.Typed[*appsv1.ReplicaSet](l.World, e.New)
+			s.after = actors.Typed[*appsv1.ReplicaSet](l.World, e.New)
 		}
 		if kind, name := owner(e.New.Meta()); kind == argov1.RolloutKind {
 			s.of = l.ByName[types.NamespacedName{Namespace: e.Key.Namespace, Name: name}]
@@ -159,10 +161,10 @@ func (l *ledger) Interpret(event any) []any {
 		if s.of != nil {
 			out = append(out, s)
 		}
-	case kinds.ServiceKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind, kinds.HTTPRouteKind:
+	case actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind:
 		for _, r := range l.All {
 			if !r.deleted && (e.Key.Name == r.key.Name || strings.HasPrefix(e.Key.Name, r.key.Name+"-")) {
-				out = append(out, routed{e, r})
+				out = append(out, routeWritten{e, r})
 			}
 		}
 	}
@@ -171,15 +173,15 @@ func (l *ledger) Interpret(event any) []any {
 
 // Record implements oracle.Recorder.
 func (l *ledger) Record(event any) {
-	if h, crashed := event.(sim.Crashed); crashed {
-		l.noteCrash(h) // before it is known to have ended
+	if h, crashed := event.(sim.ProcessCrashed); crashed {
+		l.recordCrash(h) // before it is known to have ended
 	}
 	l.Ledger.Record(event)
 	switch h := event.(type) {
 	case oracle.Write:
-		l.noteWrite(h)
-	case moved:
-		l.noteMove(h)
+		l.recordWrite(h)
+	case rolloutWritten:
+		l.recordRollout(h)
 	case Answered:
 		l.Events++
 	case cluster.PodDied:
@@ -187,24 +189,24 @@ func (l *ledger) Record(event any) {
 	}
 }
 
-// noteWrite takes down what a write of any object says.
-func (l *ledger) noteWrite(h oracle.Write) {
+// recordWrite takes down what a write of any object says.
+func (l *ledger) recordWrite(h oracle.Write) {
 	if h.BySerin {
 		l.wrote[h.Actor] = l.Now()
 	}
 	switch h.Kind {
-	case kinds.PodKind, kinds.ReplicaSetKind:
+	case actors.PodKind, actors.ReplicaSetKind:
 		l.countPods()
 	case runKind:
-		l.noteRun(h)
+		l.recordRun(h)
 	case endpoints.Kind:
-		l.notePublished(h)
+		l.recordEndpoints(h)
 	}
 }
 
 // countPods looks at the pods of all ReplicaSets as they are in truth.
 func (l *ledger) countPods() {
-	for _, v := range l.World.Server.All(kinds.ReplicaSetKind) {
+	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
 		of, key := l.cluster.PodsOf(v.Key().Namespace, v.Key().Name), v.Key()
 		p := l.sets[key]
 		if p == nil {
@@ -245,9 +247,9 @@ func (l *ledger) unattended(by string) time.Time {
 	return l.OldestView()
 }
 
-// noteCrash remembers whether the process that died had written something within the lags: it may have been about to write
+// recordCrash remembers whether the process that died had written something within the lags: it may have been about to write
 // more. One that did not live for that long has not ended what others left either.
-func (l *ledger) noteCrash(h sim.Crashed) {
+func (l *ledger) recordCrash(h sim.ProcessCrashed) {
 	if !l.Started[h.Instance].After(l.OldestView()) {
 		l.attended = l.OldestView()
 	}
@@ -259,7 +261,7 @@ func (l *ledger) noteCrash(h sim.Crashed) {
 	}
 }
 
-func (l *ledger) noteMove(h moved) {
+func (l *ledger) recordRollout(h rolloutWritten) {
 	r := h.of
 	if h.after == nil {
 		if r != nil {
@@ -294,11 +296,11 @@ func (l *ledger) noteMove(h moved) {
 		r.aborted = false
 	}
 	if h.status() {
-		l.noteStatus(r, h)
+		l.recordStatus(r, h)
 	}
 }
 
-func (l *ledger) noteStatus(r *record, h moved) {
+func (l *ledger) recordStatus(r *record, h rolloutWritten) {
 	switch is := h.after.Status.Phase == argov1.RolloutPhaseHealthy; {
 	case is && r.rested.IsZero():
 		r.rested = l.Now()
@@ -319,14 +321,14 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 	return equal(x, y)
 }
 
-// noteRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
+// recordRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
 // people skip it. What Serin ends says nothing.
-func (l *ledger) noteRun(h oracle.Write) {
-	a := kinds.Typed[*argov1.AnalysisRun](l.World, h.New)
+func (l *ledger) recordRun(h oracle.Write) {
+	a := actors.Typed[*argov1.AnalysisRun](l.World, h.New)
 	if a == nil {
 		return
 	}
-	if was := kinds.Typed[*argov1.AnalysisRun](l.World, h.Old); !h.BySerin && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
+	if was := actors.Typed[*argov1.AnalysisRun](l.World, h.Old); !h.BySerin && a.Spec.Terminate && was != nil && !was.Spec.Terminate {
 		l.ended[a.UID] = true
 	}
 	if a.Status.Phase != argov1.AnalysisPhaseSuccessful || a.Spec.Terminate && !l.ended[a.UID] {
@@ -340,12 +342,12 @@ func (l *ledger) noteRun(h oracle.Write) {
 	r.run.passed[a.Labels[argov1.RolloutTypeLabel]+a.Labels[argov1.StepIndexLabel]] = true
 }
 
-// wishes are the specs that a decision of now may follow.
-func (l *ledger) wishes(r *record) []*argov1.RolloutSpec { return r.specs.Since(l.OldestView()) }
+// expectedSpecs are the specs that a decision of now may follow.
+func (l *ledger) expectedSpecs(r *record) []*argov1.RolloutSpec { return r.specs.Since(l.OldestView()) }
 
 // noneAsked is true of a Rollout that may be asked for no pods at all.
 func (l *ledger) noneAsked(r *record) bool {
-	return anyOf(l.wishes(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
+	return anyOf(l.expectedSpecs(r), func(s *argov1.RolloutSpec) bool { return s.Replicas != nil && *s.Replicas == 0 })
 }
 
 func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool {
@@ -362,8 +364,8 @@ func (l *ledger) plain(r *record) bool {
 // are collected some time after it.
 func (l *ledger) setsOf(r *record) []*appsv1.ReplicaSet {
 	var out []*appsv1.ReplicaSet
-	for _, v := range l.World.Server.All(kinds.ReplicaSetKind) {
-		set := kinds.Typed[*appsv1.ReplicaSet](l.World, v)
+	for _, v := range l.World.Server.All(actors.ReplicaSetKind) {
+		set := actors.Typed[*appsv1.ReplicaSet](l.World, v)
 		if of := metav1.GetControllerOfNoCopy(set); of != nil && of.UID == r.uid {
 			out = append(out, set)
 		}
@@ -392,7 +394,7 @@ func (l *ledger) podsOf(r *record, hash string) *pods {
 
 // selected is the hash that a Service selects; empty: none.
 func (l *ledger) selected(v *store.Version) string {
-	service := kinds.Typed[*corev1.Service](l.World, v)
+	service := actors.Typed[*corev1.Service](l.World, v)
 	if service == nil {
 		return ""
 	}
@@ -400,7 +402,7 @@ func (l *ledger) selected(v *store.Version) string {
 }
 
 func (l *ledger) serviceOf(name string) *store.Version {
-	return l.World.Server.Peek(kinds.ServiceKind, types.NamespacedName{Namespace: namespace, Name: name})
+	return l.World.Server.Peek(actors.ServiceKind, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // served are the hashes of a Rollout that users reach now: by a route, or by the Service that they call.

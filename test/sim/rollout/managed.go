@@ -6,13 +6,13 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // ManagedRoutes are in some releases with Istio: steps that lead some requests to the new revision by a header, or copy
 // them.
-const ManagedRoutes sim.Class = "managed-routes"
+const ManagedRoutes sim.FaultClass = "managed-routes"
 
 // The routes that steps make, the one that counts most first.
 const (
@@ -46,11 +46,11 @@ func managedIn(v *store.Version) []string {
 }
 
 func managedRules(v *store.Version) []map[string]any {
-	if v == nil || v.Kind() != kinds.VirtualServiceKind {
+	if v == nil || v.Kind() != actors.VirtualServiceKind {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)
-	return slices.DeleteFunc(kinds.Items(spec["http"]), func(rule map[string]any) bool {
+	return slices.DeleteFunc(actors.Items(spec["http"]), func(rule map[string]any) bool {
 		return rule["name"] != byHeader && rule["name"] != copied
 	})
 }
@@ -60,7 +60,7 @@ func meant(rule map[string]any) place {
 	if mirror, copies := rule["mirror"].(map[string]any); copies {
 		return placeIn(mirror)
 	}
-	for _, destination := range kinds.Items(rule["route"]) {
+	for _, destination := range actors.Items(rule["route"]) {
 		return placeOf(destination)
 	}
 	return place{}
@@ -72,7 +72,7 @@ func manages(s argov1.RolloutStrategy) bool {
 }
 
 // managed is I1 of the requests that a step leads to the new revision, or copies to it.
-func (c *noDeadEnd) managed(h routed) {
+func (c *readyBackends) managed(h routeWritten) {
 	before := managedIn(h.Old)
 	for _, rule := range managedRules(h.New) {
 		name, at := fmt.Sprint(rule["name"]), meant(rule)

@@ -15,12 +15,12 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // Release is one Rollout of a history, with what is true about it and nobody in the world knows.
 type Release struct {
-	kinds.Versions
+	actors.Versions
 
 	Key    types.NamespacedName
 	Router string
@@ -36,7 +36,7 @@ type Release struct {
 
 // newRelease is a release whose first version is good, with the objects that all have.
 func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
-	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, Versions: kinds.NewVersions()}
+	r := &Release{Key: types.NamespacedName{Namespace: namespace, Name: name}, Router: router, Versions: actors.NewVersions()}
 	r.Spec = argov1.RolloutSpec{
 		Replicas: new(int32(2)), MinReadySeconds: 1, RevisionHistoryLimit: new(int32(2)), ProgressDeadlineSeconds: new(int32(60)),
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Strategy: strategy,
@@ -61,7 +61,7 @@ func (r *Release) connect() {
 		return
 	}
 	c := r.Spec.Strategy.Canary
-	if r.Router == kinds.NoRouter {
+	if r.Router == actors.NoRouter {
 		return
 	}
 	c.StableService, c.CanaryService = apex+"-stable", apex+"-canary"
@@ -69,7 +69,7 @@ func (r *Release) connect() {
 	if c.TrafficRouting == nil {
 		c.TrafficRouting = &argov1.RolloutTrafficRouting{}
 	}
-	if r.Router == kinds.Istio {
+	if r.Router == actors.Istio {
 		c.TrafficRouting.Istio = &argov1.IstioTrafficRouting{VirtualService: &argov1.IstioVirtualService{Name: apex, Routes: []string{"main"}}}
 		return
 	}
@@ -97,7 +97,7 @@ func (r *Release) service(name string) client.Object {
 // route is the object of the router as its user makes it, with the places of both sides.
 func (r *Release) route(stable, canary place) client.Object {
 	apex := r.apex()
-	if r.Router == kinds.Istio {
+	if r.Router == actors.Istio {
 		return object("networking.istio.io/v1beta1", "VirtualService", apex, map[string]any{
 			"hosts": []any{apex}, "gateways": []any{"mesh"},
 			"http": []any{map[string]any{"name": "main", "timeout": "3s", "route": []any{
@@ -143,7 +143,7 @@ func (r *Release) image(version string) string {
 }
 
 // template is the pod template of a version.
-func (r *Release) template(v *kinds.Version) corev1.PodTemplateSpec {
+func (r *Release) template(v *actors.Version) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{"app": r.Key.Name, "version": v.Name}, Annotations: map[string]string{"example.com/scrape": "true"},
@@ -182,7 +182,7 @@ func (r *Release) plan() string {
 	if c.DynamicStableScale {
 		text += ", dynamic"
 	}
-	text += r.toldApart()
+	text += r.splitText()
 	if r.secret {
 		text += ", with a secret"
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/serin-dev/serin/internal/operator"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/cluster"
-	"github.com/serin-dev/serin/test/sim/kinds"
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
@@ -34,27 +34,27 @@ var (
 )
 
 // networkKinds are those of all objects of users that lead requests to pods.
-var networkKinds = []schema.GroupKind{kinds.ServiceKind, kinds.VirtualServiceKind, kinds.DestinationRuleKind, kinds.HTTPRouteKind}
+var networkKinds = []schema.GroupKind{actors.ServiceKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind}
 
 // routeKinds are the kinds of the objects that have the weights.
-var routeKinds = []schema.GroupKind{kinds.VirtualServiceKind, kinds.HTTPRouteKind}
+var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteKind}
 
 // namespace of everything that people make.
 const namespace = "shop"
 
 // Rollouts is the kind of release in the simulator. One is made for one history; its three parts are three controllers.
 type Rollouts struct {
-	world    *sim.World
-	cluster  *cluster.Cluster
-	gateway  *cluster.Gateway
-	routers  traffic.Registry
-	releases []*Release
-	outside  *outside
-	user     client.Client
-	hands    kinds.Hands
-	people   *people
-	oracle   *oracle.Oracle
-	lives    map[*sim.Instance]*process
+	world      *sim.World
+	cluster    *cluster.Cluster
+	gateway    *cluster.Gateway
+	routers    traffic.Registry
+	releases   []*Release
+	services   *externalServices
+	user       client.Client
+	userClient actors.UserClient
+	users      *users
+	oracle     *oracle.Oracle
+	lives      map[*sim.Instance]*process
 	// story is told instead of drawn ones, when it is not nil.
 	story *Story
 	// over is true once people and tools do nothing by themselves any more.
@@ -65,10 +65,10 @@ type Rollouts struct {
 func New() []sim.Kind { return (&Rollouts{}).parts() }
 
 // FixedStories are those that a run can be told to follow.
-func FixedStories() []kinds.Story {
-	var fixed []kinds.Story
+func FixedStories() []actors.Story {
+	var fixed []actors.Story
 	for _, story := range Stories() {
-		fixed = append(fixed, kinds.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).parts() }})
+		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return (&Rollouts{story: &story}).parts() }})
 	}
 	return fixed
 }
@@ -83,45 +83,45 @@ func (k *Rollouts) parts() []sim.Kind {
 func (k *Rollouts) Populate(w *sim.World) {
 	k.world, k.user = w, w.Server.Client("user")
 	k.routers = (&operator.Flags{}).Routers()
-	k.hands, k.outside = kinds.Hands{World: w, Namespace: namespace}, newOutside(k)
-	k.people = &people{Rollouts: k, Script: kinds.NewScript(w)}
+	k.userClient, k.services = actors.UserClient{World: w, Namespace: namespace}, newExternalServices(k)
+	k.users = &users{Rollouts: k, Script: actors.NewScript(w)}
 	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour, Work: k.work, Scaled: []schema.GroupKind{rolloutKind}})
 	k.oracle = oracle.New(w, newLedger(w, k.cluster), Invariants())
 	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
-	kinds.TraceWrites(w, k.content)
-	w.Watch(k.people.saw)
+	actors.TraceWrites(w, k.content)
+	w.Subscribe(k.users.observe)
 	if k.story != nil {
 		r := k.story.release()
 		k.begin(r)
-		k.people.tell(*k.story, r)
+		k.users.startStory(*k.story, r)
 		return
 	}
 	s := w.Draws.Stream("releases")
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
 	for i, name := range []string{"cart", "till"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Trouble.Happens(fmt.Sprintf("release#%d", i+1)) {
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Record(fmt.Sprintf("release#%d", i+1)) {
 			k.extend(r)
 			k.begin(r)
 		}
 	}
-	k.people.live()
+	k.users.schedule()
 	k.tools()
 }
 
 // behaviour says how the pods of a template run.
 func (k *Rollouts) behaviour(template map[string]any) cluster.Pods {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
-	for _, container := range kinds.Items(containers) {
+	for _, container := range actors.Items(containers) {
 		image, _ := container["image"].(string)
 		if _, v := k.running(image); v != nil {
 			return v.Pods
 		}
 	}
-	return kinds.Healthy
+	return actors.Healthy
 }
 
 // running is the version that an image is of; nil: of none.
-func (k *Rollouts) running(image string) (*Release, *kinds.Version) {
+func (k *Rollouts) running(image string) (*Release, *actors.Version) {
 	for _, r := range k.releases {
 		if name, of := strings.CutPrefix(image, r.image("")); of {
 			return r, r.Known[name]
@@ -133,11 +133,11 @@ func (k *Rollouts) running(image string) (*Release, *kinds.Version) {
 // begin lets people make everything that a release consists of.
 func (k *Rollouts) begin(r *Release) {
 	k.releases = append(k.releases, r)
-	k.world.Say("%s: %s, %s", r.Key.Name, r.plan(), r.Current())
+	k.world.Trace("%s: %s, %s", r.Key.Name, r.plan(), r.Current())
 	for _, object := range r.all() {
-		k.hands.Create(object)
+		k.userClient.Create(object)
 	}
-	k.hands.Create(r.rollout())
+	k.userClient.Create(r.rollout())
 }
 
 // routes are the releases as clients see them.
@@ -145,7 +145,7 @@ func (k *Rollouts) routes() []cluster.Route {
 	routes := make([]cluster.Route, 0, len(k.releases))
 	for _, r := range k.releases {
 		route := cluster.Route{Release: r.Key, Namespace: namespace, Provider: r.Router, Apex: r.apex(), Primary: r.apex() + "-stable", Canary: r.apex() + "-canary"}
-		if turns := r.turns(); turns != nil {
+		if turns := r.pingPong(); turns != nil {
 			route.Primary, route.Canary = turns.PongService, turns.PingService
 		}
 		if r.Spec.Strategy.BlueGreen != nil {
@@ -158,13 +158,13 @@ func (k *Rollouts) routes() []cluster.Route {
 
 // stored is a Rollout as the API server has it; nil when there is none. It must not be changed.
 func (k *Rollouts) stored(key types.NamespacedName) *argov1.Rollout {
-	return kinds.Typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
+	return actors.Typed[*argov1.Rollout](k.world, k.world.Server.Peek(rolloutKind, key))
 }
 
 // versionOf is the version whose pods have that hash, also those of an Experiment; nil: none has.
-func (k *Rollouts) versionOf(hash string) (*Release, *kinds.Version) {
-	for _, v := range k.world.Server.All(kinds.ReplicaSetKind) {
-		if set := kinds.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
+func (k *Rollouts) versionOf(hash string) (*Release, *actors.Version) {
+	for _, v := range k.world.Server.All(actors.ReplicaSetKind) {
+		if set := actors.Typed[*appsv1.ReplicaSet](k.world, v); set != nil && hash != "" && set.Labels[argov1.PodTemplateHashLabel] == hash {
 			return k.running(set.Spec.Template.Spec.Containers[0].Image)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -15,8 +15,8 @@ func destinations(content map[string]any) [][]map[string]any {
 	var out [][]map[string]any
 	for _, place := range [][2]string{{"http", "route"}, {"rules", "backendRefs"}} {
 		rules, _, _ := unstructured.NestedFieldNoCopy(content, "spec", place[0])
-		for _, rule := range kinds.Items(rules) {
-			out = append(out, kinds.Items(rule[place[1]]))
+		for _, rule := range actors.Items(rules) {
+			out = append(out, actors.Items(rule[place[1]]))
 		}
 	}
 	return out

@@ -18,13 +18,13 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Secrets are in some releases: their measurements show a secret to a service, which may show it back.
-const Secrets sim.Class = "secret"
+const Secrets sim.FaultClass = "secret"
 
 // planted is in every Secret. It must never be seen anywhere else.
 const planted = "hush-7c2d"
@@ -61,7 +61,7 @@ func (r *Release) withSecret() {
 
 // named is the client that asks services which users name. What goes out by it ends at the actors of the world; all before
 // that runs as in production.
-func (o *outside) named() *outbound.Client {
+func (o *externalServices) named() *outbound.Client {
 	named, err := outbound.NewFor(secretService, line{o})
 	if err != nil {
 		panic(err) // a mistake in the program
@@ -70,12 +70,12 @@ func (o *outside) named() *outbound.Client {
 }
 
 // line is the connection of a process to the service.
-type line struct{ *outside }
+type line struct{ *externalServices }
 
 // call is a measurement that goes out by a line.
 type call struct {
 	asked   prober.Asked
-	strikes func(sim.How) bool
+	strikes func(sim.Failure) bool
 }
 
 type callKey struct{}
@@ -140,11 +140,11 @@ func (s logged) WithValues(more ...any) logr.LogSink {
 }
 
 func (s logged) Info(_ int, message string, more ...any) {
-	s.world.Tell(kinds.Logged{Text: fmt.Sprint(message, s.with, more)})
+	s.world.Publish(actors.LogLine{Text: fmt.Sprint(message, s.with, more)})
 }
 
 func (s logged) Error(err error, message string, more ...any) {
-	s.world.Tell(kinds.Logged{Text: fmt.Sprint(err, message, s.with, more)})
+	s.world.Publish(actors.LogLine{Text: fmt.Sprint(err, message, s.with, more)})
 }
 
 // newSecrecy returns the checker of I10.

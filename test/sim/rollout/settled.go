@@ -13,15 +13,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Calm implements sim.Kind.
-func (k *Rollouts) Calm(*sim.World) {
+// Quiesce implements sim.Kind.
+func (k *Rollouts) Quiesce(*sim.World) {
 	k.over = true
-	k.cluster.Calm()
+	k.cluster.Quiesce()
 	if k.story == nil {
-		k.people.mend()
+		k.users.repair()
 	}
 }
 
@@ -29,22 +29,22 @@ func (k *Rollouts) Calm(*sim.World) {
 func (k *Rollouts) End(w *sim.World) {
 	for _, i := range w.Instances() {
 		if p := k.lives[i]; p != nil && i.Alive() {
-			p.outlived(w)
+			p.reportLeftovers(w)
 		}
 	}
 	k.oracle.Finish()
 }
 
-// outlived tells what a process still has of objects that are gone.
-func (p *process) outlived(w *sim.World) {
+// reportLeftovers tells what a process still has of objects that are gone.
+func (p *process) reportLeftovers(w *sim.World) {
 	for _, of := range []struct {
 		kind   schema.GroupKind
 		prefix string
 	}{{rolloutKind, "rollout_"}, {runKind, "analysis_run_reconcile"}, {experimentKind, "experiment_reconcile"}} {
 		if footprint := p.footprints[of.kind]; footprint != nil {
-			kinds.Remembers(w, p.instance, of.kind, footprint())
+			actors.ReportMemory(w, p.instance, of.kind, footprint())
 		}
-		kinds.Shows(w, p.instance, p.registry, of.prefix, "name", func(name string) bool {
+		actors.ReportSeries(w, p.instance, p.registry, of.prefix, "name", func(name string) bool {
 			return w.Server.Peek(of.kind, types.NamespacedName{Namespace: namespace, Name: name}) != nil
 		})
 	}
@@ -64,26 +64,26 @@ func (k *Rollouts) Unsettled(w *sim.World) string {
 
 // underWay says what somebody is still doing; empty: nobody does anything.
 func (k *Rollouts) underWay(w *sim.World) string {
-	return kinds.UnderWay(w, k.people.Script, k.outside.out, k.cluster)
+	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
 }
 
 // moving says which objects are neither at an end nor wait for somebody who will not come.
 func (k *Rollouts) moving(w *sim.World) []string {
 	var moving []string
 	for _, v := range w.Server.All(rolloutKind) {
-		if r := kinds.Typed[*argov1.Rollout](w, v); r != nil {
+		if r := actors.Typed[*argov1.Rollout](w, v); r != nil {
 			if why := k.undone(r); why != "" {
 				moving = append(moving, r.Name+" "+why)
 			}
 		}
 	}
 	for _, v := range w.Server.All(runKind) {
-		if run := kinds.Typed[*argov1.AnalysisRun](w, v); run != nil && (!run.Status.Phase.Completed() || w.Awaits(v.Key())) {
+		if run := actors.Typed[*argov1.AnalysisRun](w, v); run != nil && (!run.Status.Phase.Completed() || w.Awaits(v.Key())) {
 			moving = append(moving, fmt.Sprintf("AnalysisRun %s is %q", run.Name, run.Status.Phase))
 		}
 	}
 	for _, v := range w.Server.All(experimentKind) {
-		if e := kinds.Typed[*argov1.Experiment](w, v); e != nil && (!e.Status.Phase.Completed() || w.Awaits(v.Key())) {
+		if e := actors.Typed[*argov1.Experiment](w, v); e != nil && (!e.Status.Phase.Completed() || w.Awaits(v.Key())) {
 			moving = append(moving, fmt.Sprintf("Experiment %s is %q", e.Name, e.Status.Phase))
 		}
 	}
@@ -111,7 +111,7 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 }
 
 // pruning is true of a history in which the API server drops our part of every status.
-func pruning(w *sim.World) bool { return slices.Contains(w.Trouble.Happened, string(sim.Pruning)+"#1") }
+func pruning(w *sim.World) bool { return slices.Contains(w.Faults.Recorded, string(sim.Pruning)+"#1") }
 
 // opens is true when a gate that is not passed, as the status says, is opened by one of those.
 func opens(s argov1.RolloutStatus, by ...release.Opener) bool {
@@ -140,11 +140,11 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 func (k *Rollouts) Patience(w *sim.World) time.Duration {
 	longest := time.Hour
 	for _, v := range w.Server.All(rolloutKind) {
-		if r := kinds.Typed[*argov1.Rollout](w, v); r != nil {
+		if r := actors.Typed[*argov1.Rollout](w, v); r != nil {
 			longest = max(longest, atMost(&r.Spec))
 		}
 	}
-	return 3*longest + kinds.LongestBackoff
+	return 3*longest + actors.LongestBackoff
 }
 
 // atMost is how long one run may take.

@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
@@ -77,7 +77,7 @@ func (r *record) given(v *store.Version) int {
 // leads is the hash of the revision whose pods a place has; empty: it has all, or none is known.
 func (l *ledger) leads(r *record, p place) string {
 	if p.Subset != "" {
-		if hash := hashIn(subsetIn(l.World.Server.Peek(kinds.DestinationRuleKind, r.key), p.Subset)); hash != "" {
+		if hash := hashIn(subsetIn(l.World.Server.Peek(actors.DestinationRuleKind, r.key), p.Subset)); hash != "" {
 			return hash
 		}
 	}
@@ -107,11 +107,11 @@ func subsetIn(v *store.Version, name string) map[string]any {
 }
 
 func subsetsIn(v *store.Version) []map[string]any {
-	if v == nil || v.Kind() != kinds.DestinationRuleKind {
+	if v == nil || v.Kind() != actors.DestinationRuleKind {
 		return nil
 	}
 	spec, _ := v.Content()["spec"].(map[string]any)
-	return kinds.Items(spec["subsets"])
+	return actors.Items(spec["subsets"])
 }
 
 // hashIn is the hash that a subset selects; empty: none.

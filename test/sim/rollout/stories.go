@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
 // Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
@@ -29,7 +29,7 @@ type Story struct {
 }
 
 // Act is one thing that people do in a story.
-type Act = kinds.Step[*people, *Release, argov1.RolloutStatus]
+type Act = actors.Step[*users, *Release, argov1.RolloutStatus]
 
 // release is the release of a story.
 func (s Story) release() *Release {
@@ -65,15 +65,15 @@ func halfway(_ *Release, s argov1.RolloutStatus) bool {
 func aborted(_ *Release, s argov1.RolloutStatus) bool { return s.Abort }
 
 // shipping is the act in which a version is shipped, once the first one serves.
-func shipping(v kinds.Version) Act {
-	return Act{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(v)) }}
+func shipping(v actors.Version) Act {
+	return Act{When: healthyNow, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(v)) }}
 }
 
 // The versions of stories.
 var (
-	goodVersion = kinds.Version{Good: true, Pods: kinds.Healthy}
-	badVersion  = kinds.Version{Pods: kinds.Healthy}
-	neverReady  = kinds.Version{Good: true, Pods: kinds.Stuck}
+	goodVersion = actors.Version{Good: true, Pods: actors.Healthy}
+	badVersion  = actors.Version{Pods: actors.Healthy}
+	neverReady  = actors.Version{Good: true, Pods: actors.Stuck}
 )
 
 func weight(w int32) argov1.CanaryStep { return argov1.CanaryStep{SetWeight: &w} }
@@ -123,93 +123,93 @@ func stepping(steps ...argov1.CanaryStep) func(*argov1.RolloutSpec) {
 // tried.
 func Stories() []Story {
 	stories := []Story{
-		{Name: "first revision", Router: kinds.NoRouter, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "rolling update", Router: kinds.NoRouter, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "steps by pods", Router: kinds.NoRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "steps", Router: kinds.Istio, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "judged with a secret", Router: kinds.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by header", Router: kinds.Istio, Spec: headed(pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "template of a Deployment", Router: kinds.NoRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "judged beside", Router: kinds.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "first revision", Router: actors.NoRouter, End: argov1.RolloutPhaseHealthy, Version: "v1"},
+		{Name: "rolling update", Router: actors.NoRouter, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps by pods", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "steps", Router: actors.Istio, Spec: stepping(weight(20), pause(10), weight(60), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "judged with a secret", Router: actors.NoRouter, Spec: stepping(weight(50), analysed()), Extra: (*Release).withSecret, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by header", Router: actors.Istio, Spec: headed(pause(10)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "template of a Deployment", Router: actors.NoRouter, Spec: stepping(weight(50), pause(10)), Extra: referring(argov1.ScaleDownProgressively), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "judged beside", Router: actors.GatewayAPI, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(40), pause(20))(spec)
 			spec.Strategy.Canary.Analysis = &argov1.RolloutAnalysisBackground{RolloutAnalysis: judgedBy(endlessTemplate)}
 		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "dynamic", Router: kinds.Istio, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "dynamic", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(50), pause(10))(spec)
 			spec.Strategy.Canary.DynamicStableScale = true
 		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "experiment", Router: kinds.NoRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "scaled canary", Router: kinds.GatewayAPI, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green", Router: kinds.NoRouter, Green: true, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, judged", Router: kinds.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "experiment", Router: actors.NoRouter, Spec: stepping(compared("20s", true), weight(50)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "scaled canary", Router: actors.GatewayAPI, Spec: stepping(argov1.CanaryStep{SetCanaryScale: &argov1.SetCanaryScale{Replicas: new(int32(1))}}, weight(10), pause(5)), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green", Router: actors.NoRouter, Green: true, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "blue-green, judged", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PrePromotionAnalysis = new(judgedBy(shortTemplate))
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, taken back", Router: kinds.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "blue-green, taken back", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.PostPromotionAnalysis = new(judgedBy(shortTemplate))
 		}, Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
-	return slices.Concat(stories, interruptions(), apart(), byJobs(), returns())
+	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), returns())
 }
 
 // interruptions are stories in which people change their minds.
 func interruptions() []Story {
 	return []Story{
-		{Name: "failed analysis", Router: kinds.Istio, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "never ready", Router: kinds.Istio, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "failed analysis", Router: actors.Istio, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "never ready", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(50))(spec)
 			spec.ProgressDeadlineAbort = true
 		}, Acts: []Act{shipping(neverReady)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "promoted by a person", Router: kinds.GatewayAPI, Spec: stepping(weight(30), pause(0)), Acts: []Act{
+		{Name: "promoted by a person", Router: actors.GatewayAPI, Spec: stepping(weight(30), pause(0)), Acts: []Act{
 			shipping(goodVersion),
-			{When: pausedNow, After: 10 * time.Second, Do: func(p *people, r *Release) { p.promote(r.Key) }},
+			{When: pausedNow, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "blue-green, promoted by a person", Router: kinds.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
+		{Name: "blue-green, promoted by a person", Router: actors.NoRouter, Green: true, Spec: func(spec *argov1.RolloutSpec) {
 			spec.Strategy.BlueGreen.AutoPromotionEnabled = new(false)
 		}, Acts: []Act{
 			shipping(goodVersion),
-			{When: pausedNow, After: 10 * time.Second, Do: func(p *people, r *Release) { p.promote(r.Key) }},
+			{When: pausedNow, After: 10 * time.Second, Do: func(p *users, r *Release) { p.promote(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "aborted and tried again", Router: kinds.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "aborted and tried again", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
-			{When: aborted, After: 15 * time.Second, Do: func(p *people, r *Release) { p.retry(r.Key) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
+			{When: aborted, After: 15 * time.Second, Do: func(p *users, r *Release) { p.retry(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "promoted at once", Router: kinds.Istio, Spec: stepping(weight(10), pause(0), analysed()), Acts: []Act{
+		{Name: "promoted at once", Router: actors.Istio, Spec: stepping(weight(10), pause(0), analysed()), Acts: []Act{
 			shipping(badVersion),
-			{When: pausedNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.promoteFull(r.Key) }},
+			{When: pausedNow, After: 5 * time.Second, Do: func(p *users, r *Release) { p.promoteFull(r.Key) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "new revision on the way", Router: kinds.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "new revision on the way", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Add(goodVersion)) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Add(goodVersion)) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v3"},
-		{Name: "back on the way", Router: kinds.GatewayAPI, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "back on the way", Router: actors.GatewayAPI, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) { p.ship(r, r.Known["v1"]) }},
+			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) { p.ship(r, r.Known["v1"]) }},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "scaled on the way", Router: kinds.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
+		{Name: "scaled on the way", Router: actors.Istio, Spec: stepping(weight(50), pause(20)), Acts: []Act{
 			shipping(goodVersion),
-			{When: halfway, After: 5 * time.Second, Do: func(p *people, r *Release) {
+			{When: halfway, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(4)) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
 		abortedWithoutRoom(),
-		{Name: "restart", Router: kinds.NoRouter, Acts: []Act{
-			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) {
+		{Name: "restart", Router: actors.NoRouter, Acts: []Act{
+			{When: healthyNow, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.RestartAt = new(metav1.NewTime(p.world.Now().Add(-time.Second))) })
 			}},
 		}, End: argov1.RolloutPhaseHealthy, Version: "v1"},
-		{Name: "deletion while nobody watches", Router: kinds.Istio, Spec: headed(pause(0)), Acts: []Act{
+		{Name: "deletion while nobody watches", Router: actors.Istio, Spec: headed(pause(0)), Acts: []Act{
 			shipping(goodVersion),
-			{When: pausedNow, After: 5 * time.Second, Do: func(p *people, r *Release) {
+			{When: pausedNow, After: 5 * time.Second, Do: func(p *users, r *Release) {
 				for _, process := range slices.Clone(p.world.Instances()) {
-					process.Die("killed from outside")
+					process.CrashAndRestart("killed from outside")
 				}
-				p.hands.Remove(r.Key, r.Key.Name, rolloutKind)
+				p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind)
 			}},
 		}},
-		{Name: "deletion", Router: kinds.Istio, Acts: []Act{
-			{When: healthyNow, After: 5 * time.Second, Do: func(p *people, r *Release) { p.hands.Remove(r.Key, r.Key.Name, rolloutKind) }},
+		{Name: "deletion", Router: actors.Istio, Acts: []Act{
+			{When: healthyNow, After: 5 * time.Second, Do: func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) }},
 		}},
 	}
 }
@@ -227,18 +227,18 @@ func headed(last argov1.CanaryStep) func(*argov1.RolloutSpec) {
 // more. The pods that served all the traffic before still can.
 func abortedWithoutRoom() Story {
 	return Story{
-		Name: "aborted without room", Router: kinds.Istio, Spec: func(spec *argov1.RolloutSpec) {
+		Name: "aborted without room", Router: actors.Istio, Spec: func(spec *argov1.RolloutSpec) {
 			stepping(weight(50), pause(0))(spec)
 			spec.Replicas, spec.Strategy.Canary.AbortScaleDownDelaySeconds = new(int32(4)), new(int32(60))
 		}, Acts: []Act{
 			shipping(goodVersion),
-			{When: pausedNow, After: 2 * time.Second, Do: func(p *people, r *Release) {
+			{When: pausedNow, After: 2 * time.Second, Do: func(p *users, r *Release) {
 				p.cluster.Fill(0)
 				p.respecify("user", r.Key, func(o *argov1.Rollout) { o.Spec.Replicas = new(int32(8)) })
 			}},
-			{After: 5 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }},
-			{When: aborted, After: 10 * time.Second, Do: func(p *people, _ *Release) { p.cluster.Fill(1) }},
-			{After: 20 * time.Second, Do: func(p *people, _ *Release) { p.cluster.Empty() }},
+			{After: 5 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }},
+			{When: aborted, After: 10 * time.Second, Do: func(p *users, _ *Release) { p.cluster.Fill(1) }},
+			{After: 20 * time.Second, Do: func(p *users, _ *Release) { p.cluster.Empty() }},
 		}, End: argov1.RolloutPhaseDegraded, Version: "v1",
 	}
 }

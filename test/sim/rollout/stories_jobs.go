@@ -4,11 +4,11 @@ import (
 	"time"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// byJobs are stories of releases that are judged by Jobs.
-func byJobs() []Story {
+// jobStories are stories of releases that are judged by Jobs.
+func jobStories() []Story {
 	short := func(r *Release) { r.judgedByJobs(shortTemplate, 0) }
 	beside := func(spec *argov1.RolloutSpec) {
 		stepping(weight(40), pause(20))(spec)
@@ -20,12 +20,12 @@ func byJobs() []Story {
 			r.hangs = true
 		}
 	}
-	abort := Act{When: halfway, After: 20 * time.Second, Do: func(p *people, r *Release) { p.abort(r.Key) }}
+	abort := Act{When: halfway, After: 20 * time.Second, Do: func(p *users, r *Release) { p.abort(r.Key) }}
 	return []Story{
-		{Name: "by Jobs", Router: kinds.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs, failed", Router: kinds.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs that never end, beside", Router: kinds.Istio, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
-		{Name: "by Jobs that never end, aborted", Router: kinds.Istio, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
-		{Name: "by Jobs with a deadline", Router: kinds.Istio, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs, failed", Router: actors.Istio, Extra: short, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs that never end, beside", Router: actors.Istio, Extra: hanging(endlessTemplate, 0), Spec: beside, Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseHealthy, Version: "v2"},
+		{Name: "by Jobs that never end, aborted", Router: actors.Istio, Extra: hanging(shortTemplate, 0), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion), abort}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
+		{Name: "by Jobs with a deadline", Router: actors.Istio, Extra: hanging(shortTemplate, 30), Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(goodVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/serin-dev/serin/test/sim/play"
-	"github.com/serin-dev/serin/test/sim/play/playtest"
 	"github.com/serin-dev/serin/test/sim/rollout"
+	"github.com/serin-dev/serin/test/sim/runner"
+	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
 func TestStoriesComeToTheirEnd(t *testing.T) {
@@ -14,12 +14,12 @@ func TestStoriesComeToTheirEnd(t *testing.T) {
 	for _, story := range rollout.Stories() {
 		t.Run(story.Name, func(t *testing.T) {
 			t.Parallel()
-			r := play.Story(play.Rollout, story.Name)
-			playtest.NoViolation(t, r)
-			line := playtest.Line(r, "Rollout ")
+			r := runner.RunStory(runner.Rollout, story.Name)
+			runnertest.NoViolation(t, r)
+			line := runnertest.Line(r, "Rollout ")
 			ends := strings.Contains(line, `"phase":"`+string(story.End)+`"`) && strings.Contains(line, `"serves":"`+story.Version+`"`)
 			if story.End == "" && line != "" || story.End != "" && !ends {
-				t.Errorf("want the end %q with %s, got %s\nhistory:\n%s", story.End, story.Version, line, strings.Join(r.History, "\n"))
+				t.Errorf("want the end %q with %s, got %s\nhistory:\n%s", story.End, story.Version, line, strings.Join(r.Trace, "\n"))
 			}
 		})
 	}

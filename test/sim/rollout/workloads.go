@@ -12,13 +12,13 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kinds"
+	"github.com/serin-dev/serin/test/sim/actors"
 	"github.com/serin-dev/serin/test/sim/oracle"
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
 // Workloads are Deployments whose template a Rollout takes, in some releases.
-const Workloads sim.Class = "workload"
+const Workloads sim.FaultClass = "workload"
 
 // workload is the name of the Deployment that has the template; empty: the Rollout has it.
 func (r *Release) workload() string {
@@ -47,24 +47,24 @@ func (k *Rollouts) retemplate(actor string, r *Release, change func(*corev1.PodT
 	if r.workload() == "" {
 		return k.respecify(actor, r.Key, func(o *argov1.Rollout) { change(&o.Spec.Template) })
 	}
-	deployment := kinds.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(kinds.DeploymentKind, keyNamed(r.workload())))
+	deployment := actors.Typed[*appsv1.Deployment](k.world, k.world.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return false
 	}
 	after := deployment.DeepCopy()
 	change(&after.Spec.Template)
 	if err := k.world.Server.Client(actor).Update(context.Background(), after); err != nil {
-		k.world.Say("the API server refuses a change of Deployment %s: %v", after.Name, err)
+		k.world.Trace("the API server refuses a change of Deployment %s: %v", after.Name, err)
 		return false
 	}
 	return after.ResourceVersion != deployment.ResourceVersion
 }
 
 // EditReference is how users change what becomes of the pods of a Deployment, or take its template no longer.
-const EditReference sim.Class = "edit-reference"
+const EditReference sim.FaultClass = "edit-reference"
 
 // editReference switches scaleDown, or removes the reference.
-func (p *people) editReference(r *Release, s *sim.Stream) {
+func (p *users) editReference(r *Release, s *sim.Stream) {
 	scaleDown, removes := sim.Pick(s, argov1.ScaleDownNever, argov1.ScaleDownNever, argov1.ScaleDownOnSuccess, argov1.ScaleDownProgressively), s.Chance(0.3)
 	switch {
 	case r.workload() == "":
@@ -75,20 +75,20 @@ func (p *people) editReference(r *Release, s *sim.Stream) {
 	}
 }
 
-func (p *people) switchScaleDown(r *Release, to argov1.ScaleDown) {
+func (p *users) switchScaleDown(r *Release, to argov1.ScaleDown) {
 	changed := p.respecify("user", r.Key, func(o *argov1.Rollout) {
 		if o.Spec.WorkloadRef != nil {
 			o.Spec.WorkloadRef.ScaleDown = to
 		}
 	})
 	if changed {
-		p.hands.Did(r.Key, "switch scaleDown to %s", to)
+		p.userClient.TraceAction(r.Key, "switch scaleDown to %s", to)
 	}
 }
 
 // removeReference gives the Rollout the template that the Deployment has, in place of the reference.
-func (p *people) removeReference(r *Release) {
-	deployment := kinds.Typed[*appsv1.Deployment](p.world, p.world.Server.Peek(kinds.DeploymentKind, keyNamed(r.workload())))
+func (p *users) removeReference(r *Release) {
+	deployment := actors.Typed[*appsv1.Deployment](p.world, p.world.Server.Peek(actors.DeploymentKind, keyNamed(r.workload())))
 	if deployment == nil {
 		return
 	}
@@ -97,44 +97,44 @@ func (p *people) removeReference(r *Release) {
 	})
 	if changed {
 		r.Spec.WorkloadRef, r.Spec.Selector = nil, deployment.Spec.Selector.DeepCopy()
-		p.hands.Did(r.Key, "remove the reference to Deployment %s", deployment.Name)
+		p.userClient.TraceAction(r.Key, "remove the reference to Deployment %s", deployment.Name)
 	}
 }
 
 // returns are stories of a Deployment that has to get its replicas back, each with the way in which it stops being referred to.
 func returns() []Story {
 	taken := func(name string, acts ...Act) Story {
-		return Story{Name: "template of a Deployment, " + name, Router: kinds.NoRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
+		return Story{Name: "template of a Deployment, " + name, Router: actors.NoRouter, Extra: referring(argov1.ScaleDownOnSuccess), Acts: append([]Act{shipping(goodVersion)}, acts...)}
 	}
-	healthy := func(do func(*people, *Release)) Act { return Act{When: healthyNow, After: 5 * time.Second, Do: do} }
-	deletion := healthy(func(p *people, r *Release) { p.hands.Remove(r.Key, r.Key.Name, rolloutKind) })
-	removed := taken("reference removed", healthy((*people).removeReference))
+	healthy := func(do func(*users, *Release)) Act { return Act{When: healthyNow, After: 5 * time.Second, Do: do} }
+	deletion := healthy(func(p *users, r *Release) { p.userClient.DeleteOf(r.Key, r.Key.Name, rolloutKind) })
+	removed := taken("reference removed", healthy((*users).removeReference))
 	removed.End, removed.Version = argov1.RolloutPhaseHealthy, "v2"
 	return []Story{
 		taken("Rollout deleted", deletion),
-		taken("scaleDown never, Rollout deleted", healthy(func(p *people, r *Release) { p.switchScaleDown(r, argov1.ScaleDownNever) }), deletion),
+		taken("scaleDown never, Rollout deleted", healthy(func(p *users, r *Release) { p.switchScaleDown(r, argov1.ScaleDownNever) }), deletion),
 		removed,
 	}
 }
 
-// workloadsBack is the part of I16 that is about Deployments: once no Rollout refers to one that Serin has scaled down, it has its replicas again.
-type workloadsBack struct {
+// workloadRestoration is the part of I16 that is about Deployments: once no Rollout refers to one that Serin has scaled down, it has its replicas again.
+type workloadRestoration struct {
 	*ledger
 
 	// before are the replicas that Deployments had when Serin scaled them down first.
 	before map[types.NamespacedName]int32
 }
 
-func (c *workloadsBack) Observe(event any) {
+func (c *workloadRestoration) Observe(event any) {
 	h, ok := event.(oracle.Write)
-	if !ok || h.Kind != kinds.DeploymentKind || h.Type == store.Added {
+	if !ok || h.Kind != actors.DeploymentKind || h.Type == store.Added {
 		return
 	}
 	if h.Type == store.Deleted {
 		delete(c.before, h.Key)
 		return
 	}
-	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.New))
+	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
 	switch before, taken := c.before[h.Key]; {
 	case is > was && (!h.BySerin || is >= before), is < was && !h.BySerin:
 		delete(c.before, h.Key) // it has them again, or what its user wants
@@ -146,13 +146,13 @@ func (c *workloadsBack) Observe(event any) {
 	}
 }
 
-func (c *workloadsBack) Finish() {
-	for _, v := range c.World.Server.All(kinds.DeploymentKind) {
+func (c *workloadRestoration) Finish() {
+	for _, v := range c.World.Server.All(actors.DeploymentKind) {
 		before, taken := c.before[v.Key()]
 		refers := slices.ContainsFunc(c.All, func(r *record) bool {
 			return c.ByName[r.key] == r && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == v.Key().Name
 		})
-		if is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, v)); taken && !refers && is < before {
+		if is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, v)); taken && !refers && is < before {
 			c.Violate("I16", v.Key().Name, "no Rollout refers to it, and it has %d replicas of the %d that it had", is, before)
 		}
 		if by := v.Meta().Annotations[argov1.ManagedByAnnotation]; by != "" && !refers {
@@ -163,13 +163,13 @@ func (c *workloadsBack) Finish() {
 
 // lent is I18 of the pods that a Deployment has of its own: they are only taken away, as scaleDown says, and once the
 // Rollout has some in their place.
-func (c *oneScaler) lent(h oracle.Write) {
-	if !h.BySerin || h.Kind != kinds.DeploymentKind || h.Type != store.Modified {
+func (c *boundedScaling) lent(h oracle.Write) {
+	if !h.BySerin || h.Kind != actors.DeploymentKind || h.Type != store.Modified {
 		return
 	}
-	was, is := replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(kinds.Typed[*appsv1.Deployment](c.World, h.New))
+	was, is := replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.Old)), replicasOf(actors.Typed[*appsv1.Deployment](c.World, h.New))
 	if is > was && slices.ContainsFunc(c.All, func(r *record) bool {
-		return !r.deleted && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.wishes(r)) == 1
+		return !r.deleted && r.object.Spec.WorkloadRef != nil && r.object.Spec.WorkloadRef.Name == h.Key.Name && len(c.expectedSpecs(r)) == 1
 	}) {
 		c.Violate("I18", h.Key.Name, "Serin gave it pods, although a Rollout refers to it: %d, not %d", is, was)
 	}
@@ -178,7 +178,7 @@ func (c *oneScaler) lent(h oracle.Write) {
 		if r.deleted || ref == nil || ref.Name != h.Key.Name || is >= was {
 			continue
 		}
-		if !anyOf(c.wishes(r), scalesDown) {
+		if !anyOf(c.expectedSpecs(r), scalesDown) {
 			c.Violate("I18", r.key.Name, "Deployment %s went from %d to %d pods, and the Rollout is not to scale it down", h.Key.Name, was, is)
 		}
 		if status := r.object.Status; c.takenAway(r, status.StableRS) || c.takenAway(r, status.CurrentPodHash) {
@@ -200,9 +200,9 @@ func scalesDown(s *argov1.RolloutSpec) bool {
 }
 
 // leastWished is the smallest number of pods that the Rollout may ask for now.
-func (c *oneScaler) leastWished(r *record) int {
+func (c *boundedScaling) leastWished(r *record) int {
 	least := 1 << 30
-	for _, spec := range c.wishes(r) {
+	for _, spec := range c.expectedSpecs(r) {
 		wished := 1
 		if spec.Replicas != nil {
 			wished = int(*spec.Replicas)

@@ -1,4 +1,4 @@
-// Command run plays histories in the simulator, and says which of them break what must hold.
+// Command run executes simulation runs, and reports which of them violate an invariant.
 package main
 
 import (
@@ -15,115 +15,123 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/serin-dev/serin/test/sim"
-	"github.com/serin-dev/serin/test/sim/kept"
-	"github.com/serin-dev/serin/test/sim/play"
+	"github.com/serin-dev/serin/test/sim/corpus"
+	"github.com/serin-dev/serin/test/sim/runner"
 )
 
-// garbage is how much may lie about before it is collected, in percent of what lives: little lives in a history, and
-// nearly all of it dies with it.
+// garbage is how much garbage may accumulate before it is collected, in percent of the live heap: a run has few live objects,
+// and nearly all of them die with it.
 const garbage = 800
 
 func main() {
-	histories := flag.Int("histories", 20_000, "how many histories to play")
-	of := flag.String("apis", strings.Join(play.APIs, ","), "the APIs of which histories are played, in turns, comma separated")
-	seed := flag.Uint64("seed", 0, "the seed of the first one; the others have the numbers that follow (0: one of today's, after all histories that are kept)")
-	only := flag.String("only", "", "the only troubles and actions that take place, as an earlier run named them, comma separated (-: none)")
-	lasts := flag.Duration("lasts", 0, "how long troubles last (0: as drawn)")
-	most := flag.Int("most", 3, "after how many violations to stop")
-	tell := flag.Bool("tell", false, "print the histories, for looking at one")
+	runs := flag.Int("runs", 20_000, "number of simulation runs")
+	apiNames := flag.String("apis", strings.Join(runner.APIs, ","), "APIs of the releases, which take turns, comma separated")
+	seed := flag.Uint64("seed", 0, "seed of the first run; the others have the numbers that follow (0: one of today's, after the regression corpus)")
+	only := flag.String("only", "", "the only faults and actions that take place, as an earlier run named them, comma separated (-: none)")
+	lasts := flag.Duration("lasts", 0, "how long faults last (0: as drawn)")
+	most := flag.Int("most", 3, "number of violations after which to stop")
+	trace := flag.Bool("trace", false, "print the traces of the runs")
 	cover := flag.Bool("cover", false, "print what was reached, and how often")
-	stories := flag.String("stories", "", "play the fixed stories whose names have this in them (empty: all), and no histories")
-	quick := flag.Bool("quick", false, "print a line for each violation, and look for no smaller history")
+	stories := flag.String("stories", "", "execute the fixed stories whose names contain this (empty: all), and no runs")
+	quick := flag.Bool("quick", false, "print a line for each violation, and do not search for a smaller run")
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	debug.SetGCPercent(garbage)
-	for of := range strings.SplitSeq(*of, ",") {
-		if !slices.Contains(play.APIs, of) {
-			fmt.Printf("-apis names %q: give some of %v\n", of, play.APIs)
+	apis := strings.Split(*apiNames, ",")
+	for _, api := range apis {
+		if !slices.Contains(runner.APIs, api) {
+			fmt.Printf("-apis names %q: use some of %v\n", api, runner.APIs)
 			os.Exit(1)
 		}
 	}
-	if given("stories") {
-		if !playStories(strings.Split(*of, ","), *stories, *tell) {
-			os.Exit(1)
-		}
-		return
+	if isSet("stories") {
+		exit(executeStories(apis, *stories, *trace))
 	}
 	if *seed == 0 {
-		if !playKept() {
-			os.Exit(1)
+		if !executeCorpus() {
+			exit(false)
 		}
 		*seed = uint64(time.Now().UnixMicro())
 	}
-	campaign := sim.Campaign{Of: strings.Split(*of, ","), Seed: *seed, Histories: *histories, Most: *most, Out: os.Stdout, Quick: *quick}
-	campaign.Play = func(of string, seed uint64, names []string, keep bool) sim.Result {
+	campaign := sim.Campaign{APIs: apis, Seed: *seed, Runs: *runs, MaxViolations: *most, Out: os.Stdout, Quick: *quick}
+	campaign.Execute = func(api string, seed uint64, names []string, keep bool) sim.Result {
 		if names == nil && *only != "" {
 			names = strings.Split(*only, ",")
 		}
-		result := play.History(play.Draw{API: of, Seed: seed, Only: names, Lasts: *lasts, Tell: keep || *tell})
-		if *tell {
-			for _, line := range result.History {
+		result := runner.Run(runner.Selection{API: api, Seed: seed, Only: names, FaultDuration: *lasts, FullTrace: keep || *trace})
+		if *trace {
+			for _, line := range result.Trace {
 				fmt.Println(line)
 			}
 		}
 		return result
 	}
 	summary := campaign.Run()
-	if *cover {
+	printSummary(summary, *cover)
+	exit(len(summary.Violations) == 0)
+}
+
+func exit(sound bool) {
+	if !sound {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func printSummary(summary sim.Summary, cover bool) {
+	if cover {
 		for _, name := range slices.Sorted(maps.Keys(summary.Covered)) {
 			fmt.Printf("%8d  %s\n", summary.Covered[name], name)
 		}
 	}
-	if summary.Histories > 0 && summary.Took > 0 {
-		fmt.Printf("\n%.0f histories a minute, %.0f passes and %s of virtual time a history\n",
-			float64(summary.Histories)/summary.Took.Minutes(), float64(summary.Passes)/float64(summary.Histories),
-			(summary.Virtual / time.Duration(summary.Histories)).Truncate(time.Second))
+	if summary.Runs > 0 && summary.Duration > 0 {
+		fmt.Printf("\n%.0f runs a minute, %.0f reconciliations and %s of virtual time a run\n",
+			float64(summary.Runs)/summary.Duration.Minutes(), float64(summary.Reconciliations)/float64(summary.Runs),
+			(summary.Virtual / time.Duration(summary.Runs)).Truncate(time.Second))
 	}
 	fmt.Println(summary)
-	if len(summary.Violations) > 0 {
-		os.Exit(1)
-	}
 }
 
-// playKept plays the histories that once found a mistake, and is false when one does so again.
-func playKept() bool {
-	histories, err := kept.All()
+// executeCorpus executes the regression corpus, and is false when a defect is back.
+func executeCorpus() bool {
+	entries, err := corpus.All()
 	if err != nil {
 		fmt.Println(err)
 		return false
 	}
 	sound := true
-	for _, h := range histories {
-		for _, v := range play.History(play.Draw{API: h.API, Seed: h.Seed, Only: h.Only, Lasts: h.Lasts}).Violations {
-			fmt.Printf("%s (kept) breaks %s after %s: %s\nonce: %s\n", h.Name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence, h.Why)
+	for _, entry := range entries {
+		for _, v := range runner.Run(runner.SelectEntry(entry)).Violations {
+			fmt.Printf("%s (regression corpus) violates %s after %s: %s\nthe defect was: %s\n",
+				entry.Name, v.Number, v.At.Truncate(time.Millisecond), v.Text, entry.Description)
 			sound = false
 		}
 	}
-	fmt.Printf("kept=%d\n", len(histories))
+	fmt.Printf("corpus=%d\n", len(entries))
 	return sound
 }
 
-// given is true of a flag that the command line has.
-func given(name string) bool {
-	is := false
-	flag.Visit(func(f *flag.Flag) { is = is || f.Name == name })
-	return is
+// isSet reports whether the command line has a flag.
+func isSet(name string) bool {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
-// playStories plays fixed stories, and is false when one breaks something.
-func playStories(apis []string, some string, tell bool) bool {
+// executeStories executes fixed stories, and is false when one violates an invariant.
+func executeStories(apis []string, part string, trace bool) bool {
 	sound := true
-	for _, of := range apis {
-		for _, name := range play.Stories(of) {
-			if !strings.Contains(name, some) {
+	for _, api := range apis {
+		for _, name := range runner.Stories(api) {
+			if !strings.Contains(name, part) {
 				continue
 			}
-			result := play.Story(of, name)
-			if tell {
-				fmt.Println(strings.Join(result.History, "\n"))
+			result := runner.RunStory(api, name)
+			if trace {
+				fmt.Println(strings.Join(result.Trace, "\n"))
 			}
 			for _, v := range result.Violations {
-				fmt.Printf("story %q breaks %s after %s: %s\n", name, v.Number, v.At.Truncate(time.Millisecond), v.Sentence)
+				fmt.Printf("story %q violates %s after %s: %s\n", name, v.Number, v.At.Truncate(time.Millisecond), v.Text)
 				sound = false
 			}
 		}

@@ -1,0 +1,78 @@
+package actors
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// Ship is no trouble: it is what releases are for.
+const Ship sim.FaultClass = "ship"
+
+// GitOps are tools that write their own copies of objects back.
+const GitOps sim.FaultClass = "gitops"
+
+// Action is one thing that somebody, a P, does to a release, an R, by himself, again and again.
+type Action[P, R any] struct {
+	Class sim.FaultClass
+	Do    func(P, R, *sim.Stream)
+}
+
+// ActionClasses are those of deeds.
+func ActionClasses[P, R any](deeds []Action[P, R]) []sim.FaultClass {
+	classes := make([]sim.FaultClass, 0, len(deeds))
+	for _, d := range deeds {
+		classes = append(classes, d.Class)
+	}
+	return classes
+}
+
+// ScheduleActions plans the deeds of a history. releases are those that there are by then.
+func ScheduleActions[P, R any](w *sim.World, people P, deeds []Action[P, R], releases func() []R) {
+	for _, d := range deeds {
+		every := sim.Pick(w.Draws.Stream("often/"+string(d.Class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
+		w.Again(d.Class, every, func(s *sim.Stream) {
+			if all := releases(); len(all) > 0 {
+				d.Do(people, sim.Pick(s, all...), s)
+			}
+		})
+	}
+}
+
+// Shipping is how new versions of one release come.
+type Shipping struct {
+	World *sim.World
+	Name  string
+	// Most is how many there are at most; from Soonest to Latest pass between two.
+	Most            int
+	Soonest, Latest time.Duration
+	// Draw draws a version, and gives what ships it.
+	Draw func(*sim.Stream) (ship func())
+	// Over is true once nobody ships any more.
+	Over func() bool
+}
+
+// Begin plans the first version, which plans the next.
+func (x Shipping) Begin() {
+	s := x.World.Draws.Stream("ship/" + x.Name)
+	x.again(s, s.Between(40*time.Second, 4*time.Minute), s.Int(1, x.Most))
+}
+
+// again ships a version after a while, and the next ones later.
+func (x Shipping) again(s *sim.Stream, after time.Duration, left int) {
+	if left == 0 {
+		return
+	}
+	ship := x.Draw(s)
+	next := s.Between(x.Soonest, x.Latest)
+	x.World.After(after, func() {
+		if x.Over() {
+			return
+		}
+		if x.World.Faults.Record(fmt.Sprintf("%s#%s-%d", Ship, x.Name, left)) {
+			ship()
+		}
+		x.again(s, next, left-1)
+	})
+}

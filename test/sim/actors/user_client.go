@@ -1,0 +1,73 @@
+package actors
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/serin-dev/serin/test/sim"
+)
+
+// UserClient are those of people and tools. What the API server refuses them is said, and no more.
+type UserClient struct {
+	World *sim.World
+	// Namespace of everything that people make.
+	Namespace string
+}
+
+// Create lets a user make an object.
+func (h UserClient) Create(o client.Object) {
+	copied, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	if err := h.World.Server.Client("user").Create(context.Background(), copied); err != nil {
+		h.World.Trace("the API server refuses %s: %v", o.GetName(), err)
+	}
+}
+
+// Delete lets a user delete an object, and is true when that was done.
+func (h UserClient) Delete(name string, kind schema.GroupKind) bool {
+	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: h.Namespace, Name: name})
+	if seen == nil {
+		return false
+	}
+	if err := h.World.Server.Client("user").Delete(context.Background(), seen.Unstructured()); err != nil {
+		h.World.Trace("the API server refuses to delete %s: %v", name, err)
+		return false
+	}
+	return true
+}
+
+// Write lets somebody change an object in place; change may say that there is nothing to do.
+func (h UserClient) Write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
+	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: h.Namespace, Name: name})
+	if seen == nil {
+		return false
+	}
+	o := seen.Unstructured()
+	if !change(o.Object) {
+		return false
+	}
+	if err := h.World.Server.Client(actor).Update(context.Background(), o); err != nil {
+		h.World.Trace("the API server refuses a change of %s: %v", name, err)
+		return false
+	}
+	return true
+}
+
+// DeleteOf lets a user delete an object of a release, and is true when that was done.
+func (h UserClient) DeleteOf(release types.NamespacedName, name string, kind schema.GroupKind) bool {
+	deleted := h.Delete(name, kind)
+	if deleted {
+		h.TraceAction(release, "delete %s %s", kind.Kind, name)
+	}
+	return deleted
+}
+
+// TraceAction adds to the trace what users did to a release.
+func (h UserClient) TraceAction(release types.NamespacedName, format string, args ...any) {
+	h.World.Trace("%s: people "+format, append([]any{release.Name}, args...)...)
+}

@@ -1,0 +1,528 @@
+package canary
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/oracle"
+)
+
+// namespace of everything that people make.
+const namespace = "shop"
+
+// planted is in every Secret, and in the user part and the query of every address. It must never be seen anywhere else.
+const planted = "hush-5b1c"
+
+// New makes the drawn releases of one history.
+func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
+
+// FixedStories are those that a run can be told to follow.
+func FixedStories() []actors.Story {
+	var fixed []actors.Story
+	for _, story := range Stories() {
+		fixed = append(fixed, actors.Story{Name: story.Name, New: func() []sim.Kind { return []sim.Kind{&Canaries{story: &story}} }})
+	}
+	return fixed
+}
+
+// Populate implements sim.Kind.
+func (k *Canaries) Populate(w *sim.World) {
+	k.world, k.user, k.oracle = w, w.Server.Client("user"), oracle.New(w, newLedger(w, drain), Invariants())
+	k.routers, k.settings = (&operator.Flags{}).Routers(), settingsOf(actors.NoRouter)
+	k.services = newExternalServices(k)
+	k.userClient, k.users = actors.UserClient{World: w, Namespace: namespace}, &users{Canaries: k, Script: actors.NewScript(w)}
+	k.cluster = cluster.New(w, cluster.Options{Behaviour: k.behaviour})
+	k.gateway = cluster.NewGateway(w, k.cluster, k.routes)
+	actors.TraceWrites(w, k.content)
+	w.Subscribe(k.users.observe)
+	if k.story != nil {
+		r := k.story.release()
+		k.begin(r)
+		k.users.startStory(*k.story, r)
+		return
+	}
+	s := w.Draws.Stream("releases")
+	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2, 3)
+	for i, name := range []string{"cart", "till", "desk"}[:n] {
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Record(fmt.Sprintf("release#%d", i+1)) {
+			k.enlarge(r, i)
+			k.begin(r)
+		}
+	}
+	k.strangers()
+	k.users.schedule()
+	k.tools()
+}
+
+// behaviour says how the pods of a template run.
+func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
+	labels := actors.Labels(template)
+	of := strings.TrimSuffix(labels["app"], "-primary")
+	for _, r := range k.releases {
+		if r.Target == of {
+			if v := r.Known[labels["version"]]; v != nil {
+				return v.Pods
+			}
+		}
+	}
+	return actors.Healthy
+}
+
+// begin lets people make everything that a release consists of.
+func (k *Canaries) begin(r *Release) {
+	k.releases = append(k.releases, r)
+	k.world.Trace("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.Current())
+	for _, object := range r.objects {
+		k.userClient.Create(object)
+	}
+	k.userClient.Create(r.canary())
+}
+
+// canary is the Canary as it is created.
+func (r *Release) canary() *flaggerv1.Canary {
+	c := &flaggerv1.Canary{Spec: *r.Spec.DeepCopy()}
+	c.Name, c.Namespace = r.Key.Name, r.Key.Namespace
+	c.Annotations = map[string]string{"example.com/team": "checkout"}
+	return c
+}
+
+// newRelease is a release whose first version is good, with the objects that all have.
+func newRelease(name, provider string, spec flaggerv1.CanarySpec) *Release {
+	r := &Release{
+		Key: types.NamespacedName{Namespace: namespace, Name: name}, Provider: provider, Target: name, Kind: actors.DeploymentKind, Apex: name, Spec: spec,
+		Versions: actors.NewVersions(),
+	}
+	r.Spec.Provider = provider
+	r.Spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
+	r.Spec.Service.Port = 80
+	if provider == actors.GatewayAPI {
+		r.Spec.Service.GatewayRefs = []flaggerv1.GatewayReference{{Name: "public", Namespace: new("gateways")}}
+	}
+	r.Strategy = strategyOf(r.Spec)
+	r.replicas = 2
+	return r
+}
+
+// strategyOf is the strategy that an analysis means.
+func strategyOf(spec flaggerv1.CanarySpec) canary.Strategy {
+	a := spec.Analysis
+	switch {
+	case a == nil:
+		return canary.Weighted
+	case spec.Provider == actors.NoRouter, a.Iterations > 0 && len(a.Match) == 0:
+		return canary.BlueGreen
+	case a.Iterations > 0:
+		return canary.ABTesting
+	default:
+		return canary.Weighted
+	}
+}
+
+// withConfig lets the workload read a ConfigMap and a Secret.
+func (r *Release) withConfig() {
+	r.config = r.Target + "-settings"
+	r.objects = append(r.objects,
+		object("v1", "ConfigMap", r.config, map[string]any{"data": map[string]any{"level": "1"}}),
+		object("v1", "Secret", r.config, map[string]any{"type": "Opaque", "stringData": map[string]any{"token": planted}}))
+}
+
+// workload makes the Deployment or DaemonSet, once everything that is in it is drawn.
+func (r *Release) workload() *Release {
+	o := r.deployment()
+	if r.Kind == actors.DaemonSetKind {
+		o.SetKind(actors.DaemonSetKind.Kind)
+		spec := within(o.Object, "spec")
+		for _, field := range []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds"} {
+			delete(spec, field)
+		}
+	}
+	r.objects = append(r.objects, o)
+	return r
+}
+
+// deployment is the target as its users write it: with fields and annotations that a release has no business with.
+func (r *Release) deployment() *unstructured.Unstructured {
+	return object("apps/v1", "Deployment", r.Target, map[string]any{
+		"metadata": map[string]any{
+			"labels":      map[string]any{"app": r.Target, "example.com/tier": "front"},
+			"annotations": map[string]any{"example.com/owner": "checkout"},
+		},
+		"spec": map[string]any{
+			"replicas": int64(r.replicas), "revisionHistoryLimit": int64(4), "minReadySeconds": int64(1),
+			"progressDeadlineSeconds": int64(60),
+			"selector":                map[string]any{"matchLabels": map[string]any{"app": r.Target}},
+			"strategy": map[string]any{
+				"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)},
+			},
+			"template": r.template(r.Current()),
+		},
+	})
+}
+
+// daemonSet lets the workload be a DaemonSet instead.
+func (r *Release) daemonSet() {
+	r.Kind, r.Spec.TargetRef.Kind = actors.DaemonSetKind, actors.DaemonSetKind.Kind
+}
+
+// template is the pod template of a version.
+func (r *Release) template(v *actors.Version) map[string]any {
+	container := map[string]any{
+		"name": "app", "image": "registry.example/" + r.Target + ":" + v.Name,
+		"ports":     []any{map[string]any{"name": "http", "containerPort": int64(8080), "protocol": "TCP"}},
+		"resources": map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "16Mi"}},
+	}
+	if r.config != "" {
+		container["envFrom"] = []any{
+			map[string]any{"configMapRef": map[string]any{"name": r.config}},
+			map[string]any{"secretRef": map[string]any{"name": r.config}},
+		}
+	}
+	return map[string]any{
+		"metadata": map[string]any{
+			"labels":      map[string]any{"app": r.Target, "version": v.Name},
+			"annotations": map[string]any{"example.com/scrape": "true"},
+		},
+		"spec": map[string]any{
+			"containers": []any{container}, "terminationGracePeriodSeconds": int64(10),
+			"topologySpreadConstraints": []any{map[string]any{
+				"maxSkew": int64(1), "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+				"labelSelector": map[string]any{"matchLabels": map[string]any{"app": r.Target}},
+			}},
+		},
+	}
+}
+
+// service is a Service as a user had it before the release took its name over.
+func (r *Release) service() *unstructured.Unstructured {
+	return object("v1", "Service", r.Apex, map[string]any{
+		"metadata": map[string]any{
+			"labels": map[string]any{"example.com/tier": "front"}, "annotations": map[string]any{"example.com/dns": "cart.example"},
+		},
+		"spec": map[string]any{
+			"selector": map[string]any{"app": r.Target}, "sessionAffinity": "ClientIP", "publishNotReadyAddresses": false,
+			"ports": []any{map[string]any{"name": "http", "port": int64(80), "targetPort": int64(80), "protocol": "TCP"}},
+		},
+	})
+}
+
+// scaler is the autoscaler of the target.
+func (r *Release) scaler() *unstructured.Unstructured {
+	return object("autoscaling/v2", "HorizontalPodAutoscaler", r.Target, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "checkout"}},
+		"spec": map[string]any{
+			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": r.Target},
+			"minReplicas":    int64(2), "maxReplicas": int64(4),
+			"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
+				"name": "cpu", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(80)},
+			}}},
+		},
+	})
+}
+
+// withScaler gives the target an autoscaler.
+func (r *Release) withScaler() {
+	r.Spec.AutoscalerRef = &flaggerv1.AutoscalerReference{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler", Name: r.Target}
+	r.objects = append(r.objects, r.scaler())
+}
+
+// withRoute gives the workload a VirtualService that its user made before there was a release.
+func (r *Release) withRoute() {
+	r.objects = append(r.objects, object("networking.istio.io/v1beta1", "VirtualService", r.Apex, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"example.com/owner": "network"}},
+		"spec": map[string]any{
+			"hosts": []any{r.Apex}, "gateways": []any{"mesh"}, "exportTo": []any{"."},
+			"http": []any{map[string]any{
+				"name":  "all",
+				"route": []any{map[string]any{"destination": map[string]any{"host": r.Apex}}},
+			}},
+		},
+	}))
+}
+
+// withTemplate makes the metric template that checks refer to.
+func (r *Release) withTemplate() {
+	r.objects = append(r.objects, object("flagger.app/v1beta1", "MetricTemplate", r.Target+"-errors", map[string]any{
+		"spec": map[string]any{
+			"provider": map[string]any{"type": "prometheus", "address": "http://reader:" + planted + "@prometheus.example"},
+			"query":    "errors{app=\"{{ target }}\"}",
+		},
+	}))
+}
+
+// object is an object in the namespace of the releases.
+func object(apiVersion, kind, name string, content map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: content}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// drawRelease draws a release with everything around it.
+func drawRelease(s *sim.Stream, name string) *Release {
+	provider := sim.Pick(s, actors.NoRouter, actors.Istio, actors.Istio, actors.GatewayAPI, actors.GatewayAPI)
+	r := newRelease(name, provider, drawSpec(s, name, provider))
+	r.replicas = s.Int(1, 3)
+	if s.Chance(0.3) {
+		r.withConfig()
+	}
+	if s.Chance(0.3) {
+		r.objects = append(r.objects, r.service())
+	}
+	if s.Chance(0.2) {
+		r.withScaler()
+	}
+	if route := s.Chance(0.2); route && provider == actors.Istio {
+		r.withRoute()
+	}
+	for _, metric := range r.Spec.Analysis.Metrics {
+		if metric.TemplateRef != nil {
+			r.withTemplate()
+			break
+		}
+	}
+	if bad := s.Chance(0.05); bad {
+		r.Known[r.Shipped[0]].Pods = actors.Stuck
+	}
+	if bad := s.Chance(0.05); bad {
+		r.valid = *r.Spec.DeepCopy()
+		invalidate(s, &r.Spec)
+		r.invalid, r.born = true, true
+	}
+	return r.workload()
+}
+
+// drawSpec draws what a user asks for.
+func drawSpec(s *sim.Stream, name, provider string) flaggerv1.CanarySpec {
+	spec := flaggerv1.CanarySpec{Provider: provider, Analysis: &flaggerv1.CanaryAnalysis{}}
+	a := spec.Analysis
+	a.Interval = sim.Pick(s, "5s", "10s", "20s", "30s", "60s")
+	a.Threshold = s.Int(1, 4)
+	drawStrategy(s, provider, a)
+	if s.Chance(0.15) {
+		spec.SkipAnalysis = true
+	}
+	spec.RevertOnDeletion = s.Chance(0.3)
+	spec.ProgressDeadlineSeconds = new(sim.Pick[int32](s, 30, 60, 120))
+	if s.Chance(0.15) {
+		a.CanaryReadyThreshold = new(sim.Pick(s, 50, 75, 100))
+	}
+	if s.Chance(0.15) {
+		a.PrimaryReadyThreshold = new(sim.Pick(s, 50, 75, 100))
+	}
+	for range sim.Pick(s, 0, 1, 1, 1, 2, 3) {
+		a.Metrics = append(a.Metrics, drawMetric(s, name))
+	}
+	for i := range sim.Pick(s, 0, 0, 1, 1, 2, 3) {
+		a.Webhooks = append(a.Webhooks, drawHook(s, i))
+	}
+	return spec
+}
+
+// drawStrategy draws how traffic moves.
+func drawStrategy(s *sim.Stream, provider string, a *flaggerv1.CanaryAnalysis) {
+	kind := s.Int(0, 9)
+	switch {
+	case provider == actors.NoRouter:
+		a.Iterations = s.Int(1, 4)
+	case kind < 2:
+		a.Iterations = s.Int(1, 4)
+		a.Match = []flaggerv1.AnalysisMatch{{Headers: map[string]flaggerv1.HeaderMatch{"x-canary": {Exact: "always"}}}}
+	case kind < 4:
+		a.Iterations = s.Int(1, 4)
+		a.Mirror = s.Chance(0.4)
+	default:
+		drawWeights(s, provider, a)
+	}
+}
+
+func drawWeights(s *sim.Stream, provider string, a *flaggerv1.CanaryAnalysis) {
+	if s.Chance(0.5) {
+		a.StepWeight, a.MaxWeight = sim.Pick(s, 15, 20, 30, 50, 100), sim.Pick(s, 0, 45, 60, 100)
+	} else {
+		a.StepWeights = sim.Pick(s, []int{1, 10, 50}, []int{20, 50, 100}, []int{30}, []int{5, 15, 40, 80}, []int{100})
+	}
+	if s.Chance(0.3) {
+		a.StepWeightPromotion = sim.Pick(s, 20, 50, 100)
+	}
+	if mirror := s.Chance(0.25); mirror && provider == actors.Istio {
+		a.Mirror = true
+		a.MirrorWeight = sim.Pick(s, 0, 20)
+	}
+	if s.Chance(0.2) {
+		a.SessionAffinity = &flaggerv1.SessionAffinity{CookieName: "side", MaxAge: 3600}
+		if s.Chance(0.5) {
+			a.SessionAffinity.PrimaryCookieName = "stable-side"
+		}
+	}
+}
+
+// drawMetric draws one check.
+func drawMetric(s *sim.Stream, name string) flaggerv1.CanaryMetric {
+	m := flaggerv1.CanaryMetric{Interval: sim.Pick(s, "", "10s", "30s")}
+	switch s.Int(0, 3) {
+	case 0:
+		m.Name, m.Threshold = canary.SuccessRate, 99
+	case 1:
+		m.Name, m.ThresholdRange = canary.Duration, &flaggerv1.CanaryThresholdRange{Max: new(500.0)}
+	case 2:
+		m.Name, m.Query = "open-requests", "open{app=\"{{ target }}\"}"
+		m.ThresholdRange = &flaggerv1.CanaryThresholdRange{Min: new(1.0), Max: new(10.0)}
+	default:
+		m.Name, m.TemplateRef = "errors", &flaggerv1.CrossNamespaceObjectReference{Name: name + "-errors"}
+		m.Threshold = 5
+	}
+	return m
+}
+
+// drawHook draws one hook. Names are not always different: two hooks of one name and type are told apart by their address.
+func drawHook(s *sim.Stream, i int) flaggerv1.CanaryWebhook {
+	of := sim.Pick(s, flaggerv1.ConfirmRolloutHook, flaggerv1.PreRolloutHook, flaggerv1.RolloutHook, flaggerv1.HookType(""),
+		flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook, flaggerv1.PostRolloutHook)
+	return hookAt(of, sim.Pick(s, "gate", fmt.Sprintf("hook-%d", i)), i, sim.Pick(s, "", "3s", "30s"), sim.Pick(s, 0, 0, 0, 2))
+}
+
+func hookAt(of flaggerv1.HookType, name string, i int, timeout string, retries int) flaggerv1.CanaryWebhook {
+	return flaggerv1.CanaryWebhook{
+		Type: of, Name: name, URL: fmt.Sprintf("http://caller:%s@hooks.example/%s/%d?token=%s", planted, name, i, planted),
+		Timeout: timeout, Retries: retries, Metadata: map[string]string{"suite": "smoke"},
+	}
+}
+
+// invalidate makes a spec one that can never work, in a way that its schema lets through.
+func invalidate(s *sim.Stream, spec *flaggerv1.CanarySpec) {
+	a := spec.Analysis
+	switch s.Int(0, 4) {
+	case 0:
+		a.Iterations, a.Match, a.StepWeight, a.StepWeights = 0, nil, 0, nil
+		if spec.Provider == actors.NoRouter {
+			a.CanaryReadyThreshold = new(120)
+		}
+	case 1:
+		a.CanaryReadyThreshold = new(-5)
+	case 2:
+		a.Metrics = append(a.Metrics, flaggerv1.CanaryMetric{Name: "unheard-of"})
+	case 3:
+		spec.Provider = "unheard-of" // a provider that there is no router for
+	default:
+		spec.TargetRef.Kind = "DaemonSet"
+	}
+}
+
+// enlarge gives a release so many pods that replacing them one after the other takes longer than its deadline.
+func (k *Canaries) enlarge(r *Release, i int) {
+	if !k.world.Faults.Has(ManyPods) || r.Kind != actors.DeploymentKind {
+		return
+	}
+	s := k.world.Draws.Stream("pods/" + r.Key.Name)
+	replicas := s.Int(6, 14)
+	if !s.Chance(0.4) || !k.world.Faults.Record(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
+		return
+	}
+	r.replicas = replicas
+	for _, o := range r.objects {
+		if o.GetKind() == actors.DeploymentKind.Kind && o.GetName() == r.Target {
+			within(o.Object, "spec")["replicas"] = int64(replicas)
+		}
+	}
+	k.world.Trace("%s has %d pods", r.Key.Name, replicas)
+}
+
+// strangers makes objects of others under names that a release needs.
+func (k *Canaries) strangers() {
+	if !k.world.Faults.Has(Strangers) {
+		return
+	}
+	for i, r := range k.releases {
+		s := k.world.Draws.Stream("strangers/" + r.Key.Name)
+		which := s.Int(0, 5)
+		if !s.Chance(0.3) || !k.world.Faults.Record(fmt.Sprintf("%s#%d", Strangers, i+1)) {
+			continue
+		}
+		o := r.stranger(which)
+		k.world.Trace("a stranger has %s %s", o.GetKind(), o.GetName())
+		k.userClient.Create(o)
+	}
+}
+
+// stranger is an object of somebody else that has a name which the release needs.
+func (r *Release) stranger(which int) *unstructured.Unstructured {
+	foreign := map[string]any{"ownerReferences": []any{map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Shop", "name": "other", "uid": "00000000-0000-0000-0000-00000000feed", "controller": true,
+	}}}
+	switch which {
+	case 0:
+		other := &Release{Target: r.Target + "-primary", replicas: 1, Versions: actors.NewVersions()}
+		return other.deployment()
+	case 1:
+		return object("v1", "Service", r.Apex+"-canary", map[string]any{
+			"metadata": foreign,
+			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
+		})
+	case 2:
+		return object("v1", "Service", r.Apex+"-primary", map[string]any{
+			"metadata": foreign,
+			"spec":     map[string]any{"selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": int64(80)}}},
+		})
+	case 3:
+		return object("autoscaling/v2", "HorizontalPodAutoscaler", r.Target+"-primary", map[string]any{
+			"metadata": foreign,
+			"spec": map[string]any{
+				"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}, "maxReplicas": int64(3),
+			},
+		})
+	case 4:
+		if r.Provider == actors.Istio {
+			return object("networking.istio.io/v1beta1", "DestinationRule", r.Apex+"-canary", map[string]any{
+				"metadata": foreign, "spec": map[string]any{"host": "other"},
+			})
+		}
+		fallthrough
+	default:
+		return object("v1", "ConfigMap", r.Target+"-settings-primary", map[string]any{
+			"metadata": foreign, "data": map[string]any{"level": "9"},
+		})
+	}
+}
+
+// Story is a release told in advance: what it is, and what happens when. It has one end, whatever the scheduling.
+type Story struct {
+	Name     string
+	Provider string
+	Spec     func(*flaggerv1.CanarySpec)
+	// Around adds to what is around the release.
+	Around func(*Release)
+	// Acts are what people do, one after the other.
+	Acts []Act
+	// End is the phase in which it ends; empty: the Canary is gone.
+	End flaggerv1.CanaryPhase
+}
+
+// Act is one thing that people do in a story.
+type Act = actors.Step[*users, *Release, flaggerv1.CanaryStatus]
+
+// release is the release of a story.
+func (s Story) release() *Release {
+	spec := flaggerv1.CanarySpec{Analysis: &flaggerv1.CanaryAnalysis{Interval: "20s", Threshold: 1}}
+	spec.Analysis.Metrics = []flaggerv1.CanaryMetric{{Name: canary.SuccessRate, Interval: "10s", ThresholdRange: &flaggerv1.CanaryThresholdRange{Min: new(99.0)}}}
+	spec.ProgressDeadlineSeconds = new(int32(60))
+	spec.Provider = s.Provider
+	if s.Spec != nil {
+		s.Spec(&spec)
+	}
+	r := newRelease("cart", s.Provider, spec)
+	if s.Around != nil {
+		s.Around(r)
+	}
+	return r.workload()
+}

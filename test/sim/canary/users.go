@@ -1,0 +1,218 @@
+package canary
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/cluster"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// The classes of what people and tools do, beside those that all kinds have.
+const (
+	EditTemplate     sim.FaultClass = "edit-template"
+	EditSpec         sim.FaultClass = "edit-spec"
+	EditConfig       sim.FaultClass = "edit-config"
+	Scale            sim.FaultClass = "scale"
+	DeleteRelease    sim.FaultClass = "delete-release"
+	RecreateRelease  sim.FaultClass = "recreate-release"
+	DeleteTarget     sim.FaultClass = "delete-target"
+	DeletePrimary    sim.FaultClass = "delete-primary"
+	DeleteService    sim.FaultClass = "delete-service"
+	DeleteRoute      sim.FaultClass = "delete-route"
+	EditRouteWeights sim.FaultClass = "edit-route-weights"
+	Suspend          sim.FaultClass = "suspend"
+	Skip             sim.FaultClass = "skip"
+	Command          sim.FaultClass = "command"
+	NonsenseStatus   sim.FaultClass = "nonsense-status"
+	OtherController  sim.FaultClass = "other-controller" // the status is as another controller leaves it
+	SwapStrategy     sim.FaultClass = "swap-strategy"
+	SameTarget       sim.FaultClass = "same-target"
+	Strangers        sim.FaultClass = "strangers"
+	ManyPods         sim.FaultClass = "many-pods" // so many that a primary takes longer than the deadline to be replaced
+)
+
+// users are the users of the workloads: they ship versions, change their minds, and do by hand what they should not.
+type users struct {
+	*Canaries
+	*actors.Script
+	// back are the Canaries that are made again once they are gone.
+	back map[types.NamespacedName]func()
+}
+
+// actions in a fixed order.
+var actions = []actors.Action[*users, *Release]{
+	{Class: EditTemplate, Do: (*users).editTemplate},
+	{Class: EditSpec, Do: (*users).editSpec},
+	{Class: EditConfig, Do: (*users).editConfig},
+	{Class: Scale, Do: (*users).scale},
+	{Class: DeleteRelease, Do: (*users).deleteRelease},
+	{Class: RecreateRelease, Do: (*users).recreateRelease},
+	{Class: DeleteTarget, Do: (*users).deleteTarget},
+	{Class: DeletePrimary, Do: (*users).deletePrimary},
+	{Class: DeleteService, Do: (*users).deleteService},
+	{Class: DeleteRoute, Do: (*users).deleteRoute},
+	{Class: EditRouteWeights, Do: (*users).editRouteWeights},
+	{Class: Suspend, Do: (*users).suspend},
+	{Class: Skip, Do: (*users).skip},
+	{Class: Command, Do: (*users).command},
+	{Class: NonsenseStatus, Do: (*users).nonsense},
+	{Class: OtherController, Do: (*users).otherController},
+	{Class: SwapStrategy, Do: (*users).swapStrategy},
+	{Class: SameTarget, Do: (*users).sameTarget},
+}
+
+// Classes are the troubles that this kind of release adds to those of the world.
+var Classes = slices.Concat(hookFaults, actors.MetricFaults, []sim.FaultClass{Strangers, ManyPods, Neighbours, actors.GitOps}, actors.ActionClasses(actions), cluster.Classes())
+
+// schedule plans what people do in this history.
+func (p *users) schedule() {
+	for _, r := range p.releases {
+		actors.Shipping{
+			World: p.world, Name: r.Key.Name, Most: 3, Soonest: 2 * time.Minute, Latest: 12 * time.Minute,
+			Draw: func(s *sim.Stream) func() {
+				v := actors.DrawVersion(s, 0.6, 0.4)
+				return func() { p.ship(r, r.Add(v)) }
+			},
+			Over: func() bool { return p.over },
+		}.Begin()
+	}
+	actors.ScheduleActions(p.world, p, actions, func() []*Release { return p.releases })
+}
+
+// startStory begins a story about a release.
+func (p *users) startStory(story Story, r *Release) {
+	actors.StartStory(p.Script, p, r, story.Acts, func() (flaggerv1.CanaryStatus, bool) {
+		if c := p.stored(r.Key); c != nil {
+			return c.Status, true
+		}
+		return flaggerv1.CanaryStatus{}, false
+	})
+}
+
+// observe is told everything that happens.
+func (p *users) observe(happening any) {
+	wrote, ok := happening.(sim.ObjectWritten)
+	switch {
+	case ok && (wrote.Kind == actors.DeploymentKind || wrote.Kind == actors.DaemonSetKind) && wrote.Actor != "user" && wrote.Subresource == "":
+		p.noticePrimary(wrote)
+		return
+	case !ok || wrote.Kind != canaryKind:
+		return
+	}
+	if again := p.back[wrote.Key]; again != nil && wrote.Type == store.Deleted {
+		delete(p.back, wrote.Key)
+		p.After(2*time.Second, again)
+	}
+	p.Continue()
+}
+
+// noticePrimary remembers which version the primary of a release got last.
+func (p *users) noticePrimary(wrote sim.ObjectWritten) {
+	for _, r := range p.releases {
+		if version := actors.Labels(within(wrote.New.Content(), "spec", "template"))["version"]; wrote.Key.Name == r.Target+"-primary" && r.Known[version] != nil {
+			r.promoted = version
+		}
+	}
+}
+
+// change lets a user change one object.
+func (p *users) change(name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
+	return p.userClient.Write("user", name, kind, change)
+}
+
+// stored is a Canary as the API server has it; nil when there is none. It must not be changed.
+func (k *Canaries) stored(key types.NamespacedName) *flaggerv1.Canary {
+	return actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key))
+}
+
+// respecify changes the spec of a Canary.
+func (p *users) respecify(r *Release, change func(*flaggerv1.Canary)) bool {
+	c := p.stored(r.Key)
+	if c == nil || c.DeletionTimestamp != nil {
+		return false
+	}
+	c = c.DeepCopy()
+	change(c)
+	if err := p.user.Update(context.Background(), c); err != nil {
+		p.world.Trace("the API server refuses a change of Canary %s: %v", r.Key.Name, err)
+		return false
+	}
+	r.Strategy = strategyOf(c.Spec)
+	return true
+}
+
+// running is the version that the target of a release runs now; empty where there is no target.
+func (k *Canaries) running(r *Release) string {
+	target := k.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target})
+	if target == nil {
+		return ""
+	}
+	template, _, _ := unstructured.NestedFieldNoCopy(target.Content(), "spec", "template")
+	content, _ := template.(map[string]any)
+	return actors.Labels(content)["version"]
+}
+
+// repair is what people do when nothing happens any more: they put right what would hold a release for ever, or leave it
+// so that the release has to say what it waits for.
+func (p *users) repair() {
+	for _, r := range p.releases {
+		s := p.world.Draws.Stream("mend/" + r.Key.Name)
+		resume, valid, retarget := s.Chance(0.7), s.Chance(0.75), s.Chance(0.8)
+		if resume {
+			p.resume(r)
+		}
+		if valid {
+			p.mendSpec(r)
+		}
+		if retarget {
+			p.retarget(r)
+			p.bringBack(r)
+		}
+		p.startable(r)
+	}
+}
+
+// bringBack ships the promoted version again where the primary is gone, as the release asks for when it cannot make it
+// again by itself.
+func (p *users) bringBack(r *Release) {
+	gone := p.world.Server.Peek(r.Kind, types.NamespacedName{Namespace: namespace, Name: r.Target + "-primary"}) == nil
+	if c := p.stored(r.Key); gone && c != nil && c.Status.Phase != "" && c.Status.Phase != flaggerv1.CanaryPhaseInitializing && r.promoted != "" {
+		p.ship(r, r.Known[r.promoted])
+	}
+}
+
+// startable ships a version whose pods run where a release would otherwise wait for pods that never come: it has not taken
+// its workload over yet, or gives it back, or the primary has that version already.
+func (p *users) startable(r *Release) {
+	v := r.Known[p.running(r)]
+	if v == nil || !v.Pods.Never || !p.needsPods(r.Key) && !p.needsPods(types.NamespacedName{Namespace: namespace, Name: r.Key.Name + secondCanary}) {
+		return
+	}
+	p.ship(r, r.Add(goodVersion))
+}
+
+// needsPods is true of a Canary that waits for pods without a deadline. A release that is under way has one.
+func (p *users) needsPods(key types.NamespacedName) bool {
+	c := p.stored(key)
+	if c == nil {
+		return false
+	}
+	if c.DeletionTimestamp != nil {
+		return true
+	}
+	switch c.Status.Phase {
+	case "", flaggerv1.CanaryPhaseInitializing, flaggerv1.CanaryPhaseTerminating, flaggerv1.CanaryPhasePromoting, flaggerv1.CanaryPhaseFinalising:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,352 @@
+// Package mutation proves that the simulator detects defects: it applies a mutant, a deliberate defect, to a copy of Serin, and
+// executes simulation runs until the invariant is violated that the defect concerns.
+//
+// It knows files and texts. It must not know why a mutant is a defect; its name says that to the reader.
+package mutation
+
+// Mutant is one defect that the simulator must detect.
+type Mutant struct {
+	// Name selects a mutant, and appears in the tables of docs/simulator.md.
+	Name string
+	// Violates is the invariant that has to be reported; a report of another one proves nothing about this one.
+	Violates string
+	// File is the production file, from the root of the repository; Old occurs in it exactly once, and is replaced by New.
+	File, Old, New string
+	// Seed is that of a run that detected it, and is executed first. Zero: a story detects it.
+	Seed uint64
+}
+
+// Canaries are the mutants of the Canary API, in the order of the invariants that they violate.
+var Canaries = []Mutant{
+	{
+		"weight without pods",
+		"I1",
+		"internal/canary/gates.go",
+		"if target.Ready && target.Replicas > 0 {", "if true {", 11,
+	},
+	{
+		"users left without pods at rest",
+		"I1",
+		"internal/canary/machine.go",
+		"return withTrafficRescue(s, rest(s))", "return rest(s)", 67,
+	},
+	{
+		"weights beyond the plan",
+		"I2",
+		"internal/canary/weights.go",
+		"return min(current+p.Step, max(p.Max, current))", "return min(current+p.Step+1, 100)", 1,
+	},
+	{
+		"answers of earlier windows count",
+		"I3",
+		"internal/canary/questions.go",
+		"string(check.Source) + \"/\" + s.run() + \"/\" + s.attempt(),\n\t\tSince: s.windowEnd(),",
+		"string(check.Source) + \"/\" + s.run(),", 1,
+	},
+	{
+		"window counted from lastTransitionTime",
+		"I3",
+		"internal/canary/status.go",
+		"return s.serin().Window.Start.Time, true", "return s.Status.LastTransitionTime.Time, true", 33,
+	},
+	{
+		"threshold off by one",
+		"I4",
+		"internal/canary/rollback.go",
+		"failed := intent == \"\" && s.Status.FailedChecks >= s.Plan.Threshold", "failed := intent == \"\" && s.Status.FailedChecks > s.Plan.Threshold", 34,
+	},
+	{
+		"failed checks counted twice",
+		"I4",
+		"internal/canary/window.go",
+		"e.status.FailedChecks++\n\tif _, away", "e.status.FailedChecks += 2\n\tif _, away", 1,
+	},
+	{
+		"drain skipped",
+		"I5",
+		"internal/canary/gates.go",
+		"return release.WaitsUntil(\"drained\", until, \"until \"+until.UTC().Format(time.TimeOnly))", "return release.Passes(\"drained\", \"\")", 1,
+	},
+	{
+		"pods gone before the route is back",
+		"I5",
+		"internal/canary/rollback.go",
+		"e := s.edit().effect(effects...).effect(RouteIs{}).stamp(", "e := s.edit().effect(effects...).effect(DownToZero{}, RouteIs{}).stamp(", 6,
+	},
+	{
+		"primary updated at the start",
+		"I6",
+		"internal/canary/begin.go",
+		"e := s.edit().effect(standing(s)...).phase(flaggerv1.CanaryPhaseProgressing)",
+		"e := s.edit().effect(standing(s, PrimaryExists{ID: s.copyID(), Follow: true})...).phase(flaggerv1.CanaryPhaseProgressing)", 1,
+	},
+	{
+		"canary need not be ready",
+		"I7",
+		"internal/canary/gates.go",
+		"if target.Ready && target.Replicas > 0 {", "if target.Replicas > 0 {", 9,
+	},
+	{
+		"labels of the target changed",
+		"I8",
+		"internal/workload/scale.go",
+		"	err := d.update(ctx, obj, d.form.scaled(obj, replicas))\n",
+		"	scaled := d.form.scaled(obj, replicas)\n\tscaled.SetLabels(map[string]string{\"scaled\": \"true\"})\n\terr := d.update(ctx, obj, scaled)\n", 1,
+	},
+	{
+		"status before effects",
+		"I9",
+		"internal/canary/controller/reconciler.go",
+		"	warnings, effect, failed := r.apply(ctx, s, decision)\n",
+		"	if _, err := r.writeStatus(ctx, key, s, &decision, shell.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, effect, failed := r.apply(ctx, s, decision)\n", 15,
+	},
+	{
+		"no wake-up for a window",
+		"I9",
+		"internal/canary/decision.go",
+		"Probes: gates.Probes(), Wake: gates.Wake()}", "Probes: gates.Probes()}", 18,
+	},
+	{
+		"an answer once given is the answer",
+		"I9",
+		"internal/release/probe.go",
+		"answer.Ended.IsZero() || answer.Began.Before(p.Since) && !answer.Since.Equal(p.Since)", "answer.Ended.IsZero()", 21,
+	},
+	{
+		"a window that began in the future",
+		"I9",
+		"internal/canary/mend.go",
+		"again = serin.Window != nil && (serin.Window.Start.IsZero() || serin.Window.Start.After(s.Now))",
+		"again = serin.Window != nil && serin.Window.Start.IsZero()",
+		284,
+	},
+	{
+		"a suspended release is looked up again",
+		"I9q",
+		"internal/canary/controller/reconciler.go",
+		"	r.memory.ScheduleWake(key, decision.Wake)\n",
+		"	r.memory.ScheduleWake(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		look = began.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
+		20,
+	},
+	{
+		"address of a hook in a gate",
+		"I10",
+		"internal/canary/gates.go",
+		"return hook.Name + \" has not approved: \" + answer.Text", "return hook.URL + \" has not approved: \" + answer.Text", 2,
+	},
+	{
+		"hook key that a crash changes",
+		"I11",
+		"internal/canary/questions.go",
+		"Key: digest(s.UID, s.run(), p.ID, string(phase), moment)}", "Key: digest(s.UID, s.run(), p.ID, string(phase), moment, s.Now.String())}", 26,
+	},
+	{
+		"gates asked as fast as they answer",
+		"I11",
+		"internal/canary/gates.go",
+		"again := s.past(answer.Began).Add(s.Plan.Window)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))",
+		"again := s.past(answer.Began).Add(time.Second)\n\t\tif s.Now.Before(again) {\n\t\t\tg := release.WaitsFor(name, release.ByPerson, refusal(hook, answer))", 2,
+	},
+	{
+		"workload patched without a precondition",
+		"I12",
+		"internal/workload/apply.go",
+		"json.Marshal(jsontree.Pinned(difference, existing.GetResourceVersion()))", "json.Marshal(difference)", 1,
+	},
+	{
+		"route patched without a precondition",
+		"I12",
+		"internal/traffic/applier.go",
+		"json.Marshal(jsontree.Pinned(patch, existing.GetResourceVersion()))", "json.Marshal(patch)", 1,
+	},
+	{
+		"status patched without a precondition",
+		"I12",
+		"internal/shell/shell.go",
+		"json.Marshal(jsontree.Pinned(map[string]any{\"status\": difference}, version))",
+		"json.Marshal(map[string]any{\"status\": difference})", 1,
+	},
+	{
+		"generation of a spec that was not decided on",
+		"I13",
+		"internal/canary/status.go",
+		"c.ObservedGeneration = e.s.Generation", "c.ObservedGeneration = e.s.Generation + 1", 1,
+	},
+	{
+		"transition time moves with the message",
+		"I13",
+		"internal/canary/status.go",
+		"c.LastTransitionTime, c.LastUpdateTime = old.LastTransitionTime, now", "c.LastTransitionTime, c.LastUpdateTime = now, now", 1,
+	},
+	{
+		"windows of half their length where a clock was set",
+		"I14",
+		"internal/canary/gates.go",
+		"length := s.Plan.Window\n",
+		"length := s.Plan.Window / 2\n",
+		25,
+	},
+	{
+		"apex moved to a primary that is not ready",
+		"I15",
+		"internal/canary/initialise.go",
+		"	case !primary.Ready:\n\t\treturn release.WaitsFor(\"primary-ready\", release.ByCluster, s.primaryMessage())\n\tdefault:",
+		"	default:", 1,
+	},
+	{
+		"finalizer first",
+		"I16",
+		"internal/canary/leaving.go",
+		"		return keepStatus(s, gates, effects...)\n\t}\n\teffects = append(effects, GivenBack{})",
+		"		return keepStatus(s, gates, append(effects, HasFinalizer{})...)\n\t}\n\teffects = append(effects, GivenBack{})", 25,
+	},
+	{
+		"counts of the revision before",
+		"I17",
+		"internal/canary/progress.go",
+		"	e.zero()\n\te.run()\n", "	e.run()\n", 3,
+	},
+	{
+		"samples of the revision before",
+		"I17",
+		"internal/canary/gates.go",
+		"until := s.past(last.Time).Add(s.Plan.oldest())", "until := s.past(last.Time)", 25,
+	},
+	{
+		"pods taken away at rest",
+		"I18",
+		"internal/canary/rest.go",
+		"		return keepStatus(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return keepStatus(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 2,
+	},
+	{
+		"a label that never stands",
+		"I19",
+		"internal/workload/services.go",
+		"		desired.SetLabels(leaving(", "		labels[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetLabels(leaving(", 1,
+	},
+	{
+		"selector written at every look",
+		"I19",
+		"internal/workload/services.go",
+		"		desired.SetAnnotations(leaving(", "		annotations[\"seen\"] = existing.GetResourceVersion()\n\t\tdesired.SetAnnotations(leaving(", 1,
+	},
+	{
+		"two questions of one release",
+		"I20",
+		"internal/prober/prober.go",
+		"if len(a.queue) > 0 && len(a.out) < p.each {", "if len(a.queue) > 0 {", 85,
+	},
+	{
+		"queued at once, for ever",
+		"I21",
+		"internal/shell/shell.go",
+		"return min(max(wake.Sub(now), 1), longestSleep)", "return 1", 1,
+	},
+	{
+		"what failed is tried again",
+		"I23",
+		"internal/canary/rest.go",
+		"if revision == s.pinnedRevision() && !retry {", "if revision == s.pinnedRevision() && s.Status.Phase != flaggerv1.CanaryPhaseFailed {", 1,
+	},
+	{
+		"abort recorded and not carried out",
+		"I24",
+		"internal/canary/progress.go",
+		"return e.rollback(reasonAbort).tell(", "return e.tell(", 28,
+	},
+	{
+		"suspension ignored",
+		"I25",
+		"internal/canary/machine.go",
+		"	case s.Plan.Suspended:\n", "	case s.Plan.Suspended && s.Status.Phase == \"\":\n", 6,
+	},
+	{
+		"nobody is told what is waited for",
+		"I26",
+		"internal/canary/controller/memory.go",
+		"	gates := make([]flaggerv1.GateStatus, len(e.Gates))\n	for i, gate := range e.Gates {\n",
+		"	gates := []flaggerv1.GateStatus{}\n	for i, gate := range e.Gates[:0] {\n",
+		17,
+	},
+	{
+		"Services without an owner",
+		"I27",
+		"internal/workload/services.go",
+		"	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})\n", "", 1,
+	},
+	{
+		"configuration followed at rest",
+		"I28",
+		"internal/canary/standing.go",
+		"effects = append(effects, ScalerExists{})\n\t}", "effects = append(effects, ScalerExists{}, PrimaryExists{ID: s.copyID(), Follow: true})\n\t}", 117,
+	},
+	{
+		"two Canaries for one target",
+		"I31",
+		"internal/canary/controller/observe.go",
+		"other.UID != s.object.UID && older(other, s.object)", "other.UID == \"\" && older(other, s.object)", 38,
+	},
+	{
+		"deadline of the canary counted from the start of the window",
+		"I32",
+		"internal/canary/deadline.go",
+		"return s.canaryProgressed().Add(s.Plan.Deadline) }",
+		"if start, ok := s.start(); ok {\n\t\treturn start.Add(s.Plan.Deadline)\n\t}\n\treturn s.canaryProgressed().Add(s.Plan.Deadline) }", 355,
+	},
+	{
+		"progress of the primary does not extend its deadline",
+		"I32",
+		"internal/canary/deadline.go",
+		"return s.primaryProgressed().Add(s.Plan.Deadline) }",
+		"if since := s.serin().Since; since != nil {\n\t\treturn since.Add(s.Plan.Deadline)\n\t}\n\treturn s.primaryProgressed().Add(s.Plan.Deadline) }", 217,
+	},
+	{
+		"a promotion that failed stays failed",
+		"I33",
+		"internal/canary/rest.go",
+		"	case s.resumable():\n", "	case s.resumable() && s.Plan.Deadline == 0:\n", 0,
+	},
+	{
+		"users that a revision has not earned stay with it",
+		"I33",
+		"internal/canary/progress.go",
+		"if s.inheritsTraffic() && s.primaryReachable() {", "if s.inheritsTraffic() && s.primaryReachable() && s.Pruned {", 0,
+	},
+	{
+		"a primary that became ready stays unknown",
+		"I33",
+		"internal/canary/unfinished.go",
+		"return s.primaryUnpromoted() && known &&", "return s.primaryUnpromoted() && known && s.Pruned &&", 0,
+	},
+	{
+		"all traffic back to one pod of the primary",
+		"I34",
+		"internal/canary/returning.go",
+		"weighted := s.Plan.Strategy == Weighted && !s.Plan.Skip", "weighted := s.Plan.Strategy == Weighted && s.Plan.Skip", 0,
+	},
+	{
+		"a rollback measured by spec.replicas",
+		"I34",
+		"internal/canary/returning.go",
+		"return release.Carriers(s.Workload.Primary.Replicas, carriedBy)", "return release.Carriers(s.Workload.Primary.Replicas, max(carriedBy, s.Workload.Primary.Replicas))", 0,
+	},
+	{
+		"slots are not shared",
+		"I35",
+		"internal/fairshare/queue.go",
+		"t.held < dominance*(free-1)", "t.held < dominance*q.slots", 1,
+	},
+	{
+		"events of a deleted Canary remembered",
+		"I36",
+		"internal/canary/controller/report.go",
+		"	r.Recorder.Forget(key)\n", "", 2,
+	},
+}
+
+// Elsewhere are the invariants that one run cannot violate, and the tests that cover them.
+var Elsewhere = map[string]string{
+	"I22": "the Canary API has no AnalysisRuns, Experiments or ReplicaSets of its own",
+	"I29": "the Canary API has no sequential analysis",
+	"I30": "TestEveryCallMayGoWrong and TestTwoFaultsAreNoMoreThanOne in test/sim/canary",
+}

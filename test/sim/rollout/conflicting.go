@@ -1,0 +1,154 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/test/sim"
+	"github.com/serin-dev/serin/test/sim/actors"
+	"github.com/serin-dev/serin/test/sim/oracle"
+	"github.com/serin-dev/serin/test/sim/store"
+)
+
+// Conflicting are Rollouts for the Services of another one, which somebody makes by mistake and takes away again.
+const Conflicting sim.FaultClass = "twin"
+
+// conflictingLabel sets the pods of a twin apart.
+const conflictingLabel = "twin"
+
+// conflictingRollout is a Rollout with the strategy of a release: it names the same Services, and the same route.
+func (r *Release) conflictingRollout() *argov1.Rollout {
+	twin := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "twin-of-" + r.Key.Name}}
+	twin.Spec = argov1.RolloutSpec{
+		Replicas: new(int32(1)), Strategy: *r.Spec.Strategy.DeepCopy(), Template: r.template(r.Known["v1"]),
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": r.Key.Name, conflictingLabel: "yes"}},
+	}
+	twin.Spec.Template.Labels[conflictingLabel] = "yes"
+	return twin
+}
+
+// scheduleConflicts plans those of a history. Where Services or releases go, or releases give Services up, whoever comes next has them, and so
+// there are none.
+func (p *users) scheduleConflicts() {
+	for _, r := range p.releases {
+		s := p.world.Draws.Stream("twin/" + r.Key.Name)
+		drawn, after, life := s.Chance(0.2), s.Between(time.Minute, 10*time.Minute), s.Between(time.Minute, 10*time.Minute)
+		shared := p.world.Faults.Has(DeleteService) || p.world.Faults.Has(DeleteRelease) || p.world.Faults.Has(SwapStrategy) || len(r.around()) < 2
+		if !drawn || shared || !p.world.Faults.Record(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
+			continue
+		}
+		p.After(after, func() {
+			twin := r.conflictingRollout()
+			p.userClient.Create(twin)
+			p.userClient.TraceAction(r.Key, "make %s for its Services", twin.Name)
+			p.After(life, func() { p.userClient.DeleteOf(r.Key, twin.Name, rolloutKind) })
+		})
+	}
+}
+
+// exclusiveServices is I31.
+type exclusiveServices struct {
+	*ledger
+
+	// managers are who manages each Service, as it says, and since when.
+	managers map[string]manager
+	// crashes counts the processes that died.
+	crashes int
+}
+
+type manager struct {
+	name  string
+	since time.Time
+}
+
+func (c *exclusiveServices) Observe(event any) {
+	switch h := event.(type) {
+	case oracle.Write:
+		if h.Kind == actors.ServiceKind {
+			c.note(h)
+		}
+		if h.BySerin && h.Type == store.Added {
+			c.made(h)
+		}
+	case rolloutWritten:
+		if h.after == nil && h.of != nil {
+			c.told(h.of)
+		}
+	case sim.ProcessCrashed:
+		c.crashes++
+	}
+}
+
+// note: nobody takes a Service from a Rollout that manages it, and is there.
+func (c *exclusiveServices) note(h oracle.Write) {
+	if c.managers == nil {
+		c.managers = map[string]manager{}
+	}
+	name := h.New.Meta().Annotations[argov1.ManagedByAnnotation]
+	before := c.managers[h.Key.Name]
+	if before.name == name {
+		return
+	}
+	if r := c.ByName[keyNamed(before.name)]; h.BySerin && name != "" && r != nil && before.since.Before(c.OldestView()) {
+		c.Violate("I31", name, "Service %s was taken from Rollout %s", h.Key.Name, before.name)
+	}
+	c.managers[h.Key.Name] = manager{name, c.Now()}
+}
+
+// other is the Rollout that has managed a Service of a Rollout for so long that everybody knows; empty: there is none.
+func (c *exclusiveServices) other(r *record) string {
+	for _, service := range serviceNames(r.object.Spec.Strategy) {
+		m := c.managers[service]
+		if m.name != "" && m.name != r.key.Name && m.since.Before(c.OldestView()) && c.ByName[keyNamed(m.name)] != nil {
+			return m.name
+		}
+	}
+	return ""
+}
+
+func serviceNames(s argov1.RolloutStrategy) []string {
+	var names []string
+	if s.Canary != nil {
+		names = append(names, s.Canary.CanaryService, s.Canary.StableService)
+		if turns := s.Canary.PingPong; turns != nil {
+			names = append(names, turns.PingService, turns.PongService)
+		}
+	}
+	if s.BlueGreen != nil {
+		names = append(names, s.BlueGreen.ActiveService, s.BlueGreen.PreviewService)
+	}
+	return names
+}
+
+// made: for a Rollout whose Services another one manages nothing is made.
+func (c *exclusiveServices) made(h oracle.Write) {
+	kind, name := owner(h.New.Meta())
+	r := c.ByName[keyNamed(name)]
+	if kind != argov1.RolloutKind || r == nil || c.Relists && c.crashes > 0 || c.JustStarted(h.Actor) { // its first list may be from before the Services had a manager
+		return
+	}
+	if other := c.other(r); other != "" {
+		c.Violate("I31", name, "%s %s was made for it, although Rollout %s manages its Services", h.Kind.Kind, h.Key.Name, other)
+	}
+}
+
+// told: its status says why nothing is done, where it can be written.
+func (c *exclusiveServices) told(r *record) {
+	if c.LastFault.After(c.OldestView().Add(-triedAgain)) {
+		return
+	}
+	if other := c.other(r); other != "" && r.object.CreationTimestamp.Time.Before(c.OldestView().Add(-time.Second)) && !invalid(r.object.Status) {
+		c.Violate("I31", r.key.Name, "Rollout %s manages its Services, and its status does not say so: %s (%s)", other, r.object.Status.Phase, r.object.Status.Message)
+	}
+}
+
+func (c *exclusiveServices) Finish() {
+	for _, r := range c.All {
+		if !r.deleted {
+			c.told(r)
+		}
+	}
+}
