@@ -1,6 +1,6 @@
-// Command serin is the controller, and the commands that a person types.
+// Command serin is the controller, and the commands of users.
 //
-// It must not do more than put the packages below internal together.
+// It must not do more than combine the packages below internal.
 package main
 
 import (
@@ -46,8 +46,8 @@ func command() *cobra.Command {
 	return root
 }
 
-// arguments lets the flags of the controller and the load tester have one dash, as Flagger's have. Called by the name
-// of a program that is built in, it is that program.
+// arguments accepts the flags of the controller and the load tester with one dash, as Flagger does. A process that is called by the
+// name of a built-in program is that program.
 func arguments(root *cobra.Command, argv []string) []string {
 	args := argv[1:]
 	if name := filepath.Base(argv[0]); load.Has(name) {
@@ -86,7 +86,7 @@ func loadtesterCommand() *cobra.Command {
 	var flags loadtester.Flags
 	c := &cobra.Command{
 		Use: "loadtester", Short: "Run the load tester", Args: cobra.NoArgs,
-		Long: "Runs tests and generates load for webhooks, and keeps gates. Flags have the names and defaults of Flagger's load tester, with one dash or two.",
+		Long: "Runs tests and generates load for webhooks, and serves gates. Flags have the names and defaults of Flagger's load tester, with one dash or two.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.FromEnvironment(os.Getenv)
 			return loadtester.Run(cmd.Context(), flags, cmd.ErrOrStderr())
@@ -94,15 +94,15 @@ func loadtesterCommand() *cobra.Command {
 	}
 	flags.Register(c.Flags())
 	c.AddCommand(&cobra.Command{
-		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a program that is built into the load tester",
-		Long:               "Runs a program that is built into the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
+		Use: "run PROGRAM [ARGUMENT...]", Short: "Run a built-in program of the load tester",
+		Long:               "Runs a built-in program of the load tester, as a webhook does: " + strings.Join(load.Programs(), ", ") + ".",
 		Example:            "  serin loadtester run hey -z 10s -q 10 -c 2 http://cart-canary.shop:8080/",
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 				return cmd.Help()
 			}
-			// Who types a command may call what he can reach; the border of a load tester is not his.
+			// The user of a command may call any reachable address; the restrictions of a load tester do not apply.
 			policy := outbound.Policy{AllowLoopback: true}
 			return load.Run(cmd.Context(), load.Options{Out: cmd.OutOrStdout(), Clock: clock.RealClock{}, Policy: policy}, args)
 		},
@@ -110,7 +110,7 @@ func loadtesterCommand() *cobra.Command {
 	return c
 }
 
-// built is what the Go toolchain knows of this binary.
+// built is the version and the revision that the Go toolchain recorded in the binary.
 func built() (version, revision string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -160,28 +160,28 @@ func stepText(before, after Snapshot, d Decision) string {
 	for _, effect := range d.Effects {
 		switch e := effect.(type) {
 		case CopyTemplate:
-			return plan.Target + "-primary gets the new revision"
+			return plan.Target + "-primary is updated to the new revision"
 		case RouteIs:
 			switch {
 			case e.Mirror:
 				return mirrorText(after)
 			case e.Canary == before.Route.Canary && before.Route.Found && after.Status.Iterations == before.Status.Iterations:
 			case e.Canary == 0:
-				return "all traffic goes back to " + plan.Target + "-primary"
+				return "all traffic returns to " + plan.Target + "-primary"
 			case plan.Strategy == Weighted:
 				return fmt.Sprintf("weight %d", e.Canary)
 			case plan.Strategy == BlueGreen:
-				return "all traffic goes to the canary"
+				return "all traffic is routed to the canary"
 			}
 		}
 	}
 	switch from, to := before.Status.Iterations, after.Status.Iterations; {
 	case to > from && to > plan.Iterations:
-		return "the checks are asked once more"
+		return "the checks are evaluated once more"
 	case to > from:
 		return iterationText(after)
 	case runChanged(before, after):
-		return "the analysis begins anew with the revision that the target has now"
+		return "the analysis restarts with the current revision of the target"
 	default:
 		return ""
 	}
@@ -212,24 +212,24 @@ func phaseText(before, after Snapshot) string {
 	}
 	switch to {
 	case flaggerv1.CanaryPhaseInitializing:
-		return fmt.Sprintf("%s-primary and its Services are made", plan.Target)
+		return fmt.Sprintf("%s-primary and its Services are created", plan.Target)
 	case flaggerv1.CanaryPhaseInitialized:
-		return fmt.Sprintf("%s-primary serves, and %s goes to zero", plan.Target, plan.Target)
+		return fmt.Sprintf("%s-primary serves users, and %s is scaled to zero", plan.Target, plan.Target)
 	case flaggerv1.CanaryPhaseProgressing:
 		if from == flaggerv1.CanaryPhaseWaitingPromotion {
 			return ""
 		}
 		return fmt.Sprintf("the new revision starts: %s is scaled up", plan.Target)
 	case flaggerv1.CanaryPhasePromoting:
-		return fmt.Sprintf("promotion: %s-primary gets the new revision", plan.Target)
+		return fmt.Sprintf("promotion: %s-primary is updated to the new revision", plan.Target)
 	case flaggerv1.CanaryPhaseFinalising:
-		return fmt.Sprintf("all traffic goes to %s-primary, which runs the new revision", plan.Target)
+		return fmt.Sprintf("all traffic is routed to %s-primary, which runs the new revision", plan.Target)
 	case flaggerv1.CanaryPhaseSucceeded:
-		return fmt.Sprintf("the release ends well: %s goes to zero", plan.Target)
+		return fmt.Sprintf("the release succeeds: %s is scaled to zero", plan.Target)
 	case flaggerv1.CanaryPhaseFailed:
-		return fmt.Sprintf("the release ends as failed: %s goes to zero", plan.Target)
+		return fmt.Sprintf("the release fails: %s is scaled to zero", plan.Target)
 	case flaggerv1.CanaryPhaseTerminating:
-		return "what was taken over is given back"
+		return "the original objects are restored"
 	default: // Waiting and WaitingPromotion are not entered where all users approve
 		return ""
 	}

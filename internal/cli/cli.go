@@ -1,8 +1,8 @@
-// Package cli has the commands that a person types: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
+// Package cli contains the commands of users: get, watch, why, migrate, promote, abort, retry, pause, resume, crds, version.
 //
-// They act with the rights of that person. Those that look change nothing; the others change a field or an annotation of a
-// Canary or a Rollout, and the controller does the rest. The package must not know how a release
-// decides or how a screen is drawn: cluster reads, explain says what it means, view draws.
+// They act with the permissions of the user. Those that read change nothing; the others change a field or an annotation of a Canary
+// or a Rollout, and the controller does the rest. The package must not know how a release decides or how a screen is drawn: cluster
+// reads, explain describes, view draws.
 package cli
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/cli/view"
 )
 
-// Commands are all commands of this package, to be added to a root. Their errors carry their exit code; see ExitCode.
+// Commands are all commands of this package, to be added to a root command. Their errors contain their exit codes; see ExitCode.
 func Commands() []*cobra.Command {
 	return commands(connect)
 }
@@ -39,7 +39,7 @@ func commands(connect connector) []*cobra.Command {
 	return all
 }
 
-// Run executes a root command that silences its errors, and gives the exit code. What went wrong is told on stderr.
+// Run executes a root command that silences its errors, and returns the exit code. Errors are written to stderr.
 func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -49,11 +49,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stderr io.Writ
 	return ExitCode(err)
 }
 
-// connector makes a session of what the person said about the cluster, and names the namespace of their context.
-type connector func(said *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
+// connector creates a session for the selected cluster, and returns the namespace of the context.
+type connector func(selected *connection, controllerFlags string) (session *cluster.Session, namespace string, err error)
 
-func connect(said *connection, controllerFlags string) (*cluster.Session, string, error) {
-	config, namespace, err := said.load()
+func connect(selected *connection, controllerFlags string) (*cluster.Session, string, error) {
+	config, namespace, err := selected.load()
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,7 +67,7 @@ func connect(said *connection, controllerFlags string) (*cluster.Session, string
 	return session, namespace, nil
 }
 
-// common are the flags that all commands about releases have.
+// common are the flags of all commands for releases.
 type common struct {
 	connection      connection
 	connect         connector
@@ -79,15 +79,15 @@ type common struct {
 func (c *common) register(cmd *cobra.Command, many bool) {
 	c.connection.register(cmd.Flags())
 	cmd.Flags().StringVar(&c.controllerFlags, "controller-flags", "",
-		"the flags that the controller runs with, such as '-mesh-provider=istio'; needed only where its Deployment cannot be read")
+		"flags of the controller, such as '-mesh-provider=istio'; only required if its Deployment cannot be read")
 	if many {
-		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases of all namespaces")
-		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "labels that a release must have, such as team=shop")
+		cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "releases in all namespaces")
+		cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "label selector for releases, such as team=shop")
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(ExitUsage, err) })
 }
 
-// open connects, and says what is asked for.
+// open connects to the cluster, and returns the selected releases.
 func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cluster.Selection, error) {
 	sel := cluster.Selection{Kinds: kinds}
 	for _, arg := range args {
@@ -100,15 +100,15 @@ func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cl
 		case name.Kind == "":
 			name.Kind = kinds[0]
 		case name.Kind != kinds[0]:
-			return nil, sel, exit(ExitUsage, fmt.Errorf("%q is no %s: leave the kind before the names away", arg, kinds[0]))
+			return nil, sel, exit(ExitUsage, fmt.Errorf("%q is not a %s: omit the kind before the names", arg, kinds[0]))
 		}
 		sel.Names = append(sel.Names, name)
 	}
 	if len(sel.Names) > 0 && c.allNamespaces {
-		return nil, sel, exit(ExitUsage, errors.New("a name belongs to one namespace: give --namespace instead of --all-namespaces"))
+		return nil, sel, exit(ExitUsage, errors.New("names and --all-namespaces exclude each other: use --namespace"))
 	}
 	if len(sel.Names) > 0 && c.selector != "" {
-		return nil, sel, exit(ExitUsage, errors.New("give names or --selector, not both"))
+		return nil, sel, exit(ExitUsage, errors.New("names and --selector exclude each other"))
 	}
 	if c.selector != "" {
 		var err error
@@ -126,21 +126,20 @@ func (c *common) open(kinds []explain.Kind, args []string) (*cluster.Session, cl
 	return session, sel, nil
 }
 
-// words are the kinds as people write them. Alone, only those of several objects name a kind: there may well be a Canary of
-// the name canary.
-var words = map[explain.Kind]struct{ one, several []string }{
+// kindWords are the words for the kinds in arguments. Without a name, only the plural is a kind: a Canary may be called canary.
+var kindWords = map[explain.Kind]struct{ singular, plural []string }{
 	explain.KindCanary:  {[]string{"canary", "canary.flagger.app"}, []string{"canaries", "canaries.flagger.app"}},
 	explain.KindRollout: {[]string{"rollout", "ro", "rollout.argoproj.io"}, []string{"rollouts", "rollouts.argoproj.io"}},
 }
 
-// kindsOf takes a kind off the front of arguments: rollouts, or rollout before names. None: all kinds.
+// kindsOf splits a kind from the front of the arguments: rollouts, or rollout before names. None: all kinds.
 func kindsOf(args []string) ([]explain.Kind, []string) {
 	if len(args) == 0 {
 		return nil, args
 	}
 	first := strings.ToLower(args[0])
-	for kind, of := range words {
-		if slices.Contains(of.several, first) || len(args) > 1 && slices.Contains(of.one, first) {
+	for kind, of := range kindWords {
+		if slices.Contains(of.plural, first) || len(args) > 1 && slices.Contains(of.singular, first) {
 			return []explain.Kind{kind}, args[1:]
 		}
 	}
@@ -154,23 +153,23 @@ func nameOf(arg string) (cluster.Name, error) {
 		word, name = "", arg
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return cluster.Name{}, fmt.Errorf("%q names no release: write canary/NAME, rollout/NAME, or NAME alone", arg)
+		return cluster.Name{}, fmt.Errorf("%q is not the name of a release: use canary/NAME, rollout/NAME or NAME", arg)
 	}
 	if word == "" && ok {
-		return cluster.Name{}, fmt.Errorf("%q has no kind before the slash: write canary/NAME, rollout/NAME, or NAME alone", arg)
+		return cluster.Name{}, fmt.Errorf("%q has no kind before the slash: use canary/NAME, rollout/NAME or NAME", arg)
 	}
-	for kind, of := range words {
-		if slices.Contains(slices.Concat(of.one, of.several), strings.ToLower(word)) {
+	for kind, of := range kindWords {
+		if slices.Contains(slices.Concat(of.singular, of.plural), strings.ToLower(word)) {
 			return cluster.Name{Kind: kind, Name: name}, nil
 		}
 	}
 	if ok {
-		return cluster.Name{}, fmt.Errorf("%q is of kind %s: Serin releases Canaries and Rollouts: write canary/NAME, rollout/NAME, or NAME alone", arg, word)
+		return cluster.Name{}, fmt.Errorf("%q has the kind %s, but Serin releases Canaries and Rollouts: use canary/NAME, rollout/NAME or NAME", arg, word)
 	}
 	return cluster.Name{Name: name}, nil
 }
 
-// exactly wraps a check of arguments, so that its error has the code of wrong usage.
+// checked wraps a check of arguments, so that its error has the exit code of a usage error.
 func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
@@ -180,7 +179,7 @@ func checked(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// screenOf is the width of the terminal behind a stream; not ok where it is a file or a pipe.
+// screenOf is the width of the terminal that a stream writes to; ok is false for a file or a pipe.
 func screenOf(stream any) (columns int, ok bool) {
 	file, isFile := stream.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -193,7 +192,7 @@ func screenOf(stream any) (columns int, ok bool) {
 	return columns, true
 }
 
-// paintFor says whether a stream shows colours: a terminal does, unless the person does not want them.
+// paintFor enables colours for a terminal, unless the environment disables them.
 func paintFor(stream any) view.Paint {
 	_, terminal := screenOf(stream)
 	return view.Paint{Colours: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
@@ -228,7 +227,7 @@ func crdsCommand() *cobra.Command {
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print what this program was built from", Args: checked(cobra.NoArgs),
+		Use: "version", Short: "Print version and build information", Args: checked(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision, toolchain := "unknown", "unknown", "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {

@@ -268,7 +268,7 @@ func TestCrdsPrintsDefinitionsOfBothGroupsOrOne(t *testing.T) {
 func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := clitest.NewWorld(t, clitest.Cart)
-		looked, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop"})
+		looked, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestLiveViewTakesKeysSizesAndStates(t *testing.T) {
 			_, ticks := msg.(ticked)
 			return !ticks || m.ended
 		}
-		if !strings.Contains(m.View(), "Looking") {
+		if !strings.Contains(m.View(), "Reading") {
 			t.Errorf("before anything is known: %q", m.View())
 		}
 		quits(tea.WindowSizeMsg{Width: 60, Height: 12})

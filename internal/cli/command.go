@@ -9,50 +9,52 @@ import (
 	"github.com/serin-dev/serin/internal/cli/explain"
 )
 
-// order is a command by which a person steers a release.
+// order is a command by which the user controls a release.
 type order struct {
-	order                   cluster.Order
-	verb, short, long, done string
+	order             cluster.Order
+	verb, short, long string
+	// result is what happens to the release, for the output.
+	result string
 }
 
-// orders are the commands that change something: a field or an annotation of the release. It is never changed.
+// orders are the commands that change a field or an annotation of the release.
 var orders = []order{
 	{
-		cluster.Promote, "promote", "Let a release go on",
-		"A Canary that waits is started, and one that is observed is promoted, without asking further checks or webhooks. Of a Rollout\n" +
-			"the pause ends, or where there is none the current step; with --full all that is left is skipped.", "is to be promoted",
+		cluster.Promote, "promote", "Continue a release, or promote it",
+		"Starts a waiting release of a Canary, or promotes one under analysis, without further checks or webhooks. For a Rollout, ends the\n" +
+			"pause, or without one the current step; --full skips all remaining steps.", "will be promoted",
 	},
 	{
-		cluster.Abort, "abort", "Take a release back",
-		"Sends all requests back to the version before, takes the new pods away and ends the release as failed.", "is to be taken back",
+		cluster.Abort, "abort", "Roll a release back",
+		"Routes all requests to the previous version, removes the new pods and ends the release as failed.", "will be rolled back",
 	},
 	{
-		cluster.Retry, "retry", "Release the revision that failed once more",
-		"Starts the release of a revision that failed once more, without a change of it.", "is to be released again",
+		cluster.Retry, "retry", "Release the failed revision again",
+		"Releases the failed revision again, unchanged.", "will be released again",
 	},
 	{
-		cluster.Pause, "pause", "Stop where the release stands",
-		"Sets spec.suspend of a Canary, spec.paused of a Rollout: nothing moves until resume, the traffic included.", "is paused",
+		cluster.Pause, "pause", "Pause a release",
+		"Sets spec.suspend of a Canary, or spec.paused of a Rollout: the release is frozen until resume, including its traffic.", "is paused",
 	},
 	{
-		cluster.Resume, "resume", "Go on after a pause",
-		"Takes spec.suspend or spec.paused back. What is over by then is judged at once. A pause that is a step ends with promote.", "goes on",
+		cluster.Resume, "resume", "Resume a paused release",
+		"Clears spec.suspend or spec.paused. A window that has elapsed is evaluated immediately. A pause step is ended with promote.", "is resumed",
 	},
 }
 
-// said is what becomes of a release that got the order.
-func (o order) said(kind explain.Kind, full bool) string {
+// resultFor is what happens to a release of that kind.
+func (o order) resultFor(kind explain.Kind, full bool) string {
 	if o.order == cluster.Promote && kind == explain.KindRollout && !full {
-		return "goes on"
+		return "is continued"
 	}
-	return o.done
+	return o.result
 }
 
 func orderCommand(connect connector, o order) *cobra.Command {
 	c, full := common{connect: connect}, false
 	cmd := &cobra.Command{
 		Use: o.verb + " NAME", Short: o.short, Args: checked(cobra.ExactArgs(1)),
-		Long:    o.long + " It needs the right to patch the release, and the controller acts on it.\n\n" + codes,
+		Long:    o.long + " Requires permission to patch the release; the controller does the rest.\n\n" + codes,
 		Example: "  serin " + o.verb + " cart -n shop && serin watch cart -n shop --until done",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			session, sel, err := c.open(nil, args)
@@ -67,13 +69,13 @@ func orderCommand(connect connector, o order) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.said(key.Kind, full))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s/%s %s\n", key.Kind.Resource(), key.Name, o.resultFor(key.Kind, full))
 			return err
 		},
 	}
 	c.register(cmd, false)
 	if o.order == cluster.Promote {
-		cmd.Flags().BoolVar(&full, "full", false, "of a Rollout: skip all steps, pauses and analyses that are left")
+		cmd.Flags().BoolVar(&full, "full", false, "for a Rollout: skip all remaining steps, pauses and analyses")
 	}
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connection is what a person says about the cluster: the flags of kubectl, and behind them the files that kubectl reads.
+// connection is how the user selects a cluster: the flags of kubectl, and the files that kubectl reads.
 // kubectl's own library for them is not used, because it links much that nothing here needs into the controller too.
 type connection struct {
 	kubeconfig string
@@ -28,7 +28,7 @@ func (c *connection) register(flags *pflag.FlagSet) {
 		"User extras to impersonate for the operation, this flag can be repeated to specify multiple values for the same key.")
 }
 
-// load reads the files, and names the namespace of the context.
+// load reads the files, and returns the namespace of the context.
 func (c *connection) load() (config *rest.Config, namespace string, err error) {
 	if c.overrides.AuthInfo.ImpersonateUserExtra, err = extras(c.userExtra); err != nil {
 		return nil, "", exit(ExitUsage, err)
@@ -46,7 +46,7 @@ func (c *connection) load() (config *rest.Config, namespace string, err error) {
 	return config, namespace, nil
 }
 
-// configCode tells a wrong flag from a cluster that nobody named.
+// configCode distinguishes a wrong flag from a missing configuration.
 func configCode(err error) int {
 	if clientcmd.IsEmptyConfig(err) {
 		return ExitUnreachable
@@ -60,7 +60,7 @@ func extras(pairs []string) (map[string][]string, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, fmt.Errorf("read --as-user-extra: %q has no =: write KEY=VALUE", pair)
+			return nil, fmt.Errorf("read --as-user-extra: %q has no =: use KEY=VALUE", pair)
 		}
 		if read == nil {
 			read = map[string][]string{}

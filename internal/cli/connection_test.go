@@ -117,7 +117,7 @@ func TestAConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
 		says string
 	}{
 		"a missing file":  {[]string{"--kubeconfig", "/nowhere/config"}, "/nowhere/config"},
-		"half an extra":   {[]string{"--as-user-extra", "why"}, "write KEY=VALUE"},
+		"half an extra":   {[]string{"--as-user-extra", "why"}, "use KEY=VALUE"},
 		"no such context": {[]string{"--context", "nobody"}, "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {

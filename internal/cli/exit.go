@@ -7,29 +7,29 @@ import (
 	"github.com/serin-dev/serin/internal/cli/cluster"
 )
 
-// The exit codes. They are fixed for ever: scripts are written against them.
+// The exit codes. They never change: scripts rely on them.
 const (
-	ExitDone        = 0 // done as asked
+	ExitDone        = 0 // success
 	ExitFailed      = 1 // the release failed or was rolled back
-	ExitUsage       = 2 // the command line cannot be understood
-	ExitPerson      = 3 // the release waits for a person
-	ExitTimeout     = 4 // time was over while the release moved
+	ExitUsage       = 2 // usage error
+	ExitPerson      = 3 // the release waits for user action
+	ExitTimeout     = 4 // timeout while the release was in progress
 	ExitNotFound    = 5 // there is no such release
-	ExitUnreachable = 6 // the cluster is unreachable, or forbids it
-	ExitCheck       = 7 // a check found something
+	ExitUnreachable = 6 // the cluster is unreachable or denied access
+	ExitCheck       = 7 // a check reported findings
 )
 
-// codes is the part of the help that says them.
-const codes = `Exit codes: 0 done as asked, 1 the release failed or was rolled back, 2 wrong usage, 3 waits for a person,
-4 timed out while moving, 5 not found, 6 cluster unreachable or forbidden, 7 a check found something.`
+// codes is the part of the help that lists them.
+const codes = `Exit codes: 0 success, 1 the release failed or was rolled back, 2 usage error, 3 waits for user action,
+4 timeout while in progress, 5 not found, 6 cluster unreachable or access denied, 7 a check reported findings.`
 
-// ExitError is an error with the exit code that it means.
+// ExitError is an error with its exit code.
 type ExitError struct {
 	Code int
 	Err  error
 }
 
-// Error is the sentence for a person.
+// Error is the message for the user.
 func (e *ExitError) Error() string { return e.Err.Error() }
 
 // Unwrap is the cause.
@@ -37,8 +37,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 func exit(code int, err error) error { return &ExitError{Code: code, Err: err} }
 
-// ExitCode is what a process ends with after that error. Errors that no command of this package made are those of the
-// command line.
+// ExitCode is the exit code of the process for an error. Errors from outside this package are usage errors.
 func ExitCode(err error) int {
 	var coded *ExitError
 	switch {

@@ -18,22 +18,22 @@ func getCommand(connect connector) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
 		Use: "get [KIND] [NAME...]", Short: "List releases and what they wait for", Args: checked(cobra.ArbitraryArgs),
-		Long: `Lists releases by Canaries and Rollouts: how far each has come, how many checks failed of how many allowed, and the
-first gate that it waits for. It looks at the cluster with your rights and works without a running controller too.
+		Long: `Lists releases by Canaries and Rollouts: their progress, the number of failed checks and the limit, and the first gate that
+each waits for. It reads the cluster with your permissions, and also works without a running controller.
 
 ` + codes + `
-get ends with 0 whatever state the releases are in; 2, 5 and 6 as above.`,
+get exits with 0 regardless of the state of the releases; 2, 5 and 6 as above.`,
 		Example: "  serin get -A\n  serin get rollouts\n  serin get rollout/cart -o yaml\n  serin get -l team=shop -o wide",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatName}, format) {
-				return exit(ExitUsage, fmt.Errorf("--output is %q: give wide, json, yaml or name", format))
+				return exit(ExitUsage, fmt.Errorf("--output %q is invalid: use wide, json, yaml or name", format))
 			}
 			kinds, names := kindsOf(args)
 			session, sel, err := c.open(kinds, names)
 			if err != nil {
 				return err
 			}
-			seen, err := session.Look(cmd.Context(), sel)
+			seen, err := session.Observe(cmd.Context(), sel)
 			if err != nil {
 				return err
 			}
@@ -59,10 +59,10 @@ get ends with 0 whatever state the releases are in; 2, 5 and 6 as above.`,
 	return cmd
 }
 
-// table prints releases as a table, and on notes what could not be read.
+// table prints releases as a table, and to notes what could not be read.
 func (c *common) table(out, notes io.Writer, list List, wide bool, now time.Time) error {
 	if len(list.Releases) == 0 {
-		_, _ = fmt.Fprintln(notes, "No releases were found. Those of other namespaces are listed with -A.")
+		_, _ = fmt.Fprintln(notes, "No releases were found. Use -A to list those in all namespaces.")
 		return nil
 	}
 	_, err := fmt.Fprint(out, view.Table(list.Releases, now, view.TableOptions{Namespaces: c.allNamespaces, Wide: wide, Paint: paintFor(out)}))
@@ -72,8 +72,8 @@ func (c *common) table(out, notes io.Writer, list List, wide bool, now time.Time
 	return err
 }
 
-// listOf is what a look showed, as a document.
-func listOf(seen cluster.View, now time.Time) List {
+// listOf is the document of an observation.
+func listOf(seen cluster.Observations, now time.Time) List {
 	list := List{Controller: seen.Controller, Unread: seen.Unread, Releases: make([]explain.Release, 0, len(seen.Releases))}
 	for _, one := range seen.Releases {
 		list.Releases = append(list.Releases, one.At(now))
@@ -81,7 +81,7 @@ func listOf(seen cluster.View, now time.Time) List {
 	return list
 }
 
-// unreadOf says each sentence once.
+// unreadOf contains each sentence once.
 func unreadOf(list List) []string {
 	out := slices.Clone(list.Unread)
 	for _, r := range list.Releases {

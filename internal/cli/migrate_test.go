@@ -43,17 +43,17 @@ status: {observedGeneration: 3`}
 		writes    []string
 		code      int
 	}{
-		{name: "at rest", outcome: migrate.Adopt, says: []string{"No living Flagger was found", "cart.shop: Taken over as it is: nothing starts", "Of 1 Canary: 1 at rest. Nothing stands in the way."}},
+		{name: "at rest", outcome: migrate.Adopt, says: []string{"No running Flagger was found", "cart.shop: Adopted unchanged: no release starts", "1 Canary: 1 idle. No release requires attention."}},
 		{
 			name: "Flagger lives", more: clitest.Flagger, outcome: migrate.Adopt,
-			says: []string{"Flagger lives: Deployment flagger of namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
+			says: []string{"Flagger is running: Deployment flagger in namespace flagger-system has 1 ready pods", "kubectl -n flagger-system scale deployment/flagger --replicas=0"},
 		},
-		{name: "a hash by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, says: []string{`status.lastAppliedSpec is "v1.2.3", which is a hash neither of Flagger's nor of Serin's`}},
-		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: Deployment/cart is neither"}, code: ExitCheck},
+		{name: "a hash by hand", replace: []string{"lastAppliedSpec: 5fcc94f9fb", "lastAppliedSpec: v1.2.3"}, outcome: migrate.Adopt, says: []string{`status.lastAppliedSpec is "v1.2.3", which neither Flagger nor Serin wrote`}},
+		{name: "a change that nobody took up", replace: target, outcome: migrate.Release, says: []string{"A release would start: the revision of Deployment/cart is neither"}, code: ExitCheck},
 		{name: "a failed release", replace: append([]string{"phase: Succeeded", "phase: Failed", "lastPromotedSpec: 5fcc94f9fb", "lastPromotedSpec: b5dc9c69"}, target...), outcome: migrate.Adopt},
 		{
 			name: "mid-release", replace: append(slices.Clone(mid), target...), outcome: migrate.Continue,
-			says: []string{"In the middle of a release (Progressing, weight 20, 0 of 2 failed checks): it goes on from there. Its window of 30s starts again", "Next: weight 40."},
+			says: []string{"A release is in progress (Progressing, weight 20, 0 of 2 failed checks) and would continue. Its window of 30s starts again", "Next: weight 40."},
 		},
 		{
 			name: "a provider that is not served", replace: []string{"provider: gatewayapi:v1", "provider: teleport"}, outcome: migrate.Blocked, code: ExitCheck,
@@ -72,9 +72,9 @@ status: {observedGeneration: 3`}
 			name: "a kind of workload that is not served", replace: []string{"kind: Deployment, name: cart}", "kind: Fleet, name: cart}"}, outcome: migrate.Blocked, code: ExitCheck,
 			says: []string{"spec.targetRef.kind is Fleet"},
 		},
-		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status it would patch Service shop/cart-canary."}},
-		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialised yet"}},
-		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told", "Not read: Deployments of all namespaces may not be read."}},
+		{name: "a Service that somebody edited", replace: []string{"selector: {app: cart}, ports", "selector: {app: cort}, ports"}, outcome: migrate.Adopt, writes: []string{"patch Service shop/cart-canary"}, says: []string{"Besides the status, Serin would patch Service shop/cart-canary."}},
+		{name: "not initialised", replace: []string{"phase: Succeeded", "phase: \"\""}, outcome: migrate.Continue, says: []string{"Not initialized yet"}},
+		{name: "Deployments may not be read", forbidden: []string{"Deployment"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown", "Incomplete: No permission to read Deployments in all namespaces."}},
 		{name: "Secrets may not be read", forbidden: []string{"Secret"}, outcome: migrate.Adopt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,35 +152,35 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
 		says      []string
 		code      int
 	}{
-		{name: "at rest", replace: healthy, outcome: migrate.Adopt, says: []string{"No living Argo Rollouts was found", "Rollout web.shop: Taken over as it is: nothing starts", "Of 1 Rollout: 1 at rest. Nothing stands in the way."}},
+		{name: "at rest", replace: healthy, outcome: migrate.Adopt, says: []string{"No running Argo Rollouts was found", "Rollout web.shop: Adopted unchanged: no release starts", "1 Rollout: 1 idle. No release requires attention."}},
 		{
 			name: "Argo Rollouts lives", more: clitest.ArgoRollouts, outcome: migrate.Continue,
-			says: []string{"Argo Rollouts lives: Deployment argo-rollouts of namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
+			says: []string{"Argo Rollouts is running: Deployment argo-rollouts in namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
 		},
-		{name: "mid-release", outcome: migrate.Continue, says: []string{"In the middle of a release (Paused, step 2 of 5, the new revision has 25 % of the traffic): it goes on from there. It waits for a person: until a person promotes the rollout. Next: analysis."}},
+		{name: "mid-release", outcome: migrate.Continue, says: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until a person promotes the rollout. Next: analysis."}},
 		{
 			name: "a change that nobody took up", replace: append([]string{`spec: {containers: [{name: web, image: "web:v2"}]}
   strategy:`, `spec: {containers: [{name: web, image: "web:v3"}]}
   strategy:`, "uid: web-uid, generation: 2", "uid: web-uid, generation: 3"}, healthy...), outcome: migrate.Release, says: []string{"A release would start"}, code: ExitCheck,
 		},
 		{name: "a step of a plugin", replace: []string{"{setWeight: 25}", "{plugin: {name: acme/step}}"}, outcome: migrate.Blocked, says: []string{"Its steps call plugin acme/step"}, code: ExitCheck},
-		{name: "a router that is not served", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {plugins: {acme/mesh: {}}}\n      steps:"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"Serin would not carry it out"}},
+		{name: "a router that is not served", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {plugins: {acme/mesh: {}}}\n      steps:"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"Serin would reject it"}},
 		{name: "a template that is gone", replace: []string{"metadata: {name: success, namespace: shop}", "metadata: {name: other, namespace: shop}"}, outcome: migrate.Blocked, code: ExitCheck, says: []string{"AnalysisTemplate 'success' not found"}},
 		{
 			name: "a metric of a plugin", replace: []string{`successCondition: result[0] >= 0.95
     provider: {prometheus: {address: "http://prometheus:9090", query: "sum(rate(x[1m]))"}}
 ---`, `successCondition: result[0] >= 0.95
     provider: {plugin: {acme/metric: {}}}
----`}, outcome: migrate.Continue, code: ExitCheck, says: []string{"AnalysisTemplate success.shop measures success-rate by a plugin"},
+---`}, outcome: migrate.Continue, code: ExitCheck, says: []string{"AnalysisTemplate success.shop measures success-rate with a plugin"},
 		},
-		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends them, but none to GitHub or Amazon SQS"}},
-		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id. There are: blue."}},
+		{name: "notifications", replace: []string{`{rollout.argoproj.io/revision: "2"}}`, `{rollout.argoproj.io/revision: "2", notifications.argoproj.io/subscribe.on-rollout-completed.slack: shop}}`}, outcome: migrate.Continue, says: []string{"Serin sends them, except to GitHub and Amazon SQS"}},
+		{name: "an instance id", replace: []string{"labels: {team: shop}", "labels: {team: shop, argo-rollouts.argoproj.io/controller-instance-id: blue}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop}", "kind: AnalysisTemplate\nmetadata: {name: success, namespace: shop, labels: {argo-rollouts.argoproj.io/controller-instance-id: blue}}"}, outcome: migrate.Continue, says: []string{"by --instance-id: blue."}},
 		{
 			name: "Istio's objects are in another cluster", replace: []string{"      steps:", "      stableService: a\n      canaryService: b\n      trafficRouting: {istio: {virtualService: {name: web}}}\n      steps:"},
 			more:    "---\napiVersion: v1\nkind: Secret\nmetadata: {name: mesh, namespace: istio-system, labels: {istio.argoproj.io/primary-cluster: \"true\"}}\n",
-			outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told: A Secret with the label istio.argoproj.io/primary-cluster says"},
+			outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown: A Secret with the label istio.argoproj.io/primary-cluster refers to another cluster"},
 		},
-		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Cannot be told"}},
+		{name: "ReplicaSets may not be read", forbidden: []string{"ReplicaSet"}, outcome: migrate.Unknown, code: ExitCheck, says: []string{"Unknown"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

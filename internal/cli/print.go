@@ -16,7 +16,7 @@ type List struct {
 	Controller explain.Controller `json:"controller"`
 	// Releases sorted by namespace, name and kind, or in the order in which they were named.
 	Releases []explain.Release `json:"releases"`
-	// Unread says which releases may not be listed, one sentence each.
+	// Unread are the releases that the user has no permission to list, one sentence each.
 	Unread []string `json:"unread,omitempty"`
 }
 
@@ -24,9 +24,9 @@ type List struct {
 type Answer struct {
 	// Controller that acts on the release.
 	Controller explain.Controller `json:"controller"`
-	// Sentences say why the release does not move, or what it does instead; one paragraph each.
+	// Sentences explain why the release is waiting, or what it does instead; one paragraph each.
 	Sentences []string `json:"sentences"`
-	// Release that was asked about.
+	// Release that is explained.
 	Release explain.Release `json:"release"`
 }
 
@@ -44,7 +44,7 @@ func document(w io.Writer, format string, doc any) error {
 	if format == formatJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false) // limits and queries are full of signs that only HTML minds
+		encoder.SetEscapeHTML(false) // limits and queries contain < and >
 		if err := encoder.Encode(doc); err != nil {
 			return fmt.Errorf("print %T: %w", doc, err)
 		}

@@ -20,15 +20,15 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// goal is what a watch waits for.
+// goal is the state that a watch waits for.
 type goal string
 
-// The goals. Without one a watch goes on until the person leaves.
+// The goals. Without one, a watch continues until the user quits.
 const (
-	untilLeft     goal = ""
+	untilQuit     goal = ""
 	untilPromoted goal = "promoted"
 	untilFailed   goal = "failed"
-	untilRest     goal = "rest"
+	untilIdle     goal = "rest"
 	untilDone     goal = "done"
 )
 
@@ -36,29 +36,29 @@ func watchCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
 	until, timeout, asLines := "", time.Duration(0), false
 	cmd := &cobra.Command{
-		Use: "watch [KIND] [NAME...]", Short: "Watch releases while they happen", Args: checked(cobra.ArbitraryArgs),
-		Long: `Shows releases live: phase, weights, the window with the time to the next step, checks with value, limit and verdict,
-every gate, and what was told. On a terminal it draws a screen; elsewhere, or with --plain, it prints one line for each
-change. It follows the cluster instead of asking again and again, and waits for a cluster that goes away.
+		Use: "watch [KIND] [NAME...]", Short: "Follow releases live", Args: checked(cobra.ArbitraryArgs),
+		Long: `Shows releases live: phase, weights, the observation window with the time to the next step, checks with value, limit and
+verdict, every gate, and events. On a terminal it opens a full-screen view; otherwise, or with --plain, it prints one line
+for each change. It watches the cluster, and reconnects when the cluster becomes unreachable.
 
-With --until it ends by itself:
-  promoted  all releases are at rest and promoted: 0; one failed: 1
-  failed    all releases are at rest and failed: 0
-  rest      all releases are at rest, however they ended: 0
-  done      all releases are at rest: 0 if all were promoted, 1 if one failed
-When --timeout is over, or the watch is left, before that: 3 if one waits for a person, else 4.
+With --until it exits as soon as:
+  promoted  all releases are idle and promoted: 0; one failed: 1
+  failed    all releases are idle and failed: 0
+  rest      all releases are idle, regardless of the result: 0
+  done      all releases are idle: 0 if all were promoted, 1 if one failed
+After --timeout, or when you quit before that: 3 if a release waits for user action, else 4.
 
 ` + codes,
 		Example: "  serin watch\n  serin watch cart\n  serin watch cart --until done --timeout 30m --plain",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := &watching{goal: goal(until), timeout: timeout}
 			switch {
-			case !slices.Contains([]goal{untilLeft, untilPromoted, untilFailed, untilRest, untilDone}, w.goal):
-				return exit(ExitUsage, fmt.Errorf("--until is %q: give promoted, failed, rest or done", until))
+			case !slices.Contains([]goal{untilQuit, untilPromoted, untilFailed, untilIdle, untilDone}, w.goal):
+				return exit(ExitUsage, fmt.Errorf("--until %q is invalid: use promoted, failed, rest or done", until))
 			case timeout < 0:
-				return exit(ExitUsage, fmt.Errorf("--timeout is %s: a time cannot be negative", timeout))
-			case timeout > 0 && w.goal == untilLeft:
-				return exit(ExitUsage, errors.New("--timeout bounds what --until waits for: give --until too"))
+				return exit(ExitUsage, fmt.Errorf("--timeout %s is negative: use a duration such as 30m", timeout))
+			case timeout > 0 && w.goal == untilQuit:
+				return exit(ExitUsage, errors.New("--timeout requires --until"))
 			}
 			kinds, names := kindsOf(args)
 			session, sel, err := c.open(kinds, names)
@@ -74,9 +74,9 @@ When --timeout is over, or the watch is left, before that: 3 if one waits for a 
 		},
 	}
 	c.register(cmd, true)
-	cmd.Flags().StringVar(&until, "until", "", "end when the releases are promoted, failed, at rest, or done")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long --until waits, such as 30m; 0: for ever")
-	cmd.Flags().BoolVar(&asLines, "plain", false, "print lines, also on a terminal")
+	cmd.Flags().StringVar(&until, "until", "", "exit when the releases are promoted, failed, idle (rest), or done")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "maximum duration of --until, such as 30m; 0: unlimited")
+	cmd.Flags().BoolVar(&asLines, "plain", false, "print lines, even on a terminal")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func isTerminal(in io.Reader) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// watching is one watch: what is known, and when it is over.
+// watching is one watch: the observed state, and the condition that ends it.
 type watching struct {
 	session *cluster.Session
 	sel     cluster.Selection
@@ -95,45 +95,45 @@ type watching struct {
 	state cluster.State
 	known bool
 	began time.Time
-	// said is what was explained last.
-	said map[explain.Key]said
+	// described are the last descriptions.
+	described map[explain.Key]described
 }
 
-// said is an explanation, what it is about, and the moment from which it has to be made anew.
-type said struct {
+// described is the description of a release, what it was made from, and the time until which it is valid.
+type described struct {
 	version  explain.Version
-	told     []explain.Event
+	events   []explain.Event
 	until    time.Time
 	document explain.Release
 }
 
-// releases as they stand at that moment: time alone moves gates too. An explanation holds until then, which keeps a
-// screen of a thousand releases cheap.
+// releases describes all releases at that time, because time alone opens gates. Descriptions are reused while they are valid, so
+// that a screen of a thousand releases costs little.
 func (w *watching) releases(now time.Time) []explain.Release {
 	out := make([]explain.Release, 0, len(w.state.Releases))
-	fresh := make(map[explain.Key]said, len(w.state.Releases))
+	current := make(map[explain.Key]described, len(w.state.Releases))
 	for _, seen := range w.state.Releases {
-		key, version, told := seen.Key(), seen.Version(), seen.Surroundings().Events
-		old, ok := w.said[key]
-		if !ok || old.version != version || !slices.Equal(old.told, told) || !now.Before(old.until) {
+		key, version, events := seen.Key(), seen.Version(), seen.Surroundings().Events
+		old, ok := w.described[key]
+		if !ok || old.version != version || !slices.Equal(old.events, events) || !now.Before(old.until) {
 			document := seen.At(now)
-			old = said{version: version, told: told, until: holdsUntil(&document, now), document: document}
+			old = described{version: version, events: events, until: validUntil(&document, now), document: document}
 		}
-		fresh[key] = old
+		current[key] = old
 		out = append(out, old.document)
 	}
-	w.said = fresh
+	w.described = current
 	return out
 }
 
-// holdsUntil is when time alone makes an explanation another one.
-func holdsUntil(r *explain.Release, now time.Time) time.Time {
-	first := r.First()
+// validUntil is when time alone changes a description.
+func validUntil(r *explain.Release, now time.Time) time.Time {
+	first := r.ClosedGate()
 	if r.State == release.Idle && first == nil {
 		return now.Add(time.Hour)
 	}
 	if first == nil || first.Opener != string(release.ByTime) || !first.Until.After(now) {
-		return now // what follows is counted from this moment
+		return now // the forecast starts at the current time
 	}
 	until := first.Until
 	for _, gate := range r.Gates {
@@ -144,7 +144,7 @@ func holdsUntil(r *explain.Release, now time.Time) time.Time {
 	return until
 }
 
-// notes are what a person must know before all else.
+// notes are what the user must know first.
 func (w *watching) notes() []string {
 	var out []string
 	if note := w.state.Controller.Note(); note != "" && len(w.state.Releases) > 0 {
@@ -153,24 +153,24 @@ func (w *watching) notes() []string {
 	return append(out, w.state.Lost...)
 }
 
-// over says whether the watch has what it waited for, and what it ends with.
-func (w *watching) over(releases []explain.Release, now time.Time) (bool, error) {
-	if !w.known || w.goal == untilLeft {
+// end reports whether the watch is over, and its error.
+func (w *watching) end(releases []explain.Release, now time.Time) (bool, error) {
+	if !w.known || w.goal == untilQuit {
 		return false, nil
 	}
 	if len(releases) < max(len(w.sel.Names), 1) {
-		return true, exit(ExitNotFound, errors.New("a release that was waited for is gone"))
+		return true, exit(ExitNotFound, errors.New("a release that was waited for was deleted"))
 	}
 	if reached, err := reaches(w.goal, releases); reached {
 		return true, err
 	}
 	if w.timeout > 0 && now.Sub(w.began) >= w.timeout {
-		return true, w.left(releases, fmt.Sprintf("after %s", w.timeout))
+		return true, w.unfinished(releases, fmt.Sprintf("--until %s was not reached after %s", w.goal, w.timeout))
 	}
 	return false, nil
 }
 
-// reaches says whether releases are where they were waited for.
+// reaches reports whether the releases have reached the goal.
 func reaches(g goal, releases []explain.Release) (bool, error) {
 	var failed *explain.Release
 	for i := range releases {
@@ -190,18 +190,23 @@ func reaches(g goal, releases []explain.Release) (bool, error) {
 	return true, nil
 }
 
-// left is what a watch ends with before its goal was reached.
-func (w *watching) left(releases []explain.Release, when string) error {
-	if w.goal == untilLeft {
+// interrupted is the error of a watch that the user quits.
+func (w *watching) interrupted() error {
+	if w.goal == untilQuit {
 		return nil
 	}
+	return w.unfinished(w.releases(w.session.Clock.Now()), fmt.Sprintf("--until %s was not reached before the end of the watch", w.goal))
+}
+
+// unfinished is the error of a watch that ends before its goal is reached.
+func (w *watching) unfinished(releases []explain.Release, message string) error {
 	for i := range releases {
 		if releases[i].State == release.WaitsForUser {
-			return exit(ExitPerson, fmt.Errorf("%s it is not %s: %s waits for a person: see serin why %s -n %s",
-				when, w.goal, releases[i].FullName(), releases[i].Argument(), releases[i].Namespace))
+			return exit(ExitPerson, fmt.Errorf("%s: %s waits for user action: see serin why %s -n %s",
+				message, releases[i].FullName(), releases[i].Argument(), releases[i].Namespace))
 		}
 	}
-	return exit(ExitTimeout, fmt.Errorf("%s it is not %s", when, w.goal))
+	return exit(ExitTimeout, errors.New(message))
 }
 
 // plain prints a line for each change until the watch is over.
@@ -221,7 +226,7 @@ func (w *watching) plain(ctx context.Context, out io.Writer) error {
 	}()
 	err := w.print(ctx, out, states, ended)
 	cancel()
-	for range ended { // until it is told that nobody listens any more
+	for range ended { // until it notices the cancellation
 	}
 	return err
 }
@@ -234,10 +239,10 @@ func (w *watching) print(ctx context.Context, out io.Writer, states <-chan clust
 	for {
 		select {
 		case <-ctx.Done():
-			return w.left(w.releases(w.session.Clock.Now()), "when it was left")
+			return w.interrupted()
 		case err := <-ended:
 			if ctx.Err() != nil {
-				err = w.left(w.releases(w.session.Clock.Now()), "when it was left")
+				err = w.interrupted()
 			}
 			return err
 		case w.state = <-states:
@@ -251,13 +256,13 @@ func (w *watching) print(ctx context.Context, out io.Writer, states <-chan clust
 				return fmt.Errorf("print: %w", err)
 			}
 		}
-		if over, err := w.over(releases, now); over {
+		if isOver, err := w.end(releases, now); isOver {
 			return err
 		}
 	}
 }
 
-// lines knows what was printed.
+// lines are the lines that were printed.
 type lines struct {
 	of     map[string]string
 	events map[string]time.Time
@@ -269,8 +274,8 @@ func newLines() *lines {
 	return &lines{of: map[string]string{}, events: map[string]time.Time{}}
 }
 
-// news are the lines that were not printed yet: notes, events in their order, then the releases that changed. Events
-// from before the watch began are no news.
+// news are the lines that were not printed yet: notes, events in their order, then the releases that changed. Events from before
+// the start of the watch are omitted.
 func (l *lines) news(releases []explain.Release, notes []string, now time.Time) []string {
 	var out []string
 	for _, note := range notes {
@@ -280,17 +285,17 @@ func (l *lines) news(releases []explain.Release, notes []string, now time.Time) 
 	}
 	for _, note := range l.notes {
 		if !slices.Contains(notes, note) {
-			out = append(out, view.Stamped(now, "note: over: "+note))
+			out = append(out, view.Stamped(now, "note: resolved: "+note))
 		}
 	}
 	l.notes = notes
-	there := map[string]bool{}
+	existing := map[string]bool{}
 	for i := range releases {
 		r := &releases[i]
-		there[r.FullName()] = true
+		existing[r.FullName()] = true
 		for _, event := range r.Events {
 			key := r.FullName() + "\x00" + event.Message
-			if told, ok := l.events[key]; ok && !event.At.After(told) {
+			if printed, ok := l.events[key]; ok && !event.At.After(printed) {
 				continue
 			}
 			l.events[key] = event.At
@@ -304,16 +309,16 @@ func (l *lines) news(releases []explain.Release, notes []string, now time.Time) 
 		}
 	}
 	for name := range l.of {
-		if !there[name] {
+		if !existing[name] {
 			delete(l.of, name)
-			out = append(out, view.Stamped(now, name+" is gone"))
+			out = append(out, view.Stamped(now, name+" was deleted"))
 		}
 	}
 	l.begun = l.begun || len(releases) > 0
 	return out
 }
 
-// live draws a screen until the watch is over or the person leaves.
+// live draws a screen until the watch ends or the user quits.
 func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -339,25 +344,25 @@ func (w *watching) live(ctx context.Context, in io.Reader, out io.Writer) error 
 	}
 	now := w.session.Clock.Now()
 	releases := w.releases(now)
-	for i := range releases { // the screen is gone; what it said last stays
+	for i := range releases { // the screen is closed; its last state remains
 		_, _ = fmt.Fprintln(out, view.Stamped(now, view.Line(&releases[i])))
 	}
 	if !m.ended {
-		return w.left(releases, "when it was left")
+		return w.interrupted()
 	}
 	return m.err
 }
 
-// model is the live view: bubbletea hands it keys, sizes, ticks and states.
+// model is the live view, which receives keys, sizes, ticks and states from bubbletea.
 type model struct {
 	*watching
 	screen view.Screen
-	// ended is true once the watch has what it waited for, or cannot go on; err is what it ends with.
+	// ended is true once the watch reached its goal, or failed; err is its error.
 	ended bool
 	err   error
 }
 
-// ticked says that a second has passed.
+// ticked is the message that a second has passed.
 type ticked struct{}
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return ticked{} }) }
@@ -384,14 +389,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Quit
 	}
 	m.draw()
-	if over, err := m.over(m.screen.Releases, m.screen.Now); over {
+	if isOver, err := m.end(m.screen.Releases, m.screen.Now); isOver {
 		m.ended, m.err = true, err
 		return m, tea.Quit
 	}
 	return m, next
 }
 
-// key is true for a key that leaves.
+// key handles a key, and reports whether it quits.
 func (m *model) key(key string) bool {
 	last := max(len(m.screen.Releases)-1, 0)
 	switch key {
@@ -418,7 +423,7 @@ func (m *model) key(key string) bool {
 	return false
 }
 
-// draw brings what is shown up to date.
+// draw updates the screen.
 func (m *model) draw() {
 	m.screen.Now = m.session.Clock.Now()
 	m.screen.Releases = m.releases(m.screen.Now)
@@ -429,7 +434,7 @@ func (m *model) draw() {
 // View implements tea.Model.
 func (m *model) View() string {
 	if !m.known {
-		return "Looking at the cluster ..."
+		return "Reading the cluster ..."
 	}
 	return m.screen.String()
 }

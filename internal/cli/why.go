@@ -16,24 +16,24 @@ func whyCommand(connect connector) *cobra.Command {
 	c := common{connect: connect}
 	format := ""
 	cmd := &cobra.Command{
-		Use: "why NAME", Short: "Say why a release does not move", Args: checked(cobra.ExactArgs(1)),
-		Long: `Says in sentences where a release stands, what it waits for with value, limit and query, since when, who opens that
-and how, and what happens next. It looks at the cluster with your rights, asks no webhook and no metrics provider, and
-works without a running controller too.
+		Use: "why NAME", Short: "Explain why a release is waiting", Args: checked(cobra.ExactArgs(1)),
+		Long: `Explains the progress of a release, what it waits for with value, limit and query, since when, who can open that and how,
+and the next step. It reads the cluster with your permissions, calls no webhook and queries no metrics provider, and also
+works without a running controller.
 
 ` + codes + `
-For why, 0 means that the release moves by itself or is at rest after a success; 1 that the last one failed or that it
-is being taken back; 3 that it goes on when a person does what is said.`,
+For why, 0 means that the release is in progress, or idle after a success; 1 that the last release failed or is being rolled
+back; 3 that user action is required.`,
 		Example: "  serin why cart -n shop\n  serin why rollout/cart -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, format) {
-				return exit(ExitUsage, fmt.Errorf("--output is %q: give json or yaml", format))
+				return exit(ExitUsage, fmt.Errorf("--output %q is invalid: use json or yaml", format))
 			}
 			session, sel, err := c.open(nil, args)
 			if err != nil {
 				return err
 			}
-			seen, err := session.Look(cmd.Context(), sel)
+			seen, err := session.Observe(cmd.Context(), sel)
 			if err != nil {
 				return err
 			}
@@ -50,11 +50,11 @@ is being taken back; 3 that it goes on when a person does what is said.`,
 		},
 	}
 	c.register(cmd, false)
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; without it, sentences")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
 
-// unwrapped is wider than any terminal: who reads a file or a pipe breaks lines alone.
+// unwrapped is wider than any terminal: lines in a file or a pipe are not wrapped.
 const unwrapped = 1 << 20
 
 func printAnswer(out io.Writer, format string, answer Answer) error {
@@ -73,9 +73,9 @@ func printAnswer(out io.Writer, format string, answer Answer) error {
 func outcome(r *explain.Release) error {
 	switch {
 	case r.State == release.WaitsForUser:
-		return exit(ExitPerson, fmt.Errorf("%s waits for a person", r.FullName()))
+		return exit(ExitPerson, fmt.Errorf("%s waits for user action", r.FullName()))
 	case r.State == release.RollingBack:
-		return exit(ExitFailed, fmt.Errorf("%s is being taken back", r.FullName()))
+		return exit(ExitFailed, fmt.Errorf("%s is being rolled back", r.FullName()))
 	case r.State == release.Idle && r.Result == release.RolledBack:
 		return exit(ExitFailed, fmt.Errorf("the last release of %s failed", r.FullName()))
 	default:

@@ -34,7 +34,7 @@ func remainingSteps(s Snapshot) []upcomingStep {
 
 const (
 	textPromotion = "the new revision becomes the stable one"
-	textReturn    = "the stable revision serves alone again"
+	textReturn    = "only the stable revision serves"
 )
 
 // stepsOfAbort are what remains of an abort.
@@ -85,7 +85,7 @@ func stepsOfSwitch(f facts) []upcomingStep {
 	}
 	judged := f.Status.BlueGreen.PostPromotionAnalysisRunStatus
 	if b.PostPromotionAnalysis != nil && (judged == nil || f.Status.CurrentPodHash != f.Hash) {
-		out = append(out, upcomingStep{text: "analysis behind the switch", weight: pods.DefaultMaxWeight})
+		out = append(out, upcomingStep{text: "analysis after the switch", weight: pods.DefaultMaxWeight})
 	}
 	return append(out, upcomingStep{text: textPromotion, weight: pods.DefaultMaxWeight})
 }

@@ -258,7 +258,7 @@ func TestSerinLeavesCanariesToALivingFlagger(t *testing.T) {
 	sh.wants(sh.run(codePerson, "why", "left", "-n", s.namespace, "--controller-flags=-namespace="+s.namespace),
 		"It waits for peer: Flagger acts on this Canary (Deployment canary-operator of namespace left-living has ready pods)",
 		"kubectl -n left-living scale deployment/canary-operator --replicas=0")
-	if report := s.checks(0); !strings.Contains(strings.Join(report.Sentences, "\n"), "Flagger lives: Deployment canary-operator") {
+	if report := s.checks(0); !strings.Contains(strings.Join(report.Sentences, "\n"), "Flagger is running: Deployment canary-operator") {
 		t.Errorf("serin migrate --check does not say that Flagger lives: %+v", report)
 	}
 

@@ -221,7 +221,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 		t.Errorf("an empty namespace has to be told: %s", p)
 	}
 	for _, args := range [][]string{of("get", "cart"), of("why", "cart"), watch("--until", "done")} {
-		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get cart of namespace commands: there is no Canary and no Rollout of that name") {
+		if p := sh.run(codeNotFound, args...); !strings.Contains(p.stderr, "get cart in namespace commands: no Canary and no Rollout has that name") {
 			t.Errorf("what was not found has to be named: %s", p)
 		}
 	}
@@ -267,7 +267,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 	})
 	p = sh.run(codeTimedOut, watch("--until", "done", "--timeout", "1s")...)
 	sh.wants(p, "weight=30", "waits=window")
-	sh.wants(sh.run(codeDone, of("why", "cart")...), "the canary has 30 % of the traffic", "It waits for window", "Time opens it")
+	sh.wants(sh.run(codeDone, of("why", "cart")...), "the canary receives 30% of the traffic", "It waits for window", "Time opens it")
 
 	// One that fails.
 	watching = sh.begin(watch("--until", "promoted")...)
@@ -279,7 +279,7 @@ func TestCommandsTellHowAReleaseStandsAndEndWithItsCode(t *testing.T) {
 		t.Errorf("the release was rolled back: %s", p)
 	}
 	sh.wants(p, "event warning Rolling back cart.commands failed checks threshold reached 2", "commands/cart Failed")
-	sh.wants(sh.run(codeFailed, of("why", "cart")...), "The last release failed: cart-primary serves the revision before it.", "Halt cart.commands advancement success rate 12.00% < 99%")
+	sh.wants(sh.run(codeFailed, of("why", "cart")...), "The last release failed: cart-primary serves the previous revision.", "Halt cart.commands advancement success rate 12.00% < 99%")
 	sh.run(codeFailed, watch("--until", "done")...)
 	sh.run(codeDone, watch("--until", "failed")...)
 	sh.run(codeDone, watch("--until", "rest")...)
@@ -319,7 +319,7 @@ func atRest(sh shell, of func(string, ...string) []string) {
 	if state := inJSON.Controller.State; state != "active" && state != "running" {
 		t.Errorf("the controller that has just written is %q", state)
 	}
-	sh.wants(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is at rest (Initialized", "No new revision has come yet")
+	sh.wants(sh.run(codeDone, of("why", "canary/cart")...), "cart.commands is idle (Initialized", "No release has started yet")
 }
 
 // waitingForAPerson looks at a release whose last gate a person has to open.
@@ -327,7 +327,7 @@ func waitingForAPerson(sh shell, of func(string, ...string) []string, hook strin
 	t := sh.t
 	p := sh.run(codePerson, of("why", "cart")...)
 	sh.wants(p, "cart.commands is WaitingPromotion", "confirm-promotion/sign-off", hook)
-	if !strings.Contains(p.stderr, "cart.commands waits for a person") {
+	if !strings.Contains(p.stderr, "cart.commands waits for user action") {
 		t.Errorf("the code has to be told in words: %s", p)
 	}
 	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
@@ -351,7 +351,7 @@ func waitingForAPerson(sh shell, of func(string, ...string) []string, hook strin
 	if !seen["request-success-rate"] || !seen["confirm-promotion/sign-off"] {
 		t.Errorf("gates are missing: %+v", d.Release.Gates)
 	}
-	if p := sh.run(codePerson, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for a person") {
+	if p := sh.run(codePerson, of("watch", "cart", "--plain", "--until", "done", "--timeout", "1s")...); !strings.Contains(p.stderr, "cart.commands waits for user action") {
 		t.Errorf("the code has to be told in words: %s", p)
 	}
 	sh.wants(sh.run(codeDone, of("get")...), "WaitingPromotion", "confirm-promotion/sign-off")

@@ -26,22 +26,22 @@ func TestPeopleSteerAReleaseByCommands(t *testing.T) {
 	r := s.follow("cart")
 	s.apply(deployment(t, "cart", 1) + "---\n" + cheap("cart", webhook("confirm-promotion", hooks.url("/confirm-promotion"), "10s")))
 	r.reaches("Initialized")
-	order("abort", "no release is under way")
+	order("abort", "no release is in progress")
 
 	r = s.follow("cart")
 	s.ship("cart", "v2")
 	r.reaches("WaitingPromotion")
-	order("abort", "canary.flagger.app/cart is to be taken back")
+	order("abort", "canary.flagger.app/cart will be rolled back")
 	r.ends("Failed")
 	s.serves("cart-primary", 1)
 
-	order("retry", "canary.flagger.app/cart is to be released again")
+	order("retry", "canary.flagger.app/cart will be released again")
 	r.reaches("WaitingPromotion")
 	order("pause", "canary.flagger.app/cart is paused")
-	order("promote", "canary.flagger.app/cart is to be promoted")
+	order("promote", "canary.flagger.app/cart will be promoted")
 	if c := read[canary](t, s.get(canaries, "cart")); c.Status.Phase != "WaitingPromotion" {
 		t.Errorf("a paused release moved on: %s", c)
 	}
-	order("resume", "canary.flagger.app/cart goes on")
+	order("resume", "canary.flagger.app/cart is resumed")
 	r.ends("Succeeded")
 }

@@ -10,7 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 )
 
-// TestCommandsTellHowARolloutStandsAndSteerIt goes through two releases: one that waits for a person, is paused, resumed and
+// TestCommandsTellHowARolloutStandsAndSteerIt goes through two releases: one that waits for user action, is paused, resumed and
 // promoted, and one that is aborted, retried and promoted in full.
 func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	}
 	s.apply(aRollout(t, "cart", 2, `{canary: {steps: [{setWeight: 50}, {pause: {}}, {setWeight: 100}]}}`))
 	s.phase("cart", argov1.RolloutPhaseHealthy, "")
-	sh.wants(sh.run(codeDone, of("why", "cart")...), "Rollout cart.rollout-commands is at rest (Healthy", "The last release was promoted")
+	sh.wants(sh.run(codeDone, of("why", "cart")...), "Rollout cart.rollout-commands is idle (Healthy", "The last release was promoted")
 	if p := sh.run(codeDone, of("get", "-o", "name")...); p.stdout != "rollout.argoproj.io/cart\n" {
 		t.Errorf("want the name alone: %s", p)
 	}
@@ -32,9 +32,9 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	watching := sh.begin(of("watch", "rollout/cart", "--plain", "--until", "done")...)
 	s.phase("cart", argov1.RolloutPhasePaused, "CanaryPauseStep")
 	table := sh.run(codeDone, of("get", "rollouts")...)
-	sh.wants(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (person)")
+	sh.wants(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
 	why := sh.run(codePerson, of("why", "rollout/cart")...)
-	sh.wants(why, "step 2 of 3; the new revision has 50 % of the traffic", "It waits for pause: until a person promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
+	sh.wants(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until a person promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
 	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
 	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Weight != 50 || len(d.Release.Gates) == 0 || d.Release.Gates[0].Opener != "person" {
@@ -66,7 +66,7 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 
 	// A name that both kinds have needs its kind.
 	s.apply(deploymentByHand("cart", 1) + toldBy("http://127.0.0.1:1", "http://127.0.0.1:1"))
-	if p := sh.run(codeUsage, of("why", "cart")...); !strings.Contains(p.stderr, "cart of namespace "+namespace+" is a Canary and a Rollout: write canary/cart or rollout/cart") {
+	if p := sh.run(codeUsage, of("why", "cart")...); !strings.Contains(p.stderr, "cart in namespace "+namespace+" is a Canary and a Rollout: use canary/cart or rollout/cart") {
 		t.Errorf("want one sentence: %s", p)
 	}
 	sh.run(codeDone, of("why", "rollout/cart")...)

@@ -194,14 +194,14 @@ func TestRolloutsAreLeftToALivingArgoRollouts(t *testing.T) {
 	}
 	sh, of := shell{t, shared.Kubeconfig}, []string{"-n", s.namespace, "--controller-flags=-namespace=" + s.namespace + " -other-controller-namespaces=" + s.namespace}
 	why := sh.run(codePerson, append([]string{"why", "rollout/cart"}, of...)...)
-	sh.wants(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "A person opens it")
+	sh.wants(why, "It waits for peer: Argo Rollouts acts on this Rollout (Lease argo-rollouts-controller-lock of namespace rollout-peer is held by argo-rollouts-7_1), so Serin does not", "The user opens it")
 	table := sh.run(codeDone, append([]string{"get"}, of...)...)
-	sh.wants(table, "peer (person)")
+	sh.wants(table, "peer (user)")
 	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
 	s.delete(leases, lease.Name)
 	s.phase("cart", argov1.RolloutPhaseHealthy, "")
 	s.pods("cart", "v1=1")
-	sh.wants(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is at rest (Healthy")
+	sh.wants(sh.run(codeDone, append([]string{"why", "rollout/cart"}, of...)...), "is idle (Healthy")
 }
 
 // leaseOfBlue are the rights that take the place of those for the Lease of an Argo Rollouts without an instance id.

@@ -63,7 +63,7 @@ type copyOf struct {
 }
 
 // Seen reads the input of a command, and the moment of its argument now.
-func Seen(t testing.TB, d *datadriven.TestData) (explain.Seen, time.Time) {
+func Seen(t testing.TB, d *datadriven.TestData) (explain.Observation, time.Time) {
 	t.Helper()
 	var clock string
 	d.ScanArgs(t, "now", &clock)
@@ -76,7 +76,7 @@ func Seen(t testing.TB, d *datadriven.TestData) (explain.Seen, time.Time) {
 }
 
 // Parse reads a Canary in YAML with the additional fields world and events.
-func Parse(text string, now time.Time) (explain.Seen, error) {
+func Parse(text string, now time.Time) (explain.Observation, error) {
 	var in input
 	var object flaggerv1.Canary
 	for _, into := range []any{&in, &object} {

@@ -18,30 +18,30 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// slack is by how much the clocks of a person and of a cluster may differ.
-const slack = time.Minute
+// clockSkew is the maximum difference between the clocks of the user and of the cluster.
+const clockSkew = time.Minute
 
-// recent is how long ago a status may have been written for its writer to be taken for alive.
-const recent = 2 * time.Minute
+// recentWrite is the maximum age of a status write whose writer counts as running.
+const recentWrite = 2 * time.Minute
 
-// controllers are those that were found, and what of their signs could not be read.
+// controllers are those that were found, and the kinds that could not be read.
 type controllers struct {
-	// flags of the one that acts on what was looked for, as far as they are known.
+	// flags of the one that acts on the selected releases, as far as they are known.
 	flags flags
-	// given is true where a person said how Serin runs: then it does.
-	given bool
-	// of are the Deployments, by what they run.
+	// isGiven is true where the user specified the flags of Serin: then it is assumed to run.
+	isGiven bool
+	// The Deployments, by what they run.
 	serins, flaggers, argos []peer.Controller
 	leases                  []coordinationv1.Lease
 	unread                  []string
-	// may tells what service accounts are permitted, as far as the user may ask; else every one counts as permitted.
+	// may reports the permissions of service accounts, as far as the user can review them; otherwise all count as permitted.
 	may watching.May
 }
 
-// findControllers looks for who acts on these releases. It never fails: what cannot be read is said.
+// findControllers finds the controllers of these releases. It never fails: it records what could not be read.
 func (s *Session) findControllers(ctx context.Context, objects []client.Object) controllers {
 	out := controllers{
-		flags: parse(s.ControllerFlags), given: s.ControllerFlags != nil,
+		flags: parse(s.ControllerFlags), isGiven: s.ControllerFlags != nil,
 		may: (&watching.Permissions{Client: s.Client, Clock: s.Clock}).May,
 	}
 	if err := s.deployed(ctx, &out); err != nil {
@@ -56,7 +56,7 @@ func (s *Session) findControllers(ctx context.Context, objects []client.Object) 
 	return out
 }
 
-// flagsFor are those of the controller that acts on one of the releases; the defaults where nobody tells.
+// flagsFor are those of the controller that acts on one of the releases; the defaults if there is none.
 func (c *controllers) flagsFor(objects []client.Object) flags {
 	for _, all := range [][]peer.Controller{c.serins, c.flaggers} {
 		for _, one := range all {
@@ -75,10 +75,10 @@ func concerns(c peer.Controller, objects []client.Object) bool {
 	return len(objects) == 0 || slices.ContainsFunc(objects, func(of client.Object) bool { return c.Watches(of.GetNamespace()) })
 }
 
-// page is how many Deployments are read at once.
+// page is the number of Deployments in one response.
 const page = 500
 
-// deployed finds the Deployments of controllers. A controller is known by its image or its flags, so all are looked at.
+// deployed finds the Deployments of controllers. They are recognized by image or flags, so all Deployments are read.
 func (s *Session) deployed(ctx context.Context, out *controllers) error {
 	next := ""
 	for {
@@ -87,7 +87,7 @@ func (s *Session) deployed(ctx context.Context, out *controllers) error {
 			return err
 		}
 		for i := range list.Items {
-			out.sort(&list.Items[i])
+			out.add(&list.Items[i])
 		}
 		if next = list.Continue; next == "" {
 			return nil
@@ -95,8 +95,8 @@ func (s *Session) deployed(ctx context.Context, out *controllers) error {
 	}
 }
 
-// sort puts a Deployment where it belongs.
-func (c *controllers) sort(d *appsv1.Deployment) {
+// add adds a Deployment that runs a controller.
+func (c *controllers) add(d *appsv1.Deployment) {
 	if found, is := peer.Serin(d); is {
 		c.serins = append(c.serins, found)
 	} else if found, is := peer.Flagger(d); is {
@@ -125,7 +125,7 @@ func (s *Session) leased(ctx context.Context, out *controllers, objects []client
 	return nil
 }
 
-// instances are the instance ids of objects, and that of those without one.
+// instances are the instance IDs of objects; empty for those without one.
 func instances(objects []client.Object) []string {
 	ids := []string{""}
 	for _, object := range objects {
@@ -136,7 +136,7 @@ func instances(objects []client.Object) []string {
 	return ids
 }
 
-// instanceOf is the instance id that an object carries.
+// instanceOf is the instance ID of an object.
 func instanceOf(object client.Object) string { return object.GetLabels()[argov1.InstanceIDLabel] }
 
 // leasesNamed are those of one controller.
@@ -144,7 +144,7 @@ func (c *controllers) leasesNamed(name string) []coordinationv1.Lease {
 	return slices.DeleteFunc(slices.Clone(c.leases), func(l coordinationv1.Lease) bool { return l.Name != name })
 }
 
-// serves is true of a Serin that acts on a release, by its flags.
+// serves reports whether a Serin acts on a release, by its flags.
 func serves(c peer.Controller, object client.Object) bool {
 	f := parse(c.Args)
 	api := "canary"
@@ -154,11 +154,11 @@ func serves(c peer.Controller, object client.Object) bool {
 	return c.Watches(object.GetNamespace()) && slices.Contains(f.APIs, api) && (api == "canary" || f.Argo.InstanceID == instanceOf(object))
 }
 
-// peerOf is who acts on a release in Serin's stead: what Serin itself judges, by the same signs. Where no Serin is, nobody
-// stands back.
+// peerOf is the other controller that acts on a release, so that Serin does not: detected as Serin does. Without a Serin, there is
+// none.
 func (c *controllers) peerOf(ctx context.Context, object client.Object, events []explain.Event, now time.Time) explain.Peer {
-	told := stoodBack(events)
-	if c.flags.AdoptWhilePeerRuns || !c.given && told == "" && !c.serinLives(object, now) {
+	reported := peerInEvents(events)
+	if c.flags.AdoptWhilePeerRuns || !c.isGiven && reported == "" && !c.hasSerin(object, now) {
 		return explain.Peer{}
 	}
 	scope := peer.Scope{Namespaces: c.flags.OtherControllerNamespaces}
@@ -173,7 +173,7 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	}
 	sign, err := watching.Counting(ctx, scope, acting(others), c.may, resource, object.GetNamespace())
 	if err != nil || sign.Text == "" && len(c.unread) > 0 {
-		sign.Text = told // what Serin saw, who may read the signs
+		sign.Text = reported // by Serin, which has the permissions
 	}
 	out := explain.Peer{Sign: sign.Text, Until: sign.Until}
 	for _, one := range others {
@@ -185,8 +185,8 @@ func (c *controllers) peerOf(ctx context.Context, object client.Object, events [
 	return out
 }
 
-// stoodBack is the sign of a peer in the last event of a release; empty where that speaks of none.
-func stoodBack(events []explain.Event) string {
+// peerInEvents is the sign of another controller in the last event of a release; empty: there is none.
+func peerInEvents(events []explain.Event) string {
 	if len(events) == 0 {
 		return ""
 	}
@@ -198,25 +198,25 @@ func stoodBack(events []explain.Event) string {
 	return sign
 }
 
-// serinLives is true where a Serin that acts on the release has ready pods, or holds its lease.
-func (c *controllers) serinLives(object client.Object, now time.Time) bool {
+// hasSerin reports whether a Serin that acts on the release has ready pods, or holds its lease.
+func (c *controllers) hasSerin(object client.Object, now time.Time) bool {
 	return slices.ContainsFunc(c.serins, func(s peer.Controller) bool { return s.Ready > 0 && serves(s, object) }) ||
 		slices.ContainsFunc(c.leasesNamed(operator.LeaseName(c.instance(object))), func(l coordinationv1.Lease) bool { return held(&l, now) })
 }
 
 func held(l *coordinationv1.Lease, now time.Time) bool {
-	return now.Before(peer.HeldUntil(l, now).Add(slack))
+	return now.Before(peer.HeldUntil(l, now).Add(clockSkew))
 }
 
-// objectOf is what was seen, as an object.
-func objectOf(seen explain.Seen) client.Object {
-	if rollout, is := seen.(*explain.Rollout); is {
+// objectOf is the object of a release.
+func objectOf(observed explain.Observation) client.Object {
+	if rollout, is := observed.(*explain.Rollout); is {
 		return rollout.Object
 	}
-	return seen.(*explain.Canary).Object //nolint:forcetypeassert // there are no more kinds
+	return observed.(*explain.Canary).Object //nolint:forcetypeassert // there are no more kinds
 }
 
-// summary is whether somebody acts on these releases at all: where they are of both kinds, what is worse of the two.
+// summary is whether a controller acts on these releases; for both kinds, the worse of the two results.
 func (c *controllers) summary(objects []client.Object, now time.Time) explain.Controller {
 	var out explain.Controller
 	for _, kind := range kinds {
@@ -240,16 +240,16 @@ func worse(a, b explain.ControllerState) bool {
 	return slices.Index(order, a) > slices.Index(order, b)
 }
 
-// acting is whether somebody acts on releases of a kind.
+// acting is whether a controller acts on releases of a kind.
 func (c *controllers) acting(kind explain.Kind, objects []client.Object, now time.Time) explain.Controller {
 	by, wrote := writer(objects)
-	last := "no status has been written by one"
+	last := "no controller has written a status"
 	if !wrote.IsZero() {
-		last = fmt.Sprintf("%s wrote a status last at %s", by, wrote.UTC().Format(time.RFC3339))
+		last = fmt.Sprintf("%s last wrote a status at %s", by, wrote.UTC().Format(time.RFC3339))
 	}
 	names := c.leaseNames(kind, objects)
 	lease := slices.IndexFunc(c.leases, func(l coordinationv1.Lease) bool { return slices.Contains(names, l.Name) && held(&l, now) })
-	deployed := c.ready(kind, objects)
+	deployed := c.readyController(kind, objects)
 	switch {
 	case lease >= 0:
 		l := c.leases[lease]
@@ -259,10 +259,10 @@ func (c *controllers) acting(kind explain.Kind, objects []client.Object, now tim
 	case wroteRecently(wrote, now):
 		return explain.Controller{State: explain.Active, Message: last}
 	case len(c.unread) > 0:
-		return explain.Controller{State: explain.Unknown, Message: strings.Join(c.unread, " and ") + inNamespace(c.flags.Namespace) + " may not be read; " + last}
+		return explain.Controller{State: explain.Unknown, Message: "no permission to read " + strings.Join(c.unread, " and ") + inNamespace(c.flags.Namespace) + "; " + last}
 	default:
 		return explain.Controller{
-			State: explain.NotFound, Message: "no Lease " + strings.Join(names, " or ") + " is held, no Deployment of such an image has ready pods, and " + last,
+			State: explain.NotFound, Message: "no Lease " + strings.Join(names, " or ") + " is held, no Deployment with such an image has ready pods, and " + last,
 		}
 	}
 }
@@ -279,7 +279,7 @@ func (c *controllers) leaseNames(kind explain.Kind, objects []client.Object) []s
 	return names
 }
 
-// instance is the id of the Serin that serves an object. Canaries have none.
+// instance is the instance ID of the Serin that serves an object. Canaries have none.
 func (c *controllers) instance(object client.Object) string {
 	if keyOf(object).Kind == explain.KindRollout {
 		return instanceOf(object)
@@ -287,8 +287,8 @@ func (c *controllers) instance(object client.Object) string {
 	return c.flags.Argo.InstanceID
 }
 
-// ready is a controller of a kind with ready pods that acts on one of the releases; nil: there is none.
-func (c *controllers) ready(kind explain.Kind, objects []client.Object) *peer.Controller {
+// readyController is a controller of a kind with ready pods that acts on one of the releases; nil: there is none.
+func (c *controllers) readyController(kind explain.Kind, objects []client.Object) *peer.Controller {
 	others := c.flaggers
 	if kind == explain.KindRollout {
 		others = c.argos
@@ -312,12 +312,12 @@ func (c *controllers) ready(kind explain.Kind, objects []client.Object) *peer.Co
 	return nil
 }
 
-func wroteRecently(wrote, now time.Time) bool { return !wrote.IsZero() && now.Sub(wrote) < recent }
+func wroteRecently(wrote, now time.Time) bool { return !wrote.IsZero() && now.Sub(wrote) < recentWrite }
 
-// writers are the names under which controllers write.
+// writers are the field managers of controllers.
 var writers = []string{"serin", "flagger", "rollouts-controller"}
 
-// writer is who wrote the status of one of the releases last, and when.
+// writer is the controller that last wrote the status of one of the releases, and the time of that.
 func writer(objects []client.Object) (by string, at time.Time) {
 	for _, object := range objects {
 		for _, entry := range object.GetManagedFields() {

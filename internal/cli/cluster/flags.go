@@ -21,14 +21,14 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// flags are how the controller was started.
+// flags are those of the controller.
 type flags struct {
 	operator.Flags
-	// known is false where they are the defaults because nobody told.
+	// known is false for the defaults.
 	known bool
 }
 
-// parse reads the arguments of a controller. What it does not know is left out: a newer controller may have more.
+// parse reads the arguments of a controller. Unknown flags are ignored: a newer controller may have more.
 func parse(args []string) flags {
 	var f flags
 	set := pflag.NewFlagSet("controller", pflag.ContinueOnError)
@@ -39,8 +39,8 @@ func parse(args []string) flags {
 	return f
 }
 
-// of are the settings for one Canary. Where nobody told the flags, the status shows some of them.
-func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
+// settingsFor are the settings for one Canary. If the flags are unknown, the status shows some of them.
+func (f flags) settingsFor(object *flaggerv1.Canary) (canary.Settings, workload.Options) {
 	provider, _ := traffic.Normalize(f.MeshProvider)
 	settings := canary.Settings{
 		Provider: provider, MinInterval: f.MinAnalysisInterval, Drain: f.DrainDelay, NoCrossNamespace: f.NoCrossNamespaceRefs,
@@ -64,8 +64,7 @@ func (f flags) of(object *flaggerv1.Canary) (canary.Settings, workload.Options) 
 	return settings, options
 }
 
-// limits are how many releases may move at once. Where nobody told the flags, a wait in the status tells what it waits for:
-// turn is the message of that gate.
+// limits are those of concurrent releases. If the flags are unknown, the message of the gate turn in a status contains them.
 func (f flags) limits(turn string) release.Limits {
 	_, rest, found := strings.Cut(turn, " of at most ")
 	if f.known || !found {
@@ -83,7 +82,7 @@ func (f flags) limits(turn string) release.Limits {
 	}
 }
 
-// turnOf is what the status of a Canary says of its turn; empty: nothing.
+// turnOf is the message of the gate turn in the status of a Canary; empty: there is none.
 func turnOf(object *flaggerv1.Canary) string {
 	if object.Status.Serin == nil {
 		return ""
@@ -96,7 +95,7 @@ func turnOf(object *flaggerv1.Canary) string {
 	return ""
 }
 
-// turnOfRollout is what the status of a Rollout says of its turn; empty: nothing.
+// turnOfRollout is the message of the gate turn in the status of a Rollout; empty: there is none.
 func turnOfRollout(object *argov1.Rollout) string {
 	if object.Status.Serin == nil {
 		return ""
@@ -109,7 +108,7 @@ func turnOfRollout(object *argov1.Rollout) string {
 	return ""
 }
 
-// lineOf is the line of the releases that a controller serves.
+// lineOf is the queue of the releases that a controller serves.
 func lineOf(limits release.Limits, f flags, l *lens) *queue.Line {
 	line := queue.New(limits, f.Namespace)
 	if slices.Contains(f.APIs, "canary") {
@@ -121,8 +120,7 @@ func lineOf(limits release.Limits, f flags, l *lens) *queue.Line {
 	return line
 }
 
-// observedBelow is true when a window was observed for the interval that the Canary asks for, although the floor would
-// have made it longer.
+// observedBelow reports whether a window was observed for the interval of the Canary, although the minimum interval is longer.
 func observedBelow(object *flaggerv1.Canary, floor time.Duration) bool {
 	plan := canary.NewPlan(object, canary.Settings{Features: func(string) canary.Features { return canary.Features{} }})
 	if plan.Window >= floor {

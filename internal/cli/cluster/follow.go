@@ -26,31 +26,30 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// State is what is known while somebody watches.
+// State is the observed state during a watch.
 type State struct {
 	// Releases sorted by namespace, name and kind.
-	Releases []explain.Seen
+	Releases []explain.Observation
 	// Controller that acts on them.
 	Controller explain.Controller
-	// Lost says what is not heard of at the moment and is asked for again, one sentence each.
+	// Lost are the streams that are interrupted and reconnect, one sentence each.
 	Lost []string
 }
 
-// Pauses between a change and the look at it, so that changes that come together are looked at once, and between
-// attempts to reach a cluster that is away.
+// Delays between a change and the observation, so that simultaneous changes are observed once, and between attempts to reach a
+// cluster.
 const (
-	together   = 100 * time.Millisecond
+	batchDelay = 100 * time.Millisecond
 	retryFirst = time.Second
 	retryMost  = 15 * time.Second
 )
 
-// eventsKept bounds what is remembered of the events of one release.
-const eventsKept = 100
+// maxEvents bounds the events of one release.
+const maxEvents = 100
 
-// Follow looks at the selected releases whenever they or what is around them changes, and hands every state to emit,
-// until the context is done or emit says no more. It polls nothing but for the end of another controller that Serin stands
-// back for. A cluster that goes away is waited for, and that is part of the state; only what fails at the first look is an
-// error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
+// Follow observes the selected releases whenever they or the objects around them change, and passes every state to emit, until the
+// context is done or emit returns false. It polls only for the end of another controller. A cluster that becomes unreachable is part
+// of the state; only a failure of the first observation is an error: ErrNotFound, ErrAmbiguous, ErrUnreachable.
 func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (more bool)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	found, err := s.objects(ctx, sel)
@@ -64,29 +63,29 @@ func (s *Session) Follow(ctx context.Context, sel Selection, emit func(State) (m
 	}
 	f := &follower{
 		Session: s, sel: sel, emit: emit, unread: found.unread, changes: make(chan change, 64),
-		objects: map[explain.Key]client.Object{}, seen: map[explain.Key]explain.Seen{},
+		objects: map[explain.Key]client.Object{}, seen: map[explain.Key]explain.Observation{},
 		events: map[explain.Key]map[string]explain.Event{}, dirty: map[explain.Key]bool{},
 		lost: map[string]error{}, streams: map[string]bool{}, listed: map[explain.Kind]bool{},
 	}
 	defer f.group.Wait() //nolint:errcheck // streams return no error
 	defer cancel()
-	f.who = s.findControllers(ctx, found.objects)
-	f.controller = f.who.summary(found.objects, s.Clock.Now())
+	f.controllers = s.findControllers(ctx, found.objects)
+	f.controller = f.controllers.summary(found.objects, s.Clock.Now())
 	for _, kind := range sel.Kinds {
 		f.stream(ctx, plural(string(kind)), listOf(kind), client.InNamespace(sel.Namespace))
 		f.stream(ctx, eventsOf+plural(string(kind)), &corev1.EventList{}, eventOptions(sel, kind)...)
 	}
-	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // what nearly all are
+	f.streamTargets(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}) // nearly all targets
 	if slices.Contains(sel.Kinds, explain.KindRollout) {
 		f.streamOwned(ctx)
 	}
 	return f.run(ctx)
 }
 
-// eventsOf begins the names of streams of events.
+// eventsOf is the prefix of the names of streams of events.
 const eventsOf = "Events of "
 
-// streamOwned follows what belongs to Rollouts.
+// streamOwned follows the objects that Rollouts own.
 func (f *follower) streamOwned(ctx context.Context) {
 	in := client.InNamespace(f.sel.Namespace)
 	f.stream(ctx, "ReplicaSets", metadataList("apps", "v1", "ReplicaSet"), in, client.HasLabels{argov1.PodTemplateHashLabel})
@@ -95,92 +94,92 @@ func (f *follower) streamOwned(ctx context.Context) {
 	}
 }
 
-// follower is one watch by one person. Its maps belong to run alone; streams hand changes over.
+// follower is one watch. Only run uses its maps; streams pass changes to it.
 type follower struct {
 	*Session
 	sel     Selection
 	emit    func(State) bool
 	changes chan change
 	group   errgroup.Group
-	// unread are the kinds of releases that the person may not list.
+	// unread are the releases that the user has no permission to list.
 	unread []string
 
 	objects map[explain.Key]client.Object
-	seen    map[explain.Key]explain.Seen
+	seen    map[explain.Key]explain.Observation
 	events  map[explain.Key]map[string]explain.Event
 	dirty   map[explain.Key]bool
-	// lost are the streams that are not heard of, with the reason; nil for those that are forbidden. heard is when the
-	// first of them was lost.
-	lost       map[string]error
-	heard      time.Time
-	streams    map[string]bool
-	who        controllers
-	controller explain.Controller
-	// listed are the kinds that were.
+	// lost are the interrupted streams, with their errors; nil for those without permission. lostSince is when the first of them
+	// was lost.
+	lost        map[string]error
+	lostSince   time.Time
+	streams     map[string]bool
+	controllers controllers
+	controller  explain.Controller
+	// listed are the kinds that were listed.
 	listed map[explain.Kind]bool
 }
 
 // synced is true once all releases were listed.
 func (f *follower) synced() bool { return len(f.listed) == len(f.sel.Kinds) }
 
-// change is what a stream tells.
+// change is a message of a stream.
 type change struct {
-	// of is the name of the stream.
-	of string
-	// all are all objects that there are, after a new beginning; nil for a single change.
+	// stream is its name.
+	stream string
+	// all are all existing objects, after the stream was opened; nil for a single change.
 	all []client.Object
-	// object that changed, gone when it was deleted.
-	object client.Object
-	gone   bool
-	// err is why nothing is heard at the moment; denied means that nothing will be.
+	// object that changed; deleted is true when it was deleted.
+	object  client.Object
+	deleted bool
+	// err is why the stream is interrupted; denied is true where it does not reconnect.
 	err    error
 	denied bool
 }
 
 func (f *follower) run(ctx context.Context) error {
-	var look <-chan time.Time
+	var due <-chan time.Time
 	wait := retryFirst
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case c := <-f.changes:
-			if kind, is := releases(c.of); is && c.denied {
-				return explained("watch "+c.of+inNamespace(f.sel.Namespace), c.err, kind)
+			if kind, is := kindOf(c.stream); is && c.denied {
+				return explained("watch "+c.stream+inNamespace(f.sel.Namespace), c.err, kind)
 			}
-			if f.take(c) && f.synced() && !f.tell() {
+			if f.record(c) && f.synced() && !f.emitState() {
 				return nil
 			}
-			if len(f.dirty) > 0 && look == nil {
-				look = f.Clock.After(together)
+			if len(f.dirty) > 0 && due == nil {
+				due = f.Clock.After(batchDelay)
 			}
-		case <-look:
-			look = nil
-			if err := f.look(ctx); err != nil {
+		case <-due:
+			due = nil
+			if err := f.observe(ctx); err != nil {
 				if ctx.Err() != nil {
-					return nil //nolint:nilerr // whoever ended it knows
+					return nil //nolint:nilerr // the caller ended it
 				}
 				if len(f.lost) == 0 {
-					f.heard = f.Clock.Now()
+					f.lostSince = f.Clock.Now()
 				}
-				f.lost["look"] = err
-				look, wait = f.Clock.After(wait), min(2*wait, retryMost)
+				f.lost[observation] = err
+				due, wait = f.Clock.After(wait), min(2*wait, retryMost)
 			} else {
-				delete(f.lost, "look")
+				delete(f.lost, observation)
 				wait = retryFirst
 			}
-			if !f.tell() {
+			if !f.emitState() {
 				return nil
 			}
-			if look == nil && f.standsBack() {
-				look = f.Clock.After(retryMost) // nothing tells when the other controller is gone
+			if due == nil && f.hasPeer() {
+				due = f.Clock.After(retryMost) // no event reports the end of the other controller
 			}
 		}
 	}
 }
 
-// releases is the kind of release that a stream tells of.
-func releases(stream string) (explain.Kind, bool) {
+// kindOf is the kind of release of a stream.
+func kindOf(stream string) (explain.Kind, bool) {
 	i := slices.IndexFunc(kinds, func(k explain.Kind) bool { return plural(string(k)) == stream })
 	if i < 0 {
 		return "", false
@@ -188,8 +187,8 @@ func releases(stream string) (explain.Kind, bool) {
 	return kinds[i], true
 }
 
-// standsBack is true while another controller acts on some release in Serin's stead.
-func (f *follower) standsBack() bool {
+// hasPeer reports whether another controller acts on one of the releases.
+func (f *follower) hasPeer() bool {
 	for _, seen := range f.seen {
 		if seen.Surroundings().Peer.Sign != "" {
 			return true
@@ -198,79 +197,82 @@ func (f *follower) standsBack() bool {
 	return false
 }
 
-// tell hands the state over, once there is one of every release.
-func (f *follower) tell() bool {
+// emitState passes the state to the caller, once every release was observed.
+func (f *follower) emitState() bool {
 	state := State{Controller: f.controller}
 	for key := range f.objects {
 		seen, ok := f.seen[key]
 		if !ok {
-			return true // its first look is due
+			return true // its first observation is due
 		}
 		around := seen.Surroundings()
 		around.Events = oldestFirst(f.events[key])
 		state.Releases = append(state.Releases, seen.In(around))
 	}
-	slices.SortFunc(state.Releases, func(a, b explain.Seen) int { return a.Key().Compare(b.Key()) })
+	slices.SortFunc(state.Releases, func(a, b explain.Observation) int { return a.Key().Compare(b.Key()) })
 	state.Lost = f.losses()
 	return f.emit(state)
 }
 
-// losses say what is not heard of: a cluster that is away once, not once for each kind.
+// losses are the interrupted streams, one sentence each; a cluster that does not respond is reported once, not for each kind.
 func (f *follower) losses() []string {
 	out := slices.Clone(f.unread)
 	for _, name := range slices.Sorted(maps.Keys(f.lost)) {
 		switch err := f.lost[name]; {
 		case err == nil:
-			out = append(out, name+" may not be watched, so that their changes show late.")
-		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, away) }):
-			out = append(out, fmt.Sprintf("%s since %s: %v", away, f.heard.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
+			out = append(out, noPermission("watch "+name)+" Changes are shown late.")
+		case !slices.ContainsFunc(out, func(text string) bool { return strings.HasPrefix(text, unreachable) }):
+			out = append(out, fmt.Sprintf("%s since %s: %v", unreachable, f.lostSince.UTC().Format(time.TimeOnly)+"Z", outbound.RedactError(err)))
 		}
 	}
 	return out
 }
 
-// away begins the sentence about a cluster that cannot be reached.
-const away = "The cluster does not answer"
+// observation is the name of the last observation among the streams.
+const observation = "observation"
 
-// take records a change, and is true when it shall be told without a look at the cluster.
-func (f *follower) take(c change) bool {
+// unreachable begins the sentence about a cluster that cannot be reached.
+const unreachable = "The cluster does not respond"
+
+// record records a change, and reports whether the state changes without an observation.
+func (f *follower) record(c change) bool {
 	if c.err != nil {
 		if len(f.lost) == 0 {
-			f.heard = f.Clock.Now()
+			f.lostSince = f.Clock.Now()
 		}
-		before, known := f.lost[c.of]
-		f.lost[c.of] = c.err
+		before, known := f.lost[c.stream]
+		f.lost[c.stream] = c.err
 		if c.denied {
-			f.lost[c.of] = nil
+			f.lost[c.stream] = nil
 		}
-		return !known || fmt.Sprint(before) != fmt.Sprint(f.lost[c.of])
+		return !known || fmt.Sprint(before) != fmt.Sprint(f.lost[c.stream])
 	}
-	_, was := f.lost[c.of]
-	delete(f.lost, c.of)
-	if kind, is := releases(c.of); is {
-		return f.takeReleases(kind, c) || was
+	_, was := f.lost[c.stream]
+	delete(f.lost, c.stream)
+	if kind, is := kindOf(c.stream); is {
+		return f.recordReleases(kind, c) || was
 	}
-	if strings.HasPrefix(c.of, eventsOf) {
-		return f.takeEvents(c) || was
+	if strings.HasPrefix(c.stream, eventsOf) {
+		return f.recordEvents(c) || was
 	}
 	for _, object := range append(c.all, c.object) {
 		if object != nil {
-			f.affected(object)
+			f.markAffected(object)
 		}
 	}
 	return was
 }
 
-func (f *follower) takeReleases(kind explain.Kind, c change) bool {
+func (f *follower) recordReleases(kind explain.Kind, c change) bool {
 	removed := false
 	if c.all != nil {
 		f.listed[kind] = true
-		there := map[explain.Key]bool{}
+		existing := map[explain.Key]bool{}
 		for _, object := range c.all {
-			there[keyOf(object)] = true
+			existing[keyOf(object)] = true
 		}
 		for key := range f.objects {
-			if key.Kind == kind && !there[key] {
+			if key.Kind == kind && !existing[key] {
 				f.forget(key)
 				removed = true
 			}
@@ -281,7 +283,7 @@ func (f *follower) takeReleases(kind explain.Kind, c change) bool {
 			continue
 		}
 		key := keyOf(object)
-		if c.gone || !f.sel.takes(key, object.GetLabels()) {
+		if c.deleted || !f.sel.takes(key, object.GetLabels()) {
 			_, had := f.objects[key]
 			f.forget(key)
 			removed = removed || had
@@ -292,7 +294,7 @@ func (f *follower) takeReleases(kind explain.Kind, c change) bool {
 		}
 		f.objects[key], f.dirty[key] = object, true
 		if by, at := writer([]client.Object{object}); f.controller.State != explain.Running && wroteRecently(at, f.Clock.Now()) {
-			f.controller = explain.Controller{State: explain.Active, Message: fmt.Sprintf("%s wrote a status last at %s", by, at.UTC().Format(time.RFC3339))}
+			f.controller = explain.Controller{State: explain.Active, Message: fmt.Sprintf("%s last wrote a status at %s", by, at.UTC().Format(time.RFC3339))}
 		}
 	}
 	return removed || c.all != nil && len(f.objects) == 0
@@ -304,19 +306,19 @@ func (f *follower) forget(key explain.Key) {
 	delete(f.dirty, key)
 }
 
-func (f *follower) takeEvents(c change) bool {
+func (f *follower) recordEvents(c change) bool {
 	for _, object := range append(c.all, c.object) {
 		event, ok := object.(*corev1.Event)
-		if !ok || c.gone {
+		if !ok || c.deleted {
 			continue
 		}
-		of := remember(f.events, event)
-		if len(of) > eventsKept {
+		of := addEvent(f.events, event)
+		if len(of) > maxEvents {
 			dropOldest(of)
 		}
 		key := explain.Key{Kind: explain.Kind(event.InvolvedObject.Kind), Namespace: event.InvolvedObject.Namespace, Name: event.InvolvedObject.Name}
-		if f.objects[key] != nil && stoodBack(oldestFirst(of)) != "" {
-			f.dirty[key] = true // who acts is looked at with it
+		if f.objects[key] != nil && peerInEvents(oldestFirst(of)) != "" {
+			f.dirty[key] = true // the acting controller is observed as well
 		}
 	}
 	return true
@@ -332,8 +334,8 @@ func dropOldest(events map[string]explain.Event) {
 	delete(events, oldest)
 }
 
-// affected marks the releases that an object belongs to: workloads and routes by their names, and what a Rollout owns.
-func (f *follower) affected(object client.Object) {
+// markAffected marks the releases that depend on an object: workloads and routes by their names, and objects that a Rollout owns.
+func (f *follower) markAffected(object client.Object) {
 	for key, release := range f.objects {
 		switch of := release.(type) {
 		case *flaggerv1.Canary:
@@ -348,7 +350,7 @@ func (f *follower) affected(object client.Object) {
 	}
 }
 
-// affects is true of a workload or a route of a Canary.
+// affects reports whether an object is a workload or a route of a Canary.
 func (f *follower) affects(object client.Object, c *flaggerv1.Canary, seen *explain.Canary) bool {
 	kind := object.GetObjectKind().GroupVersionKind().GroupKind()
 	for _, target := range targets(c) {
@@ -359,12 +361,12 @@ func (f *follower) affects(object client.Object, c *flaggerv1.Canary, seen *expl
 	if seen == nil {
 		return false
 	}
-	return slices.ContainsFunc(routes(f.who.flags.Routers(), c, seen.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
+	return slices.ContainsFunc(routes(f.controllers.flags.Routers(), c, seen.Snapshot.Plan.Provider), func(ref traffic.Ref) bool {
 		return ref.GVK.GroupKind() == kind && ref.Namespace == object.GetNamespace() && ref.Name == object.GetName()
 	})
 }
 
-// belongs is true of what a Rollout owns, and of the workload that it refers to.
+// belongs reports whether a Rollout owns an object, or refers to it as its workload.
 func belongs(object client.Object, r *argov1.Rollout) bool {
 	if metav1.IsControlledBy(object, r) {
 		return true
@@ -387,17 +389,17 @@ func targets(c *flaggerv1.Canary) []workload.Object {
 func (f *follower) streamTargets(ctx context.Context, kind schema.GroupVersionKind) {
 	name := plural(kind.Kind)
 	if kind.Group == flaggerv1.KnativeGroup {
-		name = "Knative " + name // Kubernetes has some of that name, too
+		name = "Knative " + name // Kubernetes has a kind of that name as well
 	}
 	f.stream(ctx, name, metadataList(kind.Group, kind.Version, kind.Kind), client.InNamespace(f.sel.Namespace))
 }
 
-// look looks at the releases that changed, and at those that are left to another controller.
-func (f *follower) look(ctx context.Context) error {
-	if f.standsBack() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.toldToStandBack) {
+// observe observes the releases that changed, and those that another controller acts on.
+func (f *follower) observe(ctx context.Context) error {
+	if f.hasPeer() || slices.ContainsFunc(slices.Collect(maps.Keys(f.dirty)), f.eventNamesPeer) {
 		all := slices.Collect(maps.Values(f.objects))
-		f.who = f.findControllers(ctx, all)
-		f.controller = f.who.summary(all, f.Clock.Now())
+		f.controllers = f.findControllers(ctx, all)
+		f.controller = f.controllers.summary(all, f.Clock.Now())
 	}
 	for key, seen := range f.seen {
 		if seen.Surroundings().Peer.Sign != "" {
@@ -408,14 +410,14 @@ func (f *follower) look(ctx context.Context) error {
 	for key := range f.dirty {
 		objects = append(objects, f.objects[key])
 	}
-	seen, err := f.seeAll(ctx, objects, f.who.flags)
+	observed, err := f.observeAll(ctx, objects, f.controllers.flags)
 	if err != nil {
 		return err
 	}
-	for _, one := range seen {
+	for _, one := range observed {
 		key := one.Key()
 		around := one.Surroundings()
-		around.Peer = f.who.peerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
+		around.Peer = f.controllers.peerOf(ctx, objectOf(one), oldestFirst(f.events[key]), f.Clock.Now())
 		f.seen[key] = one.In(around)
 		delete(f.dirty, key)
 		if c, is := one.(*explain.Canary); is {
@@ -425,16 +427,17 @@ func (f *follower) look(ctx context.Context) error {
 	return nil
 }
 
-func (f *follower) toldToStandBack(key explain.Key) bool {
-	return stoodBack(oldestFirst(f.events[key])) != ""
+// eventNamesPeer reports whether the last event of a release names another controller.
+func (f *follower) eventNamesPeer(key explain.Key) bool {
+	return peerInEvents(oldestFirst(f.events[key])) != ""
 }
 
-// streamAround follows the kinds of what is around a Canary.
+// streamAround follows the kinds of the objects around a Canary.
 func (f *follower) streamAround(ctx context.Context, seen *explain.Canary) {
 	for _, target := range targets(seen.Object) {
 		f.streamTargets(ctx, target.Kind)
 	}
-	for _, ref := range routes(f.who.flags.Routers(), seen.Object, seen.Snapshot.Plan.Provider) {
+	for _, ref := range routes(f.controllers.flags.Routers(), seen.Object, seen.Snapshot.Plan.Provider) {
 		f.stream(ctx, plural(ref.GVK.Kind)+inNamespace(ref.Namespace), metadataList(ref.GVK.Group, ref.GVK.Version, ref.GVK.Kind), client.InNamespace(ref.Namespace))
 	}
 }
@@ -452,7 +455,7 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 	}
 	f.streams[name] = true
 	send := func(c change) {
-		c.of = name
+		c.stream = name
 		select {
 		case f.changes <- c:
 		case <-ctx.Done():
@@ -461,16 +464,16 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 	f.group.Go(func() error {
 		wait := retryFirst
 		for ctx.Err() == nil {
-			version, err := f.begin(ctx, list, options, send)
+			version, err := f.list(ctx, list, options, send)
 			if err == nil {
 				wait = retryFirst
-				err = f.continued(ctx, list, version, options, send)
+				err = f.watch(ctx, list, version, options, send)
 			}
 			switch {
 			case err == nil: // the API server ends every watch after a while
 				continue
 			case ctx.Err() != nil:
-				return nil //nolint:nilerr // whoever ended it knows
+				return nil //nolint:nilerr // the caller ended it
 			case forbidden(err), meta.IsNoMatchError(err):
 				send(change{err: err, denied: true})
 				return nil
@@ -486,11 +489,11 @@ func (f *follower) stream(ctx context.Context, name string, list client.ObjectLi
 	})
 }
 
-// begin reads all objects of a kind.
-func (f *follower) begin(ctx context.Context, of client.ObjectList, options []client.ListOption, send func(change)) (version string, err error) {
+// list reads all objects of a kind.
+func (f *follower) list(ctx context.Context, of client.ObjectList, options []client.ListOption, send func(change)) (version string, err error) {
 	list, ok := of.DeepCopyObject().(client.ObjectList)
 	if !ok {
-		return "", fmt.Errorf("%T is no list", of)
+		return "", fmt.Errorf("%T is not a list", of)
 	}
 	if err := f.Client.List(ctx, list, options...); err != nil {
 		return "", err
@@ -509,7 +512,7 @@ func (f *follower) begin(ctx context.Context, of client.ObjectList, options []cl
 	return list.GetResourceVersion(), nil
 }
 
-// typedAs gives an item of a list its kind, which lists leave out.
+// typedAs sets the kind of an item of a list, which lists omit.
 func typedAs(object client.Object, list client.ObjectList) client.Object {
 	if gvk := object.GetObjectKind().GroupVersionKind(); gvk.Kind == "" {
 		gvk = list.GetObjectKind().GroupVersionKind()
@@ -519,11 +522,11 @@ func typedAs(object client.Object, list client.ObjectList) client.Object {
 	return object
 }
 
-// continued hands on every change from that version on, until the watch ends. Nil: it ended as watches do.
-func (f *follower) continued(ctx context.Context, of client.ObjectList, version string, options []client.ListOption, send func(change)) error {
+// watch passes on every change after that version, until the watch ends. Nil: it ended regularly.
+func (f *follower) watch(ctx context.Context, of client.ObjectList, version string, options []client.ListOption, send func(change)) error {
 	list, ok := of.DeepCopyObject().(client.ObjectList)
 	if !ok {
-		return fmt.Errorf("%T is no list", of)
+		return fmt.Errorf("%T is not a list", of)
 	}
 	began := f.Clock.Now()
 	w, err := f.Client.Watch(ctx, list, append(slices.Clone(options), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})...)
@@ -538,19 +541,19 @@ func (f *follower) continued(ctx context.Context, of client.ObjectList, version 
 		case event, open := <-w.ResultChan():
 			switch {
 			case !open && f.Clock.Since(began) < retryFirst:
-				return errors.New("the connection ended at once")
+				return errors.New("the connection ended immediately")
 			case !open:
 				return nil
 			case event.Type == watch.Error:
 				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 					return err
 				}
-				return nil // too old: begin anew
+				return nil // the version is too old: list again
 			case event.Type == watch.Bookmark:
 				continue
 			}
 			if object, ok := event.Object.(client.Object); ok {
-				send(change{object: typedAs(object, list), gone: event.Type == watch.Deleted})
+				send(change{object: typedAs(object, list), deleted: event.Type == watch.Deleted})
 			}
 		}
 	}

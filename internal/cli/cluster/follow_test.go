@@ -79,8 +79,8 @@ func TestFollowTellsEveryChange(t *testing.T) {
 			r := f.last.Releases[0].At(w.Session.Clock.Now())
 			return &r
 		}
-		if got := release(); got.Weight != 20 || got.First().Name != "window" || len(got.Events) != 1 {
-			t.Fatalf("first state: weight %d, first gate %v, %d events", got.Weight, got.First(), len(got.Events))
+		if got := release(); got.Weight != 20 || got.ClosedGate().Name != "window" || len(got.Events) != 1 {
+			t.Fatalf("first state: weight %d, first gate %v, %d events", got.Weight, got.ClosedGate(), len(got.Events))
 		}
 
 		c := w.Canary("cart")
@@ -91,8 +91,8 @@ func TestFollowTellsEveryChange(t *testing.T) {
 
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Replicas = ptr.To[int32](2) })
-		if f.settle(); release().First().Name != "canary-ready" {
-			t.Errorf("pods that are missing are not told: %v", release().First())
+		if f.settle(); release().ClosedGate().Name != "canary-ready" {
+			t.Errorf("pods that are missing are not told: %v", release().ClosedGate())
 		}
 
 		event := &corev1.Event{

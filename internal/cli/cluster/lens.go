@@ -18,17 +18,17 @@ import (
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
-// lens reads live what a controller reads from caches: it answers for the indexes of those, and reads each list of a namespace
-// once, whatever is looked for in it. It writes nothing. It is for one look; the next one needs another.
+// lens reads from the API server what a controller reads from caches: it has their indexes, and reads each list of a namespace once,
+// for all queries. It writes nothing, and is valid for one observation.
 type lens struct {
 	*dry
 
 	indexes map[string]client.IndexerFunc // by kind and field
-	read    *reads
+	read    *listCache
 }
 
-// reads are the lists that were read.
-type reads struct {
+// listCache contains the lists that were read.
+type listCache struct {
 	mu    sync.Mutex
 	lists map[string]*listing
 }
@@ -40,9 +40,9 @@ type listing struct {
 	err   error
 }
 
-// newLens makes one for the lookups of both controllers.
+// newLens creates a lens with the indexes of both controllers.
 func newLens(ctx context.Context, c client.WithWatch) (*lens, error) {
-	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &reads{lists: map[string]*listing{}}}
+	l := &lens{dry: &dry{WithWatch: c}, indexes: map[string]client.IndexerFunc{}, read: &listCache{lists: map[string]*listing{}}}
 	for _, index := range []func(context.Context, client.FieldIndexer) error{
 		endpoints.Index, rolloutcontroller.IndexOwners, rolloutcontroller.IndexServices, rolloutcontroller.IndexWorkloads, rolloutcontroller.IndexPlaces, canarycontroller.IndexTargets, canarycontroller.IndexPlaces,
 	} {
@@ -72,7 +72,7 @@ func (l *lens) kind(object runtime.Object) (string, error) {
 	return strings.TrimSuffix(gvk.Kind, "List") + "." + gvk.Group, nil
 }
 
-// List answers a question to an index from the whole list of the namespace, and all others as the API server does.
+// List answers a query to an index from the complete list of the namespace; the API server answers all others.
 func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	kind, err := l.kind(list)
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *lens) List(ctx context.Context, list client.ObjectList, opts ...client.
 	return meta.SetList(list, wanted)
 }
 
-// index is the one that a question is put to, and what is looked for in it; nil: none.
+// index is the index of a query, and the value that the query searches for; nil: none.
 func (l *lens) index(kind string, options client.ListOptions) (of client.IndexerFunc, value string) {
 	if options.FieldSelector == nil {
 		return nil, ""
@@ -117,7 +117,7 @@ func (l *lens) index(kind string, options client.ListOptions) (of client.Indexer
 	return nil, ""
 }
 
-func (r *reads) listing(key string) *listing {
+func (r *listCache) listing(key string) *listing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lists[key] == nil {
@@ -126,7 +126,7 @@ func (r *reads) listing(key string) *listing {
 	return r.lists[key]
 }
 
-// apart notes down on its own what was to be written.
-func (l *lens) apart() *lens {
+// withOwnWrites is the same lens with a separate record of writes.
+func (l *lens) withOwnWrites() *lens {
 	return &lens{dry: &dry{WithWatch: l.WithWatch}, indexes: l.indexes, read: l.read}
 }

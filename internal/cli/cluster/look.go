@@ -26,73 +26,73 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// atOnce is how many releases are looked at side by side.
-const atOnce = 8
+// maxConcurrent is the number of releases that are observed concurrently.
+const maxConcurrent = 8
 
-// View is what one look showed.
-type View struct {
+// Observations are the selected releases at one time.
+type Observations struct {
 	// Releases sorted by namespace, name and kind, or in the order in which they were named.
-	Releases []explain.Seen
+	Releases []explain.Observation
 	// Controller that acts on them.
 	Controller explain.Controller
-	// Unread says which releases could not be listed, one sentence each.
+	// Unread are the releases that could not be listed, one sentence each.
 	Unread []string
 }
 
-// Look is one look at the selected releases. Errors: ErrNotFound for a name that does not exist, ErrAmbiguous,
+// Observe observes the selected releases once. Errors: ErrNotFound for a name that does not exist, ErrAmbiguous,
 // ErrUnreachable.
-func (s *Session) Look(ctx context.Context, sel Selection) (View, error) {
+func (s *Session) Observe(ctx context.Context, sel Selection) (Observations, error) {
 	found, err := s.objects(ctx, sel)
 	if err != nil {
-		return View{}, err
+		return Observations{}, err
 	}
-	who := s.findControllers(ctx, found.objects)
-	told, unread := s.events(ctx, sel)
-	seen, err := s.seeAll(ctx, found.objects, who.flags)
+	controllers := s.findControllers(ctx, found.objects)
+	events, unread := s.events(ctx, sel)
+	observed, err := s.observeAll(ctx, found.objects, controllers.flags)
 	if err != nil {
-		return View{}, err
+		return Observations{}, err
 	}
-	for i, one := range seen {
+	for i, one := range observed {
 		around := one.Surroundings()
-		around.Events = told[one.Key()]
+		around.Events = events[one.Key()]
 		around.Unread = append(around.Unread, unread...)
-		around.Peer = who.peerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
-		seen[i] = one.In(around)
+		around.Peer = controllers.peerOf(ctx, objectOf(one), around.Events, s.Clock.Now())
+		observed[i] = one.In(around)
 	}
-	return View{Releases: seen, Controller: who.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
+	return Observations{Releases: observed, Controller: controllers.summary(found.objects, s.Clock.Now()), Unread: found.unread}, nil
 }
 
-// seeAll looks at releases side by side.
-func (s *Session) seeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Seen, error) {
+// observeAll observes releases concurrently.
+func (s *Session) observeAll(ctx context.Context, objects []client.Object, flags flags) ([]explain.Observation, error) {
 	lens, err := newLens(ctx, s.Client)
 	if err != nil {
 		return nil, err
 	}
-	seen := make([]explain.Seen, len(objects))
+	observed := make([]explain.Observation, len(objects))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(maxConcurrent)
 	for i := range objects {
 		group.Go(func() error {
 			var err error
 			switch object := objects[i].(type) {
 			case *flaggerv1.Canary:
-				seen[i], err = s.see(ctx, lens, object, flags)
+				observed[i], err = s.observeCanary(ctx, lens, object, flags)
 			case *argov1.Rollout:
-				seen[i], err = s.seeRollout(ctx, lens, object, flags)
+				observed[i], err = s.observeRollout(ctx, lens, object, flags)
 			default:
-				err = fmt.Errorf("%T is no release", object)
+				err = fmt.Errorf("%T is not a release", object)
 			}
 			return err
 		})
 	}
-	return seen, group.Wait()
+	return observed, group.Wait()
 }
 
-// see looks at everything around one Canary. What the person may not read is assumed to be as the status says, and
-// listed.
-func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
+// observeCanary observes everything around one Canary. Parts that the user has no permission to read are as the status implies, and
+// are listed.
+func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.Canary, flags flags) (*explain.Canary, error) {
 	reading := &lenient{WithWatch: s.Client, denied: map[string]string{}}
-	settings, options := flags.of(object)
+	settings, options := flags.settingsFor(object)
 	routers := flags.Routers()
 	asked := object.DeepCopy()
 	asked.ManagedFields = nil
@@ -109,12 +109,12 @@ func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, fl
 		denied := reading.kinds()
 		switch {
 		case err == nil && metricTypes != nil && denied[flaggerv1.MetricTemplateKind]:
-			metricTypes = nil // what a template says is not known
+			metricTypes = nil // the templates are unknown
 			continue
 		case err == nil:
 			out.Snapshot = snapshot
 		case !forbidden(err):
-			return nil, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
+			return nil, explained("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case options.ConfigTracking && (denied["ConfigMap"] || denied["Secret"]):
 			options.ConfigTracking = false
 			continue
@@ -132,7 +132,7 @@ func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, fl
 	snapshot.Pruned = object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero()
 	denied := reading.kinds()
 	if len(out.Assumed) == 0 && (denied["ConfigMap"] || denied["Secret"]) {
-		sameConfiguration(snapshot)
+		assumeConfiguration(snapshot)
 	}
 	if snapshot.Plan.Routed && len(out.Assumed) == 0 && routeDenied(routers, object, snapshot.Plan.Provider, denied) {
 		snapshot.Route = canary.Route{Found: true, Canary: object.Status.CanaryWeight, Confirmation: canary.CannotTell}
@@ -142,7 +142,7 @@ func (s *Session) see(ctx context.Context, l *lens, object *flaggerv1.Canary, fl
 	return out, nil
 }
 
-// rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the person may know of.
+// rivalOf is the Rollout that releases the target of a Canary; empty: there is none, or none that the user has permission to read.
 func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) {
 	rival, err := operator.RolloutBeside(ctx, l, c)
 	if unknown(err) || forbidden(err) {
@@ -151,12 +151,12 @@ func rivalOf(ctx context.Context, l *lens, c *flaggerv1.Canary) (string, error) 
 	return rival, err
 }
 
-// features are what the router of a plan declares, which needs no cluster.
+// features are those that the router of a plan declares, without a cluster.
 func features(routers traffic.Registry, object *flaggerv1.Canary) func(string) canary.Features {
 	return func(provider string) canary.Features { return controller.Features(routers, object, provider) }
 }
 
-// routes are the objects that carry the traffic of a Canary.
+// routes are the objects that route the traffic of a Canary.
 func routes(routers traffic.Registry, object *flaggerv1.Canary, provider string) []traffic.Ref {
 	renderer, ok := routers.ForCanary(provider)
 	if !ok || provider == canary.ProviderKubernetes {
@@ -169,7 +169,7 @@ func routeDenied(routers traffic.Registry, object *flaggerv1.Canary, provider st
 	return slices.ContainsFunc(routes(routers, object, provider), func(ref traffic.Ref) bool { return denied[ref.GVK.Kind] })
 }
 
-// fromStatus is the snapshot of a world as the status implies it.
+// fromStatus is the snapshot that the status implies.
 func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Time) canary.Snapshot {
 	status := object.Status
 	s := canary.Snapshot{
@@ -183,51 +183,51 @@ func fromStatus(object *flaggerv1.Canary, settings canary.Settings, now time.Tim
 	}
 	s.Workload = canary.Workload{Target: standing, Primary: standing, PeerConfigs: status.TrackedConfigs}
 	s.Workload.Target.PeerHash = status.LastAppliedSpec
-	s.Workload.Target.Revision = takenUp(status)
+	s.Workload.Target.Revision = recordedRevision(status)
 	if own := status.Serin; own != nil {
 		s.Workload.Configs = own.Configs
 	}
 	return s
 }
 
-// takenUp is the revision that the status says the target has.
-func takenUp(status flaggerv1.CanaryStatus) string {
+// recordedRevision is the revision of the target in the status.
+func recordedRevision(status flaggerv1.CanaryStatus) string {
 	if own := status.Serin; own != nil && own.Revision != "" {
 		return own.Revision
 	}
 	return "of " + status.LastAppliedSpec
 }
 
-// sameConfiguration takes configuration that could not be read for the one that was taken up: a command that sees less
-// must not see a new revision for that.
-func sameConfiguration(s *canary.Snapshot) {
+// assumeConfiguration takes configuration that could not be read for the recorded one: missing permissions must not look like a new
+// revision.
+func assumeConfiguration(s *canary.Snapshot) {
 	w := &s.Workload
 	w.PeerConfigs = s.Status.TrackedConfigs
 	if own := s.Status.Serin; own != nil {
 		w.Configs = own.Configs
 	}
 	if w.Target.PeerHash == s.Status.LastAppliedSpec && w.Target.PeerHash != "" {
-		w.Target.Revision = takenUp(s.Status)
+		w.Target.Revision = recordedRevision(s.Status)
 	}
 	if s.Status.Phase == flaggerv1.CanaryPhaseInitializing {
 		w.Same = true
 	}
 }
 
-// events are what people were told about the selected releases, oldest first. They explain; nothing depends on them.
+// events are the Kubernetes events about the selected releases, oldest first. No decision depends on them.
 func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]explain.Event, []string) {
 	out := map[explain.Key][]explain.Event{}
 	for _, kind := range sel.wanted() {
 		var list corev1.EventList
 		switch err := s.Client.List(ctx, &list, eventOptions(sel, kind)...); {
 		case forbidden(err):
-			return nil, []string{"Events" + inNamespace(sel.Namespace) + " may not be read."}
+			return nil, []string{noPermission("read Events" + inNamespace(sel.Namespace))}
 		case err != nil:
 			return nil, []string{"Events" + inNamespace(sel.Namespace) + " cannot be read: " + err.Error() + "."}
 		}
 		by := map[explain.Key]map[string]explain.Event{}
 		for i := range list.Items {
-			remember(by, &list.Items[i])
+			addEvent(by, &list.Items[i])
 		}
 		for key, events := range by {
 			out[key] = oldestFirst(events)
@@ -236,8 +236,8 @@ func (s *Session) events(ctx context.Context, sel Selection) (map[explain.Key][]
 	return out, nil
 }
 
-// remember keeps an event under the release that it is about, by its name.
-func remember(by map[explain.Key]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
+// addEvent adds an event to those of its release, by its name.
+func addEvent(by map[explain.Key]map[string]explain.Event, e *corev1.Event) (of map[string]explain.Event) {
 	key := explain.Key{Kind: explain.Kind(e.InvolvedObject.Kind), Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	if by[key] == nil {
 		by[key] = map[string]explain.Event{}
@@ -263,8 +263,8 @@ func eventOf(e *corev1.Event) explain.Event {
 	return explain.Event{At: at.UTC(), Type: e.Type, Message: e.Message, Count: int(e.Count)}
 }
 
-// oldestFirst orders events by their time, which has whole seconds only, and then by their names, in which all known
-// writers put a finer one.
+// oldestFirst orders events by their time, which has whole seconds only, and then by their names, which contain a more precise time
+// for all known writers.
 func oldestFirst(events map[string]explain.Event) []explain.Event {
 	names := slices.SortedFunc(maps.Keys(events), func(a, b string) int {
 		return cmp.Or(events[a].At.Compare(events[b].At), strings.Compare(a, b))
@@ -276,10 +276,11 @@ func oldestFirst(events map[string]explain.Event) []explain.Event {
 	return out
 }
 
-// lenient remembers what may not be read, and does without it where a release can be explained without.
+// lenient records which kinds the user has no permission to read, and reads them as empty where a release can be described without
+// them.
 type lenient struct {
 	client.WithWatch
-	denied map[string]string // by kind, in which namespace
+	denied map[string]string // namespaces, by kind
 }
 
 func (l *lenient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -289,7 +290,7 @@ func (l *lenient) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	}
 	kind := l.deny(obj, key.Namespace)
 	if kind == flaggerv1.MetricTemplateKind {
-		return nil // whether it is there is the controller's business
+		return nil // the controller reports a missing one
 	}
 	return err
 }
@@ -302,9 +303,9 @@ func (l *lenient) List(ctx context.Context, list client.ObjectList, opts ...clie
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
 	if l.deny(list, options.Namespace) == endpoints.Kind.Kind {
-		return err // an empty list would say that nobody can be reached
+		return err // an empty list would mean that no pod receives requests
 	}
-	return nil // rivals and histories of ReplicaSets: without them the status is believed
+	return nil // other releases of the target, and the history of ReplicaSets: the status replaces them
 }
 
 type typed interface{ GetObjectKind() schema.ObjectKind }
@@ -331,13 +332,16 @@ func (l *lenient) kinds() map[string]bool {
 func (l *lenient) sentences() []string {
 	var out []string
 	for kind, namespace := range l.denied {
-		out = append(out, fmt.Sprintf("%s%s may not be read.", plural(kind), inNamespace(namespace)))
+		out = append(out, noPermission("read "+plural(kind)+inNamespace(namespace)))
 	}
 	slices.Sort(out)
 	return out
 }
 
-// plural is several objects of a kind, as people say it.
+// noPermission is the sentence about an action that the user has no permission for.
+func noPermission(action string) string { return "No permission to " + action + "." }
+
+// plural is the plural of a kind.
 func plural(kind string) string {
 	switch {
 	case strings.HasSuffix(kind, "s"):

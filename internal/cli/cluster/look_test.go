@@ -23,7 +23,7 @@ import (
 func look(t *testing.T, w *clitest.World) (explain.Release, explain.Controller) {
 	t.Helper()
 	time.Sleep(10 * time.Second) // in the bubble, where it takes none
-	seen, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
+	seen, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: "cart"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestLookDoesWithoutWhatMayNotBeRead(t *testing.T) {
 				if got.NextStep != "weight 40" || got.Weight != 20 {
 					t.Errorf("got next step %q at weight %d, want weight 40 at 20", got.NextStep, got.Weight)
 				}
-				if !slices.ContainsFunc(got.Unread, func(text string) bool { return strings.HasPrefix(text, tc.unread) }) {
+				if !slices.ContainsFunc(got.Unread, func(text string) bool { return strings.HasPrefix(text, "No permission to read "+tc.unread) }) {
 					t.Errorf("nothing says that %s could not be read: %q", tc.unread, got.Unread)
 				}
 			})
@@ -100,7 +100,7 @@ func TestAChangedTargetIsSeenWithoutAController(t *testing.T) {
 		d := w.Deployment("cart")
 		w.Change(d, func() { d.Spec.Template.Spec.Containers[0].Image = "cart:v3" })
 		got, _ := look(t, w)
-		if want := "all traffic goes back to cart-primary"; got.NextStep != want {
+		if want := "all traffic returns to cart-primary"; got.NextStep != want {
 			t.Errorf("next step of a release whose target changed: got %q, want %q", got.NextStep, want)
 		}
 	})
@@ -191,7 +191,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := clitest.NewWorld(t, clitest.Cart)
 			w.Fail(tc.fail)
-			_, err := w.Session.Look(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: tc.ask}}})
+			_, err := w.Session.Observe(t.Context(), cluster.Selection{Namespace: "shop", Names: []cluster.Name{{Name: tc.ask}}})
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -199,7 +199,7 @@ func TestErrorsHaveTheirKind(t *testing.T) {
 	}
 	w := clitest.NewWorld(t, clitest.Cart)
 	w.Forbid("Canary")
-	if _, err := w.Session.Look(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
+	if _, err := w.Session.Observe(t.Context(), cluster.Selection{}); !errors.Is(err, cluster.ErrUnreachable) {
 		t.Errorf("without the right to list Canaries: got %v, want %v", err, cluster.ErrUnreachable)
 	}
 }

@@ -23,46 +23,46 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Survey looks at everything that a takeover from Flagger and Argo Rollouts would find. Like Look it reads only; what the first passes
-// would write is noted and goes nowhere.
+// Survey observes everything that a migration from Flagger and Argo Rollouts concerns. Like Observe, it only reads: writes of the first
+// reconciliations are recorded and not sent.
 func (s *Session) Survey(ctx context.Context, sel Selection) (migrate.Survey, error) {
 	found, err := s.objects(ctx, sel)
 	if err != nil {
 		return migrate.Survey{}, err
 	}
 	out := migrate.Survey{Unread: found.unread}
-	who := s.findControllers(ctx, found.objects)
-	seen, err := s.seeAll(ctx, found.objects, who.flags)
+	controllers := s.findControllers(ctx, found.objects)
+	observed, err := s.observeAll(ctx, found.objects, controllers.flags)
 	if err != nil {
 		return migrate.Survey{}, err
 	}
-	if err := s.rehearsed(ctx, seen, who.flags, &out); err != nil {
+	if err := s.rehearseAll(ctx, observed, controllers.flags, &out); err != nil {
 		return migrate.Survey{}, err
 	}
 	now := s.Clock.Now()
-	out.Flaggers, out.Argos = who.flaggers, who.argos
-	scope := peer.Scope{Namespaces: who.flags.OtherControllerNamespaces}
-	out.Held = heldBy(scope.Acting("", stopped(who.flaggers), who.leasesNamed(peer.Lease), now))
-	out.HeldByArgo = heldBy(scope.ActingArgo("", "", stopped(who.argos), who.leases, now))
-	out.Verifies = slices.ContainsFunc(who.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
-	for _, unread := range who.unread {
-		out.Unread = append(out.Unread, unread+" of all namespaces may not be read.")
+	out.Flaggers, out.Argos = controllers.flaggers, controllers.argos
+	scope := peer.Scope{Namespaces: controllers.flags.OtherControllerNamespaces}
+	out.Held = heldBy(scope.Acting("", stopped(controllers.flaggers), controllers.leasesNamed(peer.Lease), now))
+	out.HeldByArgo = heldBy(scope.ActingArgo("", "", stopped(controllers.argos), controllers.leases, now))
+	out.Verifies = slices.ContainsFunc(controllers.argos, func(c peer.Controller) bool { return parse(c.Args).Argo.VerifyTargetGroups })
+	for _, unread := range controllers.unread {
+		out.Unread = append(out.Unread, noPermission("read "+unread+" in all namespaces"))
 	}
 	for what, read := range map[string]func(context.Context, *migrate.Survey) error{
 		"the definitions of Canaries and Rollouts": s.prunes, "AnalysisTemplates": s.templates(sel.Namespace),
 	} {
 		switch err := read(ctx, &out); {
 		case forbidden(err):
-			out.Unread = append(out.Unread, strings.ToUpper(what[:1])+what[1:]+" may not be read.")
+			out.Unread = append(out.Unread, noPermission("read "+what))
 		case err != nil:
-			return migrate.Survey{}, explained("look at "+what, err, explain.KindCanary)
+			return migrate.Survey{}, explained("read "+what, err, explain.KindCanary)
 		}
 	}
 	slices.Sort(out.Unread)
 	return out, nil
 }
 
-// stopped are the controllers without ready pods, which may live a moment longer.
+// stopped are the controllers without ready pods, whose processes may still run.
 func stopped(of []peer.Controller) []peer.Controller {
 	return slices.DeleteFunc(slices.Clone(of), func(c peer.Controller) bool { return c.Ready > 0 })
 }
@@ -75,13 +75,13 @@ func heldBy(candidates []peer.Candidate) peer.Sign {
 	return candidates[0].Sign
 }
 
-// rehearsed plays the first passes over what was seen.
-func (s *Session) rehearsed(ctx context.Context, seen []explain.Seen, flags flags, out *migrate.Survey) error {
+// rehearseAll rehearses the first reconciliations of the observed releases.
+func (s *Session) rehearseAll(ctx context.Context, observed []explain.Observation, flags flags, out *migrate.Survey) error {
 	l, err := newLens(ctx, s.Client)
 	if err != nil {
 		return err
 	}
-	for _, one := range seen {
+	for _, one := range observed {
 		switch one := one.(type) {
 		case *explain.Canary:
 			rehearsed, err := s.rehearse(ctx, one.Object, flags)
@@ -91,7 +91,7 @@ func (s *Session) rehearsed(ctx context.Context, seen []explain.Seen, flags flag
 			rehearsed.Canary = *one
 			out.Canaries = append(out.Canaries, rehearsed)
 		case *explain.Rollout:
-			rehearsed, err := s.rehearseRollout(ctx, l.apart(), one.Object, flags)
+			rehearsed, err := s.rehearseRollout(ctx, l.withOwnWrites(), one.Object, flags)
 			if err != nil {
 				return err
 			}
@@ -102,26 +102,26 @@ func (s *Session) rehearsed(ctx context.Context, seen []explain.Seen, flags flag
 	return nil
 }
 
-// rehearseRollout plays Serin's first pass over a Rollout that Argo Rollouts left, with a client that writes nothing. Where
-// the person may not read enough for that, nothing is said about writes.
-func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (migrate.SeenRollout, error) {
-	played := object.DeepCopy()
-	played.ManagedFields = nil
-	pass, err := rolloutObserver(ctx, l, object, flags).Rehearse(ctx, played, s.Clock.Now())
+// rehearseRollout rehearses Serin's first reconciliation of a Rollout of Argo Rollouts, with a client that writes nothing. Without
+// permission to read enough, writes are unknown.
+func (s *Session) rehearseRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (migrate.ObservedRollout, error) {
+	rehearsed := object.DeepCopy()
+	rehearsed.ManagedFields = nil
+	pass, err := rolloutObserver(ctx, l, object, flags).Rehearse(ctx, rehearsed, s.Clock.Now())
 	switch {
 	case forbidden(err), errors.Is(err, traffic.ErrUnreachable):
-		return migrate.SeenRollout{}, nil
+		return migrate.ObservedRollout{}, nil
 	case err != nil && !errors.Is(err, errDry):
-		return migrate.SeenRollout{}, explained("look at Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		return migrate.ObservedRollout{}, explained("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	}
-	out := migrate.SeenRollout{Decision: pass.Decision, Writes: l.writes}
+	out := migrate.ObservedRollout{Decision: pass.Decision, Writes: l.writes}
 	if pass.Refused != nil {
 		out.Refused = pass.Refused.Error()
 	}
 	return out, nil
 }
 
-// prunes looks whether the stored schemas have our part of the status.
+// prunes reads whether the stored schemas contain Serin's part of the status.
 func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
 	var err error
 	if out.Prunes, err = s.drops(ctx, "canaries."+flaggerv1.GroupName, flaggerv1.SchemeGroupVersion.Version); err != nil {
@@ -131,7 +131,7 @@ func (s *Session) prunes(ctx context.Context, out *migrate.Survey) error {
 	return err
 }
 
-// drops is true of a definition that keeps nothing of what Serin adds to a status.
+// drops reports whether a definition drops the fields that Serin adds to a status.
 func (s *Session) drops(ctx context.Context, name, version string) (bool, error) {
 	definition := &unstructured.Unstructured{}
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
@@ -155,7 +155,7 @@ func (s *Session) drops(ctx context.Context, name, version string) (bool, error)
 	return false, nil
 }
 
-// templates finds those whose measurements Serin cannot make.
+// templates finds those with metrics that Serin cannot measure.
 func (s *Session) templates(namespace string) func(context.Context, *migrate.Survey) error {
 	return func(ctx context.Context, out *migrate.Survey) error {
 		var local argov1.AnalysisTemplateList
@@ -191,42 +191,42 @@ func unmeasured(name string, spec argov1.AnalysisTemplateSpec) []migrate.Templat
 	return []migrate.Template{out}
 }
 
-// rehearse plays Serin's first two passes over a Canary that Flagger left, with a client that writes nothing: one takes it
-// over, and the one behind shows what follows. Where the person may not read enough for that, nothing is said about writes.
-func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags flags) (migrate.Seen, error) {
-	settings, options := flags.of(object)
-	noted := &dry{WithWatch: s.Client}
+// rehearse rehearses Serin's first two reconciliations of a Canary of Flagger, with a client that writes nothing: the first adopts it,
+// and the second shows what follows. Without permission to read enough, writes are unknown.
+func (s *Session) rehearse(ctx context.Context, object *flaggerv1.Canary, flags flags) (migrate.ObservedCanary, error) {
+	settings, options := flags.settingsFor(object)
+	recorder := &dry{WithWatch: s.Client}
 	observer := controller.Observer{
-		Client: noted, Workloads: &workload.Workloads{Client: noted, Reader: noted, Options: options},
-		Routers: flags.Routers(), Applier: &traffic.Applier{Client: noted}, Settings: settings,
+		Client: recorder, Workloads: &workload.Workloads{Client: recorder, Reader: recorder, Options: options},
+		Routers: flags.Routers(), Applier: &traffic.Applier{Client: recorder}, Settings: settings,
 	}
-	played := object.DeepCopy()
-	played.ManagedFields = nil
+	rehearsed := object.DeepCopy()
+	rehearsed.ManagedFields = nil
 	for {
-		decision, refused, err := observer.Rehearse(ctx, played, s.Clock.Now())
+		decision, refused, err := observer.Rehearse(ctx, rehearsed, s.Clock.Now())
 		switch {
 		case forbidden(err):
-			return migrate.Seen{}, nil
+			return migrate.ObservedCanary{}, nil
 		case err != nil:
-			return migrate.Seen{}, explained("look at Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
+			return migrate.ObservedCanary{}, explained("observe Canary "+object.Name+inNamespace(object.Namespace), err, explain.KindCanary)
 		case refused != nil:
-			return migrate.Seen{Refused: refused.Error()}, nil //nolint:nilerr // it is what was asked for
-		case !migrate.Adopts(played.Status, decision):
-			return migrate.Seen{Writes: noted.writes}, nil
+			return migrate.ObservedCanary{Refused: refused.Error()}, nil //nolint:nilerr // it is the result
+		case !migrate.Adopts(rehearsed.Status, decision):
+			return migrate.ObservedCanary{Writes: recorder.writes}, nil
 		}
-		played.Status = decision.Status
+		rehearsed.Status = decision.Status
 	}
 }
 
-// dry is a client that writes nothing, and notes what it was to write.
+// dry is a client that records writes and does not send them.
 type dry struct {
 	client.WithWatch
 	writes []string
 }
 
-var errDry = errors.New("nothing is written here")
+var errDry = errors.New("nothing is written")
 
-func (d *dry) note(verb string, object client.Object) error {
+func (d *dry) record(verb string, object client.Object) error {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = strings.TrimPrefix(fmt.Sprintf("%T", object), "*")
@@ -240,22 +240,22 @@ func (d *dry) note(verb string, object client.Object) error {
 }
 
 func (d *dry) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return d.note("create", object)
+	return d.record("create", object)
 }
 
 func (d *dry) Update(_ context.Context, object client.Object, _ ...client.UpdateOption) error {
-	return d.note("update", object)
+	return d.record("update", object)
 }
 
 func (d *dry) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	return d.note("patch", object)
+	return d.record("patch", object)
 }
 
 func (d *dry) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	return d.note("delete", object)
+	return d.record("delete", object)
 }
 
-// What no effect uses is refused, so that nothing can be written by it either.
+// Requests that no effect uses are refused, so that nothing is written by them either.
 
 func (d *dry) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
 	return errDry

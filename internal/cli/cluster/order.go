@@ -20,10 +20,10 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// ErrPointless is the error of an order that does nothing where the release is.
+// ErrPointless is the error of an order that has no effect in the state of the release.
 var ErrPointless = errors.New("nothing to do")
 
-// Order is what a person wants of a release.
+// Order is a command of the user for a release.
 type Order string
 
 // The orders.
@@ -36,15 +36,15 @@ const (
 	Resume      Order = "resume"
 )
 
-// tries bounds how often a change is made anew because the release moved on while it was made.
-const tries = 10
+// maxAttempts bounds the attempts to write a change while the release changes concurrently.
+const maxAttempts = 10
 
-// Give carries an order to the controller, by a change of the object as it is now. It gives the release that got it. Errors:
+// Give passes an order to the controller, by a change of the current object, and returns the release. Errors:
 // ErrPointless, ErrNotFound, ErrAmbiguous, ErrUnreachable.
 func (s *Session) Give(ctx context.Context, order Order, namespace string, name Name) (explain.Key, error) {
 	var err error
 	var key explain.Key
-	for range tries {
+	for range maxAttempts {
 		object, getErr := s.named(ctx, namespace, name)
 		if getErr != nil {
 			return explain.Key{}, getErr
@@ -64,7 +64,7 @@ func (s *Session) Give(ctx context.Context, order Order, namespace string, name 
 	return key, nil
 }
 
-// changes are what an order writes: to the object, and to its status.
+// changes are those of an order: to the object, and to its status.
 type changes struct {
 	object, status map[string]any
 }
@@ -76,12 +76,12 @@ func changesOf(order Order, object client.Object) (changes, error) {
 	case *argov1.Rollout:
 		return rolloutChanges(order, object)
 	default:
-		return changes{}, fmt.Errorf("is a %T, which takes no orders", object)
+		return changes{}, fmt.Errorf("is a %T, which has no such command", object)
 	}
 }
 
-// change patches an object as it was seen. The status of a Rollout comes first: of a promotion whose second half fails, the
-// pause is still there to be told.
+// change patches an object in the observed version. The status of a Rollout comes first: if the second patch of a promotion fails,
+// spec.paused still shows the pause.
 func (s *Session) change(ctx context.Context, object client.Object, c changes) error {
 	if len(c.status) > 0 {
 		patch, err := patchOf(object, map[string]any{"status": c.status})
@@ -102,7 +102,7 @@ func (s *Session) change(ctx context.Context, object client.Object, c changes) e
 	return s.Client.Patch(ctx, object, patch)
 }
 
-// patchOf is a patch of an object in the version that was seen.
+// patchOf is a patch of an object in the observed version.
 func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
 	body, err := json.Marshal(jsontree.Pinned(tree, object.GetResourceVersion()))
 	if err != nil {
@@ -111,17 +111,17 @@ func patchOf(object client.Object, tree map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, body), nil
 }
 
-// canaryChanges writes most orders into the annotation that the controller reads, for the run that the person saw.
+// canaryChanges writes most orders to the annotation that the controller reads, for the observed run.
 func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
 	switch order {
 	case Pause, Resume:
 		to := order == Pause
 		if c.Spec.Suspend == to {
-			return changes{}, fmt.Errorf("has spec.suspend %v already", to)
+			return changes{}, fmt.Errorf("already has spec.suspend %v", to)
 		}
 		return changes{object: map[string]any{"spec": map[string]any{"suspend": to}}}, nil
 	case PromoteFull:
-		return changes{}, errors.New("takes no --full: promote does without further checks already")
+		return changes{}, errors.New("does not support --full: promote runs no further checks")
 	case Promote, Abort, Retry: // a command for this run
 	}
 	if why := pointlessCanary(order, c); why != "" {
@@ -129,23 +129,23 @@ func canaryChanges(order Order, c *flaggerv1.Canary) (changes, error) {
 	}
 	command := string(order) + "@" + canary.Run(string(c.UID), c.Status)
 	if c.Status.Serin != nil && c.Status.Serin.Command == command {
-		return changes{}, fmt.Errorf("has carried out %s for this release", order)
+		return changes{}, fmt.Errorf("has already carried out %s for this release", order)
 	}
 	return changes{object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{canary.CommandAnnotation: command}}}}, nil
 }
 
-// pointlessCanary is why an order would do nothing; empty: it would.
+// pointlessCanary is why an order would have no effect; empty: it would.
 func pointlessCanary(order Order, c *flaggerv1.Canary) string {
 	phase := c.Status.Phase
 	observed := slices.Contains([]flaggerv1.CanaryPhase{flaggerv1.CanaryPhaseWaiting, flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion}, phase)
 	queued := c.Status.Serin != nil && c.Status.Serin.Queue != nil
 	switch {
 	case order == Promote && !observed && !queued:
-		return "no release waits or is observed"
+		return "no release is waiting or under analysis"
 	case order == Abort && phase == flaggerv1.CanaryPhaseFinalising:
-		return "the new version serves already: ship the old one again to go back"
+		return "the new version already serves users: deploy the previous one to return to it"
 	case order == Abort && !observed && phase != flaggerv1.CanaryPhasePromoting:
-		return "no release is under way"
+		return "no release is in progress"
 	case order == Retry && phase != flaggerv1.CanaryPhaseFailed:
 		return "the last release did not fail"
 	default:
@@ -153,24 +153,24 @@ func pointlessCanary(order Order, c *flaggerv1.Canary) string {
 	}
 }
 
-// rolloutChanges writes what the API documents: the fields by which people steer a Rollout.
+// rolloutChanges writes the fields by which users control a Rollout, as the API documents.
 func rolloutChanges(order Order, r *argov1.Rollout) (changes, error) {
 	s := r.Status
-	underWay := s.StableRS != "" && s.CurrentPodHash != s.StableRS
+	inProgress := s.StableRS != "" && s.CurrentPodHash != s.StableRS
 	spec := func(paused bool) map[string]any { return map[string]any{"spec": map[string]any{"paused": paused}} }
 	switch {
 	case (order == Pause || order == Resume) && r.Spec.Paused == (order == Pause):
-		return changes{}, fmt.Errorf("has spec.paused %v already", r.Spec.Paused)
+		return changes{}, fmt.Errorf("already has spec.paused %v", r.Spec.Paused)
 	case order == Pause, order == Resume:
 		return changes{object: spec(order == Pause)}, nil
-	case !underWay:
-		return changes{}, fmt.Errorf("is %s: no release is under way", cmp.Or(string(s.Phase), "new"))
+	case !inProgress:
+		return changes{}, fmt.Errorf("is %s: no release is in progress", cmp.Or(string(s.Phase), "new"))
 	case order == Retry && !s.Abort:
 		return changes{}, fmt.Errorf("is %s: the release was not aborted", s.Phase)
 	case order == Retry:
 		return changes{status: map[string]any{"abort": false}}, nil
 	case order == Abort && s.Abort:
-		return changes{}, fmt.Errorf("is %s: the release was aborted already", s.Phase)
+		return changes{}, fmt.Errorf("is %s: the release was already aborted", s.Phase)
 	case order == Abort:
 		return changes{status: map[string]any{"abort": true}}, nil
 	case s.Abort:
@@ -189,7 +189,7 @@ func rolloutChanges(order Order, r *argov1.Rollout) (changes, error) {
 	return out, err
 }
 
-// promotion ends what a release waits for: its pause, an analysis that came to no end, or else the current step.
+// promotion ends what a release waits for: its pause, an inconclusive analysis, or else the current step.
 func promotion(r *argov1.Rollout) (map[string]any, error) {
 	s := r.Status
 	index, total := rollout.StepsOf(r.Spec, s)
@@ -200,15 +200,15 @@ func promotion(r *argov1.Rollout) (map[string]any, error) {
 	run := s.Canary.CurrentStepAnalysisRunStatus
 	switch {
 	case len(s.PauseConditions) > 0 && s.ControllerPause && run != nil && run.Status == argov1.AnalysisPhaseInconclusive:
-		next["controllerPause"] = false // the step is passed, and not judged once more
+		next["controllerPause"] = false // the step is completed, and not evaluated again
 		return next, nil
 	case len(s.PauseConditions) > 0:
 		return map[string]any{"pauseConditions": nil}, nil
 	case r.Spec.Paused:
-		return nil, nil // what holds it goes
+		return nil, nil // spec.paused is cleared
 	case next["currentStepIndex"] != nil:
 		return next, nil
 	default:
-		return nil, fmt.Errorf("is %s: no pause holds it and no step is left: promote --full asks nothing more", s.Phase)
+		return nil, fmt.Errorf("is %s: it is not paused and has no remaining step: promote --full skips everything else", s.Phase)
 	}
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// rolloutObserver looks as the controller does that serves the object.
+// rolloutObserver observes as the controller of the object does.
 func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags flags) *controller.Observer {
 	instance := object.Labels[argov1.InstanceIDLabel]
 	return &controller.Observer{
-		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.elsewhere(ctx, object, flags)}, InstanceID: instance, Beside: true,
+		Client: c, Reader: c, Routers: flags.Routers(), Applier: &traffic.Applier{Client: c, Groups: c.remoteClients(ctx, object, flags)}, InstanceID: instance, Beside: true,
 		Line: lineOf(flags.limits(turnOfRollout(object)), flags, c),
 		Runs: &launch.Launcher{Client: c, Cluster: c, Live: c, InstanceID: instance},
 		Rival: func(ctx context.Context, object *argov1.Rollout) (string, error) {
@@ -39,17 +39,17 @@ func rolloutObserver(ctx context.Context, c *lens, object *argov1.Rollout, flags
 	}
 }
 
-// elsewhere are the clients of objects of a Rollout that are not in this cluster: those of Istio, where a Secret leads to
-// theirs. A person's credentials are not those of the Secret, so nothing is asked there. Who may not list Secrets sees this
-// cluster alone. Where the namespace of Serin is not known, a Secret of any namespace may be the one.
-func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
+// remoteClients are the clients for objects of a Rollout in another cluster: those of Istio, if a Secret refers to one. The user's
+// credentials are not those of the Secret, so the clients refuse every request. Without permission to list Secrets, only this cluster
+// is read. If the namespace of Serin is unknown, the Secret may be in any namespace.
+func (l *lens) remoteClients(ctx context.Context, object *argov1.Rollout, flags flags) map[string]client.Client {
 	c := object.Spec.Strategy.Canary
 	if c == nil || !slices.Contains(traffic.RouterNames(c.TrafficRouting), "istio") {
 		return nil
 	}
 	read := l.read.listing("Secret " + remotecluster.SecretLabel)
 	read.once.Do(func() {
-		found := &metav1.PartialObjectMetadataList{} // nobody needs what is in them
+		found := &metav1.PartialObjectMetadataList{} // their content is not needed
 		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
 		if read.err = l.dry.List(ctx, found, client.InNamespace(flags.PrimarySecretNamespace()), client.MatchingLabels{remotecluster.SecretLabel: "true"}); read.err == nil {
 			read.items, read.err = meta.ExtractList(found)
@@ -59,12 +59,11 @@ func (l *lens) elsewhere(ctx context.Context, object *argov1.Rollout, flags flag
 		return nil
 	}
 	return map[string]client.Client{remotecluster.Group: remotecluster.Refusing(traffic.ErrUnreachable,
-		"A Secret with the label "+remotecluster.SecretLabel+" says that the Istio objects of Rollouts are in another cluster, which is not looked at from here.")}
+		"A Secret with the label "+remotecluster.SecretLabel+" refers to another cluster for the Istio objects of Rollouts, which the command does not read.")}
 }
 
-// seeRollout looks at everything around one Rollout. Where the person may not read all of it, what is said comes from the
-// status.
-func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
+// observeRollout observes everything around one Rollout. Without permission to read all of it, the snapshot is as the status implies.
+func (s *Session) observeRollout(ctx context.Context, l *lens, object *argov1.Rollout, flags flags) (*explain.Rollout, error) {
 	out := &explain.Rollout{Object: object}
 	if c := object.Spec.Strategy.Canary; c != nil {
 		out.Routers = traffic.RouterNames(c.TrafficRouting)
@@ -80,7 +79,7 @@ func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollou
 	switch {
 	case forbidden(err):
 		out.Assumed = []release.Part{release.WorkloadPart, release.RoutePart}
-		out.Unread = append(out.Unread, fmt.Sprintf("What is around Rollout %s%s may not be read (%v).", object.Name, inNamespace(object.Namespace), err))
+		out.Unread = append(out.Unread, fmt.Sprintf("No permission to read all objects of Rollout %s%s (%v).", object.Name, inNamespace(object.Namespace), err))
 		out.Snapshot = rolloutFromStatus(object)
 		out.Snapshot.Now = now
 	case errors.Is(err, traffic.ErrUnreachable):
@@ -89,14 +88,14 @@ func (s *Session) seeRollout(ctx context.Context, l *lens, object *argov1.Rollou
 		out.Snapshot = rolloutFromStatus(object)
 		out.Snapshot.Now = now
 	case err != nil:
-		return nil, explained("look at Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
+		return nil, explained("observe Rollout "+object.Name+inNamespace(object.Namespace), err, explain.KindRollout)
 	default:
 		out.Snapshot = snapshot
 	}
 	return out, nil
 }
 
-// rolloutFromStatus is the snapshot of a world of which only the status is known.
+// rolloutFromStatus is the snapshot that the status implies.
 func rolloutFromStatus(object *argov1.Rollout) rollout.Snapshot {
 	return rollout.Snapshot{
 		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,

@@ -1,8 +1,8 @@
-// Package cluster looks at releases with the rights of the person who asks, once or for as long as they watch, and
-// carries their orders to the controller.
+// Package cluster observes releases with the permissions of the user, once or continuously, and passes the user's orders to the
+// controller.
 //
-// It writes nothing but orders, and asks no webhook and no metrics provider. It must not know terminals, and it explains
-// nothing: package explain does.
+// It writes only orders, calls no webhook and queries no metrics provider. It must not know terminals, nor how a release is
+// described: package explain does.
 package cluster
 
 import (
@@ -28,25 +28,25 @@ import (
 	"github.com/serin-dev/serin/internal/outbound"
 )
 
-// What a caller may want to tell apart.
+// The errors that callers distinguish.
 var (
 	// ErrNotFound: there is no such release, or the cluster does not know the kind.
 	ErrNotFound = errors.New("not found")
-	// ErrUnreachable: the cluster does not answer, or forbids what nothing can be said without.
+	// ErrUnreachable: the cluster does not respond, or denies access to the releases.
 	ErrUnreachable = errors.New("cluster unreachable or forbidden")
 )
 
-// Session is one person's connection to one cluster.
+// Session is the connection of one user to one cluster.
 type Session struct {
-	// Client reads live, with the person's rights.
+	// Client reads from the API server, with the permissions of the user.
 	Client client.WithWatch
 	Clock  clock.WithTicker
-	// ControllerFlags are the arguments that the controller was started with, where the person gives them because the
-	// cluster does not tell. Nil: found out, else the defaults.
+	// ControllerFlags are the arguments of the controller, if the user specifies them. Nil: those of its Deployment, else the
+	// defaults.
 	ControllerFlags []string
 }
 
-// Scheme knows what is read.
+// Scheme contains the types that are read.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := operator.Scheme()
 	if err := appsv1.AddToScheme(scheme); err != nil {
@@ -55,18 +55,18 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Bounds of the requests of one person, those of kubectl.
+// Limits of the requests of one command, those of kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300
 )
 
-// Connect makes a session of a kubeconfig. Nothing is asked yet but what the cluster serves.
+// Connect creates a session from a kubeconfig. It requests only the kinds that the cluster serves.
 func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
 	config.UserAgent = "serin-cli"
-	config.WarningHandler = rest.NoWarnings{} // what the API server warns of concerns whoever writes
+	config.WarningHandler = rest.NoWarnings{} // warnings concern the writers of objects
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
@@ -80,12 +80,12 @@ func Connect(config *rest.Config, clk clock.WithTicker) (*Session, error) {
 
 // Name of a release.
 type Name struct {
-	// Kind; empty: whichever there is.
+	// Kind; empty: any.
 	Kind explain.Kind
 	Name string
 }
 
-// Selection says which releases are looked at.
+// Selection selects releases.
 type Selection struct {
 	// Namespace; empty: all.
 	Namespace string
@@ -97,10 +97,10 @@ type Selection struct {
 	Labels labels.Selector
 }
 
-// kinds of release, in the order in which they are looked for.
+// kinds of release, in the order in which they are read.
 var kinds = []explain.Kind{explain.KindCanary, explain.KindRollout}
 
-// wanted are the kinds that may be among what is selected.
+// wanted are the kinds of the selection.
 func (s Selection) wanted() []explain.Kind {
 	if len(s.Kinds) > 0 {
 		return s.Kinds
@@ -115,7 +115,7 @@ func (s Selection) takes(key explain.Key, of labels.Set) bool {
 		(s.Labels == nil || s.Labels.Matches(of))
 }
 
-// found are the objects that were selected, and what could not be read.
+// found are the selected objects, and what could not be read.
 type found struct {
 	objects []client.Object
 	// kinds that could be read.
@@ -123,7 +123,7 @@ type found struct {
 	unread []string
 }
 
-// keyOf names the release by an object.
+// keyOf is the key of the release of an object.
 func keyOf(object client.Object) explain.Key {
 	kind := explain.KindCanary
 	if _, is := object.(*argov1.Rollout); is {
@@ -132,8 +132,8 @@ func keyOf(object client.Object) explain.Key {
 	return explain.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// objects reads the selected ones. Those that are named are read by name, which needs fewer rights. A kind that the cluster
-// does not know, or that the person may not list, is no failure while the other can be read.
+// objects reads the selected objects, those with names individually, which requires fewer permissions. A kind that the cluster does
+// not know, or that the user has no permission to list, is no error while the other can be read.
 func (s *Session) objects(ctx context.Context, sel Selection) (found, error) {
 	if len(sel.Names) == 0 {
 		return s.listed(ctx, sel)
@@ -168,7 +168,7 @@ func (s *Session) listed(ctx context.Context, sel Selection) (found, error) {
 		case err != nil:
 			failures = append(failures, explained("list "+plural(string(kind))+inNamespace(sel.Namespace), err, kind))
 			if forbidden(err) {
-				out.unread = append(out.unread, plural(string(kind))+inNamespace(sel.Namespace)+" may not be read.")
+				out.unread = append(out.unread, noPermission("read "+plural(string(kind))+inNamespace(sel.Namespace)))
 			}
 			continue
 		}
@@ -200,7 +200,7 @@ func listOf(kind explain.Kind) client.ObjectList {
 // ErrAmbiguous is the error of a name without a kind: there is a release of either kind with that name.
 var ErrAmbiguous = errors.New("ambiguous")
 
-// named reads one by its name.
+// named reads an object by its name.
 func (s *Session) named(ctx context.Context, namespace string, name Name) (client.Object, error) {
 	wanted := kinds
 	if name.Kind != "" {
@@ -225,38 +225,38 @@ func (s *Session) named(ctx context.Context, namespace string, name Name) (clien
 	}
 	switch {
 	case len(there) > 1:
-		return nil, failure{ErrAmbiguous, nil, fmt.Sprintf("%s%s is a Canary and a Rollout: write canary/%s or rollout/%s", name.Name, inNamespace(namespace), name.Name, name.Name)}
+		return nil, failure{ErrAmbiguous, nil, fmt.Sprintf("%s%s is a Canary and a Rollout: use canary/%s or rollout/%s", name.Name, inNamespace(namespace), name.Name, name.Name)}
 	case len(there) == 1:
 		return there[0], nil
 	case len(failures) == 1:
 		return nil, failures[0]
 	case !slices.ContainsFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) }):
-		return nil, failure{ErrNotFound, errors.Join(failures...), fmt.Sprintf("get %s%s: there is no Canary and no Rollout of that name: list what there is with: serin get -A", name.Name, inNamespace(namespace))}
+		return nil, failure{ErrNotFound, errors.Join(failures...), fmt.Sprintf("get %s%s: no Canary and no Rollout has that name: list all with: serin get -A", name.Name, inNamespace(namespace))}
 	default:
 		return nil, severest(failures)
 	}
 }
 
-// severest is the failure that says most: a kind that is not there matters less than one that may not be read.
+// severest is the most important failure: denied access before a missing kind.
 func severest(failures []error) error {
 	i := slices.IndexFunc(failures, func(err error) bool { return !errors.Is(err, ErrNotFound) })
 	if i >= 0 {
 		return failures[i]
 	}
 	if len(failures) > 1 {
-		return failure{ErrNotFound, errors.Join(failures...), "this cluster knows neither Canaries of flagger.app nor Rollouts of argoproj.io: install the definitions with: serin crds | kubectl apply --server-side -f -, or with --group argoproj.io those of Rollouts"}
+		return failure{ErrNotFound, errors.Join(failures...), "this cluster has neither the kind Canary of flagger.app nor the kind Rollout of argoproj.io: install the definitions with: serin crds | kubectl apply --server-side -f -; --group argoproj.io selects those of Rollouts"}
 	}
 	return failures[0]
 }
 
 func inNamespace(namespace string) string {
 	if namespace == "" {
-		return " of all namespaces"
+		return " in all namespaces"
 	}
-	return " of namespace " + namespace
+	return " in namespace " + namespace
 }
 
-// explained is an error of the API machinery as a sentence, of a kind that callers can tell apart.
+// explained is an error of the API machinery as a message, of a kind that callers can distinguish.
 func explained(what string, err error, kind explain.Kind) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -266,28 +266,28 @@ func explained(what string, err error, kind explain.Kind) error {
 	case unknown(err):
 		return failure{ErrNotFound, err, what + ": " + uninstalled(kind)}
 	case apierrors.IsNotFound(err):
-		return failure{ErrNotFound, err, what + ": there is none: list what there is with: serin get -A"}
+		return failure{ErrNotFound, err, what + ": not found: list all with: serin get -A"}
 	case forbidden(err):
-		return failure{ErrUnreachable, err, what + ": the cluster forbids it: " + err.Error()}
+		return failure{ErrUnreachable, err, what + ": access denied: " + err.Error()}
 	default:
 		return failure{ErrUnreachable, err, what + ": " + err.Error()}
 	}
 }
 
-// unknown is true where the cluster does not know a kind.
+// unknown reports whether the cluster does not know a kind.
 func unknown(err error) bool { return meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) }
 
 func uninstalled(kind explain.Kind) string {
 	if kind == explain.KindRollout {
-		return "this cluster does not know the kind Rollout of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
+		return "this cluster does not have the kind Rollout of argoproj.io: install the definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 	}
-	return "this cluster does not know the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"
+	return "this cluster does not have the kind Canary of flagger.app: install the definitions with: serin crds | kubectl apply --server-side -f -"
 }
 
-// forbidden is true for what the person may not do, whoever they are.
+// forbidden reports whether the user has no permission, or is not authenticated.
 func forbidden(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// failure is a sentence with its kind and its cause.
+// failure is a message with its kind and its cause.
 type failure struct {
 	kind, cause error
 	text        string

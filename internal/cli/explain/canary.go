@@ -32,7 +32,7 @@ func (seen *Canary) Version() Version {
 }
 
 // In is the same with other surroundings.
-func (seen *Canary) In(around Around) Seen {
+func (seen *Canary) In(around Around) Observation {
 	other := *seen
 	other.Around = around
 	return &other
@@ -101,8 +101,8 @@ func approval(hook *flaggerv1.CanaryWebhook, r *Release) string {
 	case isGate:
 		return fmt.Sprintf(`curl -d '{"name":%q,"namespace":%q}' %s/gate/open`, r.Name, r.Namespace, base)
 	case strings.HasSuffix(url, "/gate/halt"):
-		return fmt.Sprintf("%s refuses always: give hook %s in spec.analysis.webhooks another URL", url, hook.Name)
+		return fmt.Sprintf("%s always refuses: change the URL of webhook %s in spec.analysis.webhooks", url, hook.Name)
 	default:
-		return fmt.Sprintf("let %s answer with a status of 2xx", url)
+		return fmt.Sprintf("let %s respond with status 2xx", url)
 	}
 }

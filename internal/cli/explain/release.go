@@ -1,7 +1,7 @@
-// Package explain says of one release where it stands, what it waits for, who opens that, and what follows.
+// Package explain describes one release to users: its progress, what it waits for, who opens that, and what follows.
 //
-// It knows values only: a snapshot, the gates that the status holds, events, a moment. It must not know clients, clocks
-// or terminals, and it never decides: what a release does is what canary.Next says.
+// It formats the views of the state machines (canary.View, rollout.View), and derives nothing about a release. It knows values only.
+// It must not know clients, clocks or terminals.
 package explain
 
 import (
@@ -14,49 +14,49 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Release is what is known of one release. It is the document that commands print with -o json and -o yaml; fields are
-// added to it, never renamed or removed. Moments are in UTC.
+// Release describes one release. It is the document that commands print with -o json and -o yaml; fields are added to it, never
+// renamed or removed. Times are in UTC.
 type Release struct {
 	// Kind is Canary or Rollout.
 	Kind Kind `json:"kind"`
 	// Name and Namespace of the object.
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Target is the workload, as kind/name. A Rollout without a workload of its own names itself.
+	// Target is the workload, as kind/name; for a Rollout without workloadRef, the Rollout.
 	Target string `json:"target"`
-	// Provider carries the traffic.
+	// Provider divides the traffic.
 	Provider string `json:"provider"`
-	// Strategy is canary, ab-testing or blue-green. Provider is replicas for a Rollout that shares requests by the number of
-	// its pods, and service for one that switches Services.
+	// Strategy is canary, ab-testing or blue-green. Provider is replicas for a Rollout that divides requests by the number of its
+	// pods, and service for one that switches Services.
 	Strategy string `json:"strategy"`
 
-	// Phase as the status has it; empty for a release that no controller has looked at.
+	// Phase of the status; empty for a release that no controller has observed.
 	Phase string `json:"phase"`
-	// State says in one word whether somebody has to do something.
+	// State summarizes whether user action is required.
 	State release.State `json:"state"`
-	// Result is how the last release ended, as far as it has ended.
+	// Result of the last release; empty while it is in progress.
 	Result release.Result `json:"result,omitempty"`
-	// Message is the sentence of the status for its phase, or for what blocks the release.
+	// Message of the status about its phase, or about what blocks the release.
 	Message string `json:"message,omitempty"`
 	// Since is when the release entered its phase.
 	Since time.Time `json:"since,omitzero"`
 	// Suspended is true while spec.suspend is.
 	Suspended bool `json:"suspended,omitempty"`
-	// Deleting is true once the Canary was deleted and gives back what it took over.
+	// Deleting is true once the object was deleted; a Canary then restores what it took over.
 	Deleting bool `json:"deleting,omitempty"`
 
-	// Weight is the canary's share of the requests in per cent, as the route has it now.
+	// Weight is the share of requests of the new revision, in percent, as the route has it now.
 	Weight int `json:"weight"`
 	// Mirrored is true while requests are copied to the canary.
 	Mirrored bool `json:"mirrored,omitempty"`
-	// Iterations are the windows of an A/B test or blue/green release that were begun; TotalIterations are those asked
-	// for, 0 for other strategies.
+	// Iterations is the number of windows of an A/B test or blue/green release that were opened; TotalIterations is the desired
+	// number, 0 for other strategies.
 	Iterations      int `json:"iterations"`
 	TotalIterations int `json:"totalIterations,omitempty"`
-	// Step is the current step of a Rollout, counted from 1; TotalSteps are those that it has.
+	// Step is the current step of a Rollout, counted from 1; TotalSteps is their number.
 	Step       int `json:"step,omitempty"`
 	TotalSteps int `json:"totalSteps,omitempty"`
-	// FailedChecks so far; Threshold of them take the release back. A Rollout has none: its metrics have limits of their own.
+	// FailedChecks so far; at Threshold, the release is rolled back. A Rollout has none: each of its metrics has a limit.
 	FailedChecks int `json:"failedChecks"`
 	Threshold    int `json:"threshold"`
 
@@ -68,76 +68,76 @@ type Release struct {
 	// Run identifies this attempt to bring the revision into service.
 	Run string `json:"run,omitempty"`
 
-	// Window is the observation that is open, if one is.
+	// Window is the open observation window.
 	Window *Window `json:"window,omitempty"`
-	// Gates are the conditions before the next move, in the order in which they are looked at.
+	// Gates are the conditions before the next transition, in the order in which they are evaluated.
 	Gates []Gate `json:"gates,omitempty"`
-	// NextStep is what happens when all gates pass; empty at rest.
+	// NextStep is what happens when all gates pass; empty while the release is idle.
 	NextStep string `json:"nextStep,omitempty"`
-	// Steps are all moves that follow if nothing fails and nobody has to be waited for.
+	// Steps are all steps that follow if nothing fails and only time has to be waited for.
 	Steps []Step `json:"steps,omitempty"`
 
-	// Events of the run, oldest first, as far as Kubernetes still has them.
+	// Events of the release, oldest first, as far as Kubernetes still has them.
 	Events []Event `json:"events,omitempty"`
-	// Unread says what the person who asks may not read, one sentence each; what is said above then comes from the
-	// status alone.
+	// Unread are the objects that the user has no permission to read, one sentence each; information about them comes from the
+	// status.
 	Unread []string `json:"unread,omitempty"`
 }
 
 // Window is the observation of one weight or iteration.
 type Window struct {
-	// Start is when what is observed was in place, End when the checks are asked.
+	// Start is when the route had the weight, End when the checks are queried.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 }
 
-// Gate is one condition before the next move.
+// Gate is one condition before the next transition.
 type Gate struct {
 	// Name of the gate, for example canary-ready, window, success-rate.
 	Name string `json:"name"`
-	// Verdict is pass, ask, wait or fail. A gate that puts a question waits until its turn, and asks while the answer is
-	// out; see Last for what was answered before.
+	// Verdict is pass, ask, wait or fail. A query waits until the gates before it pass, and asks until it is answered; see Last for
+	// the previous answer.
 	Verdict string `json:"verdict"`
-	// Message says what was seen, as a sentence without a full stop.
+	// Message describes the observed state, as a sentence without a full stop.
 	Message string `json:"message,omitempty"`
-	// Opener is who or what opens the gate: time, cluster, answer or person. Empty when it passes.
+	// Opener is what opens the gate: time, cluster, answer or person. Empty when it passes.
 	Opener string `json:"opener,omitempty"`
 	// Check is true for an entry of spec.analysis.metrics.
 	Check bool `json:"check,omitempty"`
-	// Asks is whom the question goes to: a webhook without its query, a metric template, a Prometheus.
+	// Asks is the receiver of the query: a webhook without the query of its URL, a metric template, a Prometheus.
 	Asks string `json:"asks,omitempty"`
-	// Do is what a person can do to open the gate.
+	// Do is what the user can do to open the gate.
 	Do string `json:"do,omitempty"`
-	// Value was measured last, Limit is what it is compared with, Query what gave it, with its variables resolved.
+	// Value was measured last, Limit is what it is compared with, Query is its query with resolved variables.
 	Value string `json:"value,omitempty"`
 	Limit string `json:"limit,omitempty"`
 	Query string `json:"query,omitempty"`
-	// Last is what the last answer was judged as, pass or fail, where the verdict is about the next one.
+	// Last is the verdict on the previous answer, pass or fail, while the next one is awaited.
 	Last string `json:"last,omitempty"`
-	// Since is since when the verdict holds, where that is known.
+	// Since is the time since which the verdict applies; zero: unknown.
 	Since time.Time `json:"since,omitzero"`
-	// Until is when time opens the gate, when it is asked again, or the deadline of what is awaited.
+	// Until is when time opens the gate, when its query is repeated, or the deadline.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Step is one move of a release.
+// Step is something that a release does after everything before it is complete.
 type Step struct {
-	// Text says the move, for example: weight 40.
+	// Text describes the step, for example: weight 40.
 	Text string `json:"text"`
-	// Weight is the canary's share of requests afterwards, in per cent.
+	// Weight is the share of requests of the new revision afterwards, in percent.
 	Weight int `json:"weight"`
-	// At is the earliest moment at which it can happen.
+	// At is the earliest time at which it can happen.
 	At time.Time `json:"at"`
 }
 
-// Event is something that people were told.
+// Event is a Kubernetes event about the release.
 type Event struct {
-	// At is when it was told last.
+	// At is when it occurred last.
 	At time.Time `json:"at"`
 	// Type is Normal or Warning.
 	Type    string `json:"type"`
 	Message string `json:"message"`
-	// Count is how often it was told.
+	// Count is how often it occurred.
 	Count int `json:"count,omitempty"`
 }
 
@@ -200,8 +200,8 @@ func utc(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// First is the first gate that does not pass, nil when all do.
-func (r *Release) First() *Gate {
+// ClosedGate is the first gate that does not pass; nil: all do.
+func (r *Release) ClosedGate() *Gate {
 	for i := range r.Gates {
 		if r.Gates[i].Verdict != "pass" {
 			return &r.Gates[i]
@@ -210,8 +210,8 @@ func (r *Release) First() *Gate {
 	return nil
 }
 
-// Person is the first gate that a person opens, nil when there is none.
-func (r *Release) Person() *Gate {
+// UserGate is the first gate that the user has to open; nil: there is none.
+func (r *Release) UserGate() *Gate {
 	for i := range r.Gates {
 		if r.Gates[i].opensByUser() {
 			return &r.Gates[i]
@@ -220,7 +220,7 @@ func (r *Release) Person() *Gate {
 	return nil
 }
 
-// FullName names the release: a Canary as events do, a Rollout with its kind before that.
+// FullName is the name of the release in texts: as in events for a Canary, with its kind for a Rollout.
 func (r *Release) FullName() string {
 	name := r.Name + "." + r.Namespace
 	if r.Kind == KindRollout {
@@ -229,7 +229,7 @@ func (r *Release) FullName() string {
 	return name
 }
 
-// Argument is how commands name the release.
+// Argument is the name of the release as an argument of commands.
 func (r *Release) Argument() string {
 	if r.Kind == KindRollout {
 		return "rollout/" + r.Name
@@ -237,7 +237,7 @@ func (r *Release) Argument() string {
 	return r.Name
 }
 
-// Key names it.
+// Key identifies the release.
 func (r *Release) Key() Key { return Key{r.Kind, r.Namespace, r.Name} }
 
 // Kind of release.
@@ -249,7 +249,7 @@ const (
 	KindRollout Kind = "Rollout"
 )
 
-// Resource is the kind as kubectl names it, with its group.
+// Resource is the kind as in kubectl, with its group.
 func (k Kind) Resource() string {
 	if k == KindRollout {
 		return "rollout.argoproj.io"
@@ -257,7 +257,7 @@ func (k Kind) Resource() string {
 	return "canary.flagger.app"
 }
 
-// Key names one release.
+// Key identifies one release.
 type Key struct {
 	Kind            Kind
 	Namespace, Name string
@@ -268,80 +268,79 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Namespace, other.Namespace), strings.Compare(k.Name, other.Name), cmp.Compare(k.Kind, other.Kind))
 }
 
-// Version is what an explanation depends on, beside the moment that it is made for.
+// Version is what a description depends on, besides its time.
 type Version struct {
-	// Object is the version of the object that was seen.
+	// Object is the resource version of the observed object.
 	Object string
-	// Looked is when all that is around it was looked at.
-	Looked time.Time
+	// Observed is when the objects around it were observed.
+	Observed time.Time
 }
 
-// Seen is everything that was found out about one release.
-type Seen interface {
+// Observation is everything that was observed of one release.
+type Observation interface {
 	Key() Key
 	Version() Version
-	// Surroundings are what is known of a release of any kind.
+	// Surroundings are what is observed for releases of every kind.
 	Surroundings() Around
-	// In is the same with other surroundings.
-	In(around Around) Seen
-	// At says where the release stands at that moment.
+	// In is the same observation with other surroundings.
+	In(around Around) Observation
+	// At describes the release at that time.
 	At(now time.Time) Release
 }
 
-// Around is what is known of a release of any kind.
+// Around is what is observed for releases of every kind.
 type Around struct {
-	// Unread says what could not be read, one sentence each.
+	// Unread are the objects that could not be read, one sentence each.
 	Unread []string
 	// Events about the release, oldest first.
 	Events []Event
-	// Peer acts on the release in Serin's stead.
+	// Peer acts on the release instead of Serin.
 	Peer Peer
 }
 
 // Surroundings are these.
 func (a Around) Surroundings() Around { return a }
 
-// Peer is another controller that acts on a release while Serin stands back.
+// Peer is another controller that acts on a release, so that Serin does not.
 type Peer struct {
-	// Sign of it, for the middle of a sentence; empty: there is none.
+	// Sign is how it was detected, for the middle of a sentence; empty: there is none.
 	Sign string
-	// Until is when the sign is over by itself; zero: never.
+	// Until is when the sign expires; zero: never.
 	Until time.Time
-	// Stop is the command that stops it; empty: none is known.
+	// Stop is the command that stops it; empty: unknown.
 	Stop string
 }
 
-// Controller is what was found out about whether somebody acts on releases at all.
+// Controller is whether a controller acts on the releases.
 type Controller struct {
-	// State says how sure that is.
+	// State is how certain that is.
 	State ControllerState `json:"state"`
-	// Message names the signs, or says what was looked for in vain, in a sentence without a full stop.
+	// Message names what was found, or what was searched for, in a sentence without a full stop.
 	Message string `json:"message"`
 }
 
-// ControllerState says whether a controller runs.
+// ControllerState is whether a controller runs.
 type ControllerState string
 
 // The states of a controller.
 const (
 	// Running: it holds its lease, or its pods are ready.
 	Running ControllerState = "running"
-	// Active: it wrote a status a moment ago, from wherever it runs.
+	// Active: it wrote a status recently, from wherever it runs.
 	Active ControllerState = "active"
-	// NotFound: none of these signs is there. One that runs outside of the cluster, without a lease, leaves no sign while
-	// it has nothing to do.
+	// NotFound: there is neither. A controller that runs outside the cluster, without a lease, cannot be detected while it is idle.
 	NotFound ControllerState = "not-found"
-	// Unknown: the signs may not be read.
+	// Unknown: there is no permission to look for it.
 	Unknown ControllerState = "unknown"
 )
 
-// Note is what a person must know of the controller before all else; empty when it runs.
+// Note is what the user must know of the controller first; empty while it runs.
 func (c Controller) Note() string {
 	switch c.State {
 	case NotFound:
-		return "No running controller was found (" + c.Message + "). What is said here is what one would do."
+		return "No running controller was found (" + c.Message + "). This is what a controller would do."
 	case Unknown:
-		return "Whether a controller runs is not known (" + c.Message + ")."
+		return "It is unknown whether a controller is running (" + c.Message + ")."
 	default:
 		return ""
 	}

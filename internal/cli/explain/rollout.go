@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/rollout"
 )
 
-// Rollout is everything that was found out about one release by a Rollout.
+// Rollout is everything that was observed of one release by a Rollout.
 type Rollout struct {
 	Around
 
@@ -32,13 +32,13 @@ type Rollout struct {
 // Key names the Rollout.
 func (seen *Rollout) Key() Key { return Key{KindRollout, seen.Object.Namespace, seen.Object.Name} }
 
-// Version is that of the object, and of the look.
+// Version is that of the object, and of the observation.
 func (seen *Rollout) Version() Version {
 	return Version{seen.Object.ResourceVersion, seen.Snapshot.Now}
 }
 
 // In is the same with other surroundings.
-func (seen *Rollout) In(around Around) Seen {
+func (seen *Rollout) In(around Around) Observation {
 	other := *seen
 	other.Around = around
 	return &other
@@ -85,7 +85,7 @@ func strategyOf(spec argov1.RolloutSpec) string {
 	return "canary"
 }
 
-// provider is who carries the traffic.
+// provider is what divides the traffic.
 func (seen *Rollout) provider() string {
 	switch {
 	case seen.Object.Spec.Strategy.BlueGreen != nil:
@@ -120,19 +120,19 @@ func resultOfMetric(run *argov1.AnalysisRun, name string) argov1.MetricResult {
 	return run.Status.MetricResults[i]
 }
 
-// mostValue bounds a measured value: some services answer with whole documents.
-const mostValue = 100
+// maxValue bounds a measured value, in bytes: some services respond with whole documents.
+const maxValue = 100
 
-// metricGate is what one metric of a run has come to. Beside the steps it holds nothing while it is measured.
+// metricGate is the result of one metric of an AnalysisRun. Beside the steps, it delays nothing while it is measured.
 func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun release.Verdict) Gate {
 	g := Gate{
-		Name: metric.Name, Check: true, Asks: asks(metric.Provider), Limit: limitOf(metric), Query: result.Metadata["ResolvedPrometheusQuery"],
-		Message: counted(result),
+		Name: metric.Name, Check: true, Asks: sourceOf(metric.Provider), Limit: limitOf(metric), Query: result.Metadata["ResolvedPrometheusQuery"],
+		Message: countText(result),
 	}
 	if n := len(result.Measurements); n > 0 {
 		last := result.Measurements[n-1]
-		g.Value = release.Clip(last.Value, mostValue)
-		g.Last = string(judged(last.Phase))
+		g.Value = release.Clip(last.Value, maxValue)
+		g.Last = string(verdictOf(last.Phase))
 		if last.FinishedAt != nil {
 			g.Since = utc(last.FinishedAt.Time)
 		}
@@ -155,8 +155,8 @@ func metricGate(metric *argov1.Metric, result argov1.MetricResult, verdictOfRun 
 	return g
 }
 
-// judged is a measurement as a verdict; empty while there is none.
-func judged(phase argov1.AnalysisPhase) release.Verdict {
+// verdictOf is a measurement as a verdict; empty while there is none.
+func verdictOf(phase argov1.AnalysisPhase) release.Verdict {
 	switch phase {
 	case argov1.AnalysisPhaseSuccessful:
 		return release.Pass
@@ -167,20 +167,20 @@ func judged(phase argov1.AnalysisPhase) release.Verdict {
 	}
 }
 
-// counted says how many measurements came to what.
-func counted(r argov1.MetricResult) string {
-	parts := []string{fmt.Sprintf("%d good", r.Successful)}
-	for _, bad := range []struct {
-		count int32
-		word  string
-	}{{r.Failed, "bad"}, {r.Inconclusive, "neither good nor bad"}, {r.Error, "gone wrong"}} {
-		if bad.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", bad.count, bad.word))
+// countText is the number of measurements with each result.
+func countText(r argov1.MetricResult) string {
+	parts := []string{fmt.Sprintf("%d successful", r.Successful)}
+	for _, other := range []struct {
+		count  int32
+		result string
+	}{{r.Failed, "failed"}, {r.Inconclusive, "inconclusive"}, {r.Error, "with an error"}} {
+		if other.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", other.count, other.result))
 		}
 	}
 	text := "measurements: " + strings.Join(parts, ", ")
 	if r.DryRun {
-		text += " (recorded only)"
+		text += " (dry run)"
 	}
 	return text
 }
@@ -189,13 +189,13 @@ func counted(r argov1.MetricResult) string {
 func limitOf(m *argov1.Metric) string {
 	limit := analysis.Limit(*m)
 	if m.FailureLimit != nil {
-		limit += fmt.Sprintf(" (may fail %s times)", m.FailureLimit)
+		limit += fmt.Sprintf(" (failure limit %s)", m.FailureLimit)
 	}
 	return strings.TrimSpace(limit)
 }
 
-// asks is whom a metric is measured by.
-func asks(p argov1.MetricProvider) string {
+// sourceOf is the service that measures a metric.
+func sourceOf(p argov1.MetricProvider) string {
 	switch {
 	case p.Prometheus != nil && strings.Contains(p.Prometheus.Address, "{{"), p.Web != nil && strings.Contains(p.Web.URL, "{{"):
 		return "the service that its argument names"

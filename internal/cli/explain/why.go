@@ -10,24 +10,24 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Why says in sentences why a release does not move, or what it does instead. Each is a paragraph of its own; a line
-// that begins with two blanks belongs to the sentence above it and is not wrapped, so that it can be copied.
+// Why explains in sentences why a release is waiting, or what it does instead. Each is a separate paragraph; a line that begins
+// with two blanks belongs to the sentence above it and is not wrapped, so that it can be copied.
 func Why(r Release, now time.Time) []string {
 	var out []string
 	if len(r.Unread) > 0 {
-		out = append(out, strings.Join(r.Unread, " ")+" What is said about them is what the status says.")
+		out = append(out, strings.Join(r.Unread, " ")+" Information about them comes from the status.")
 	}
 	switch r.State {
 	case release.Idle:
-		return append(out, resting(r, now)...)
+		return append(out, idle(r, now)...)
 	default:
-		out = append(out, moving(r, now))
+		out = append(out, progress(r, now))
 	}
-	out = append(out, waits(r, now)...)
-	if left := r.Threshold - r.FailedChecks; r.State != release.RollingBack && r.FailedChecks > 0 && left > 0 {
-		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is taken back at %d.", r.FailedChecks, r.Threshold))
+	out = append(out, closedGates(r, now)...)
+	if r.State != release.RollingBack && 0 < r.FailedChecks && r.FailedChecks < r.Threshold {
+		out = append(out, fmt.Sprintf("Failed checks so far: %d. The release is rolled back at %d.", r.FailedChecks, r.Threshold))
 	}
-	return append(out, follows(r, now)...)
+	return append(out, nextSteps(r, now)...)
 }
 
 // The gates with a sentence of their own.
@@ -36,15 +36,15 @@ const (
 	deadlineGate = "deadline"
 )
 
-// resting is about a release that is over.
-func resting(r Release, now time.Time) []string {
-	out := []string{fmt.Sprintf("%s is at rest (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), since(r.Since, now))}
+// idle describes a release that is not in progress, and the result of the last one.
+func idle(r Release, now time.Time) []string {
+	out := []string{fmt.Sprintf("%s is idle (%s%s): there is nothing to release.", r.FullName(), cmp.Or(r.Phase, "new"), since(r.Since, now))}
 	if r.Kind == KindRollout {
-		out = append(out, restingRollout(r)...)
+		out = append(out, idleRollout(r)...)
 	} else {
-		out = append(out, restingCanary(r)...)
+		out = append(out, idleCanary(r)...)
 	}
-	for _, gate := range r.Gates { // a peer, and post-rollout hooks that are still out
+	for _, gate := range r.Gates { // another controller, and post-rollout webhooks that have not responded
 		if gate.Verdict != "pass" && (r.Kind == KindCanary || gate.Name == peerGate) {
 			out = append(out, gateSentence(gate, now, true)...)
 		}
@@ -52,19 +52,19 @@ func resting(r Release, now time.Time) []string {
 	return out
 }
 
-func restingCanary(r Release) []string {
+func idleCanary(r Release) []string {
 	var out []string
 	primary := strings.TrimPrefix(r.Target, "Deployment/") + "-primary"
 	switch {
 	case r.PromotionFailed:
-		out = append(out, fmt.Sprintf("The last release failed while it was promoted: the canary has %d %% of the traffic, because %s cannot run the new revision. "+
+		out = append(out, fmt.Sprintf("The last release failed during its promotion: the canary receives %d%% of the traffic, because %s cannot run the new revision. "+
 			"The next revision repairs it.", r.Weight, primary))
 	case r.Result == release.RolledBack && r.Weight > 0:
-		out = append(out, fmt.Sprintf("The last release failed, and the canary still has %d %% of the traffic.", r.Weight))
+		out = append(out, fmt.Sprintf("The last release failed, and the canary still receives %d%% of the traffic.", r.Weight))
 	case r.Result == release.RolledBack:
-		out = append(out, fmt.Sprintf("The last release failed: %s serves the revision before it.", primary))
+		out = append(out, fmt.Sprintf("The last release failed: %s serves the previous revision.", primary))
 	case r.Phase == string(flaggerv1.CanaryPhaseInitialized):
-		out = append(out, fmt.Sprintf("No new revision has come yet: %s serves the one that was taken over.", primary))
+		out = append(out, fmt.Sprintf("No release has started yet: %s serves the initial revision.", primary))
 	default:
 		out = append(out, fmt.Sprintf("The last release was promoted: %s serves its revision.", primary))
 	}
@@ -73,43 +73,43 @@ func restingCanary(r Release) []string {
 		out = append(out, fmt.Sprintf("A new release starts when %s changes.", r.Target))
 	}
 	if r.Suspended {
-		out = append(out, "It is suspended: a new revision would not be taken up before spec.suspend is false.",
+		out = append(out, "It is suspended: no release starts while spec.suspend is true.",
 			fmt.Sprintf("  serin resume canary/%s -n %s", r.Name, r.Namespace))
 	}
 	return out
 }
 
-func restingRollout(r Release) []string {
+func idleRollout(r Release) []string {
 	var out []string
 	if r.Result != release.RolledBack {
 		out = append(out, fmt.Sprintf("The last release was promoted: revision %s serves.", r.Promoted))
 	} else {
-		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves, as before it. %s.", r.Promoted, strings.TrimSuffix(r.Message, ".")))
+		out = append(out, fmt.Sprintf("The last release was aborted: revision %s serves again. %s.", r.Promoted, strings.TrimSuffix(r.Message, ".")))
 		for _, gate := range r.Gates {
 			if gate.Check && gate.Verdict == "fail" {
-				out = append(out, measured(gate)...)
+				out = append(out, failedMetric(gate)...)
 			}
 		}
-		out = append(out, "A new release starts when the template changes. To release the same revision once more:",
+		out = append(out, "A new release starts when the template changes. To release the same revision again:",
 			fmt.Sprintf("  serin retry rollout/%s -n %s", r.Name, r.Namespace))
 	}
 	if r.Suspended {
-		out = append(out, "It is paused: a new revision gets no pods before spec.paused is false.",
+		out = append(out, "It is paused: a new revision gets no pods while spec.paused is true.",
 			fmt.Sprintf("  serin resume rollout/%s -n %s", r.Name, r.Namespace))
 	}
 	return out
 }
 
-// measured is a metric that was against a release.
-func measured(g Gate) []string {
-	out := []string{fmt.Sprintf("%s was against it: %s%s.", g.Name, strings.TrimSuffix(g.Message, "."), valueText(g))}
+// failedMetric is a metric because of which a release failed.
+func failedMetric(g Gate) []string {
+	out := []string{fmt.Sprintf("%s failed: %s%s.", g.Name, strings.TrimSuffix(g.Message, "."), valueText(g))}
 	if g.Query != "" {
 		out = append(out, "  "+oneLine(g.Query))
 	}
 	return out
 }
 
-// causes are the warnings of the last run.
+// causes are the warnings of the last release.
 func causes(r Release) []string {
 	var out []string
 	for _, event := range r.Events {
@@ -122,56 +122,56 @@ func causes(r Release) []string {
 		}
 	}
 	if len(out) == 0 {
-		return []string{"Kubernetes has no events of that release any more, or they cannot be read."}
+		return []string{"Kubernetes has no events of that release anymore, or they cannot be read."}
 	}
-	return append([]string{"What its events say:"}, out...)
+	return append([]string{"Its warnings:"}, out...)
 }
 
-// moving is what a release does now.
-func moving(r Release, now time.Time) string {
+// progress is what a release does now.
+func progress(r Release, now time.Time) string {
 	phase := r.Phase
 	if phase == "" {
-		phase = "new: no controller has looked at it yet"
+		phase = "new: no controller has observed it yet"
 	}
 	text := fmt.Sprintf("%s is %s%s", r.FullName(), phase, since(r.Since, now))
 	switch {
 	case r.Phase == "" || r.Phase == string(flaggerv1.CanaryPhaseInitializing):
 	case r.Kind == KindRollout:
-		text += inRollout(r)
+		text += rolloutProgress(r)
 	case r.Mirrored:
 		text += "; requests are mirrored to the canary"
 	case r.TotalIterations > 0 && r.Iterations > 0:
-		text += fmt.Sprintf("; iteration %d of %d, the canary has %d %% of the traffic", min(r.Iterations, r.TotalIterations), r.TotalIterations, r.Weight)
+		text += fmt.Sprintf("; iteration %d of %d, the canary receives %d%% of the traffic", min(r.Iterations, r.TotalIterations), r.TotalIterations, r.Weight)
 	default:
-		text += fmt.Sprintf("; the canary has %d %% of the traffic", r.Weight)
+		text += fmt.Sprintf("; the canary receives %d%% of the traffic", r.Weight)
 	}
 	switch {
 	case r.State == release.RollingBack:
-		text += ", and the release is being taken back"
+		text += ", and the release is being rolled back"
 	case r.Kind == KindCanary && r.Result != "" && len(r.Steps) > 0:
-		text += ", and a new revision is there"
+		text += ", and there is a new revision"
 	}
 	return text + "."
 }
 
-// inRollout is how far a release by a Rollout has come.
-func inRollout(r Release) string {
+// rolloutProgress is the current step and weight of a Rollout.
+func rolloutProgress(r Release) string {
 	text := ""
 	if r.TotalSteps > 0 && r.Step > 0 {
 		text = fmt.Sprintf("; step %d of %d", r.Step, r.TotalSteps)
 	}
-	return text + fmt.Sprintf("; the new revision has %d %% of the traffic", r.Weight)
+	return text + fmt.Sprintf("; the new revision receives %d%% of the traffic", r.Weight)
 }
 
-// waits are the gates that do not pass, those of people first. Questions that only wait for their turn are told in short.
-func waits(r Release, now time.Time) []string {
-	var out, later, queries []string
-	for _, byPerson := range []bool{true, false} {
+// closedGates describes the gates that do not pass, those that the user opens first. Deferred queries are listed in short.
+func closedGates(r Release, now time.Time) []string {
+	var out, deferred, queries []string
+	for _, byUser := range []bool{true, false} {
 		for _, gate := range r.Gates {
 			switch {
-			case gate.Verdict == "pass", byPerson != (gate.Opener == "person"):
-			case gate.Asks != "" && !byPerson && gate.Verdict == "wait" && len(out) > 0:
-				later = append(later, inShort(gate))
+			case gate.Verdict == "pass", byUser != (gate.Opener == "person"):
+			case gate.Asks != "" && !byUser && gate.Verdict == "wait" && len(out) > 0:
+				deferred = append(deferred, queryText(gate))
 				if gate.Query != "" {
 					queries = append(queries, "  "+gate.Name+": "+oneLine(gate.Query))
 				}
@@ -180,14 +180,14 @@ func waits(r Release, now time.Time) []string {
 			}
 		}
 	}
-	if len(later) > 0 {
-		out = append(append(out, "After that is asked: "+strings.Join(later, ", ")+"."), queries...)
+	if len(deferred) > 0 {
+		out = append(append(out, "Evaluated afterwards: "+strings.Join(deferred, ", ")+"."), queries...)
 	}
 	return out
 }
 
-// inShort is a question whose turn has not come.
-func inShort(g Gate) string {
+// queryText is a deferred query with its limit and its last value.
+func queryText(g Gate) string {
 	var details []string
 	if g.Limit != "" {
 		details = append(details, "limit "+g.Limit)
@@ -196,7 +196,7 @@ func inShort(g Gate) string {
 		details = append(details, "last "+g.Value)
 	}
 	if g.Last == "fail" {
-		details = append(details, "which failed")
+		details = append(details, "failed")
 	}
 	if len(details) == 0 {
 		return g.Name
@@ -204,25 +204,25 @@ func inShort(g Gate) string {
 	return g.Name + " (" + strings.Join(details, ", ") + ")"
 }
 
-// gateSentence says one gate that does not pass.
+// gateSentence describes one gate that does not pass.
 func gateSentence(g Gate, now time.Time, first bool) []string {
-	if g.Name == deadlineGate && g.Opener == "time" { // which holds nothing
-		return []string{fmt.Sprintf("Without progress it counts as degraded %s.", in(g.Until, now))}
+	if g.Name == deadlineGate && g.Opener == "time" { // it delays nothing
+		return []string{fmt.Sprintf("Without progress, it becomes degraded %s.", in(g.Until, now))}
 	}
-	it := "It also waits for"
+	subject := "It also waits for"
 	if first {
-		it = "It waits for"
+		subject = "It waits for"
 	}
 	if g.Verdict == "fail" {
-		it = "It is held by"
+		subject = "It is blocked by"
 	}
-	text := fmt.Sprintf("%s %s", it, g.Name)
+	text := fmt.Sprintf("%s %s", subject, g.Name)
 	if g.Message != "" {
 		text += ": " + strings.TrimSuffix(g.Message, ".")
 	}
 	text += valueText(g) + "."
 	if !g.Since.IsZero() {
-		text += fmt.Sprintf(" That is so for %s (since %s).", Short(now.Sub(g.Since)), clock(g.Since))
+		text += fmt.Sprintf(" Unchanged for %s (since %s).", Short(now.Sub(g.Since)), clock(g.Since))
 	}
 	out := []string{text + " " + opener(g, now)}
 	if g.Query != "" {
@@ -234,7 +234,7 @@ func gateSentence(g Gate, now time.Time, first bool) []string {
 	return out
 }
 
-// valueText is " (value 94.1, limit >= 99)"; empty where nothing was compared.
+// valueText is " (value 94.1, limit >= 99)"; empty for a gate that compares nothing.
 func valueText(g Gate) string {
 	if g.Value == "" && (!g.Check || g.Limit == "") {
 		return ""
@@ -242,18 +242,18 @@ func valueText(g Gate) string {
 	return " (" + strings.TrimSpace(strings.Join(nonEmpty(prefixed("value ", g.Value), prefixed("limit ", g.Limit)), ", ")) + ")"
 }
 
-// opener says who opens a gate, and when.
+// opener is who opens a gate, and when.
 func opener(g Gate, now time.Time) string {
-	left := g.Until.Sub(now)
+	isDue := !g.Until.IsZero() && g.Until.After(now)
 	switch g.Opener {
 	case "time":
 		if g.Until.IsZero() {
-			return "The next window decides it anew."
+			return "It is evaluated again in the next window."
 		}
 		return fmt.Sprintf("Time opens it, %s.", in(g.Until, now))
 	case "cluster":
-		if !g.Until.IsZero() && left > 0 {
-			return fmt.Sprintf("The cluster opens it; without that the release is taken back %s.", in(g.Until, now))
+		if isDue {
+			return fmt.Sprintf("The cluster opens it; otherwise the release is rolled back %s.", in(g.Until, now))
 		}
 		return "The cluster opens it."
 	case "answer":
@@ -262,38 +262,38 @@ func opener(g Gate, now time.Time) string {
 		}
 		return "An answer opens it."
 	case "person":
-		text := "A person opens it"
+		text := "The user opens it"
 		if g.Asks != "" {
 			text += ", through " + g.Asks
 		}
 		switch {
-		case g.Until.IsZero() || left <= 0:
+		case !isDue:
 		case g.Name == peerGate:
-			text += fmt.Sprintf("; unless it is renewed, the sign is over %s", in(g.Until, now))
+			text += fmt.Sprintf("; the sign of the other controller expires %s, unless it is renewed", in(g.Until, now))
 		default:
-			text += fmt.Sprintf("; it is asked again %s", in(g.Until, now))
+			text += fmt.Sprintf("; it is evaluated again %s", in(g.Until, now))
 		}
 		if g.Do != "" {
 			return text + ":"
 		}
 		return text + "."
 	default:
-		return "Nobody is known to open it."
+		return "It is unknown who opens it."
 	}
 }
 
-// follows is what happens when the gates pass.
-func follows(r Release, now time.Time) []string {
+// nextSteps is what happens when the gates pass.
+func nextSteps(r Release, now time.Time) []string {
 	if len(r.Steps) == 0 {
 		return nil
 	}
 	text := "Then: " + r.NextStep + "."
-	if r.First() == nil {
-		text = "Nothing holds it. Next: " + r.NextStep + "."
+	if r.ClosedGate() == nil {
+		text = "No gate is closed. Next: " + r.NextStep + "."
 	}
 	last := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) > 1 && last.At.After(now) {
-		text += fmt.Sprintf(" If nothing fails, it is over %s at the earliest.", in(last.At, now))
+		text += fmt.Sprintf(" If nothing fails, it ends %s at the earliest.", in(last.At, now))
 	}
 	return []string{text}
 }
@@ -317,7 +317,7 @@ func prefixed(prefix, text string) string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// since is ", since 12:00:00Z (5m0s)"; empty for a moment that is not known.
+// since is " since 12:00:00Z (5m0s)"; empty for an unknown time.
 func since(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -325,20 +325,19 @@ func since(t, now time.Time) string {
 	return fmt.Sprintf(" since %s (%s)", clock(t), Short(now.Sub(t)))
 }
 
-// in is "in 18s, at 12:00:30Z"; a moment that is past is now.
+// in is "in 18s, at 12:00:30Z", or "now" for a time in the past.
 func in(t, now time.Time) string {
-	left := t.Sub(now)
-	if left <= 0 {
+	if !t.After(now) {
 		return "now"
 	}
-	return "in " + Short(left) + ", at " + clock(t)
+	return "in " + Short(t.Sub(now)) + ", at " + clock(t)
 }
 
-// clock is a time of the day in UTC, as the texts of the status have it.
+// clock is a time of day in UTC, as in the texts of the status.
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }
 
-// Short is a duration as people say it: 18s, 2m30s, 3h5m, 4d2h. A duration is rounded up to whole seconds, so that a
-// wait that is not over is never said to be; negative durations are 0s.
+// Short formats a duration with two units at most: 18s, 2m30s, 3h5m, 4d2h. It is rounded up to whole seconds, so that a wait never
+// ends before it is 0s; negative durations are 0s.
 func Short(d time.Duration) string {
 	d = max(d, 0)
 	seconds := int64((d + time.Second - 1) / time.Second)

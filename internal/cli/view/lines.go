@@ -10,8 +10,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Line is a release in one line, without the time of the day and without durations: two lines differ only when
-// something has changed.
+// Line is a release in one line, without the time of day and without durations: two lines differ only if something has changed.
 func Line(r *explain.Release) string {
 	out := fmt.Sprintf("%s/%s %s", r.Namespace, r.Argument(), cmp.Or(r.Phase, "new"))
 	switch {
@@ -29,9 +28,9 @@ func Line(r *explain.Release) string {
 	if r.Kind == explain.KindCanary && (r.State != release.Idle || r.FailedChecks > 0) {
 		out += fmt.Sprintf(" failed=%d/%d", r.FailedChecks, r.Threshold)
 	}
-	gate := r.Person()
+	gate := r.UserGate()
 	if gate == nil {
-		gate = r.First()
+		gate = r.ClosedGate()
 	}
 	switch {
 	case gate != nil && gate.Opener == "time" && !gate.Until.IsZero():
@@ -54,7 +53,7 @@ func EventLine(r *explain.Release, e explain.Event) string {
 	return out
 }
 
-// Stamped puts the time of the day in front of a line.
+// Stamped puts the time of day in front of a line.
 func Stamped(now time.Time, line string) string { return clock(now) + " " + line }
 
 func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) + "Z" }

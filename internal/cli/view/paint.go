@@ -1,7 +1,7 @@
 // Package view draws releases as text: a table, sentences, lines, and a live screen.
 //
-// Every function is pure: documents, a size, a moment and whether colours are wanted come in, text comes out. It must
-// not know clusters, terminals or commands.
+// Every function is pure, from documents, a size, a time and the use of colours to text. It must not know clusters, terminals or
+// commands.
 package view
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Paint colours text, or leaves it as it is. The zero value leaves it.
+// Paint colours text. The zero value does not.
 type Paint struct {
-	// Colours are written as ANSI sequences of the sixteen basic colours, which every theme of a terminal can show.
+	// Colours are ANSI sequences of the sixteen basic colours, which every terminal theme can show.
 	Colours bool
 }
 
-// ink is one way to write.
+// ink is a colour or an emphasis.
 type ink string
 
 const (
@@ -41,7 +41,7 @@ func (p Paint) in(i ink, text string) string {
 	return "\x1b[" + string(i) + "m" + text + "\x1b[0m"
 }
 
-// ofState is how the phase of a release is written.
+// ofState is the ink of the phase of a release.
 func ofState(r *explain.Release) ink {
 	switch {
 	case r.State == release.WaitsForUser:
@@ -55,7 +55,7 @@ func ofState(r *explain.Release) ink {
 	}
 }
 
-// ofVerdict is a sign for a verdict, readable without colours.
+// ofVerdict is the symbol and the ink of a verdict; the symbol is readable without colours.
 func ofVerdict(verdict string) (sign string, i ink) {
 	switch verdict {
 	case "pass":
@@ -69,10 +69,10 @@ func ofVerdict(verdict string) (sign string, i ink) {
 	}
 }
 
-// width of a text on the screen, colours apart.
+// width of a text on the screen, without its colours.
 func width(text string) int { return lipgloss.Width(text) }
 
-// cut shortens a line to so many columns; colours survive it.
+// cut shortens a line to a number of columns, and retains its colours.
 func cut(line string, columns int) string {
 	if columns <= 0 {
 		return ""
@@ -83,7 +83,7 @@ func cut(line string, columns int) string {
 	return lipgloss.NewStyle().MaxWidth(columns-1).Render(line) + "…"
 }
 
-// pad fills a text up to so many columns, and cuts it to them.
+// pad fills or cuts a text to a number of columns.
 func pad(text string, columns int) string {
 	text = cut(text, columns)
 	return text + strings.Repeat(" ", max(columns-width(text), 0))
@@ -107,17 +107,17 @@ func wrap(text string, columns int, indent string) []string {
 	return append(lines, line)
 }
 
-// bar is a share of a whole, drawn in so many columns.
+// bar draws a share of a whole in a number of columns.
 func bar(share, whole float64, columns int) string {
 	if columns <= 0 || whole <= 0 {
 		return ""
 	}
 	full := int(share/whole*float64(columns) + 0.5)
 	if share > 0 {
-		full = max(full, 1) // a little is never drawn as nothing
+		full = max(full, 1) // a small share is never drawn as none
 	}
 	if share < whole {
-		full = min(full, columns-1) // and never as all
+		full = min(full, columns-1) // and a large one never as all
 	}
 	full = min(max(full, 0), columns)
 	return strings.Repeat("█", full) + strings.Repeat("░", columns-full)

@@ -10,18 +10,18 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Screen is everything that a live view shows.
+// Screen is everything that the live view shows.
 type Screen struct {
 	// Releases in the order in which they are shown.
 	Releases []explain.Release
-	// Selected is the index of the marked release; Open shows it alone.
+	// Selected is the index of the selected release; Open shows only that one.
 	Selected int
 	Open     bool
-	// Single is set where only one release was asked for, so that there is no list to go back to.
+	// Single is true where only one release was requested, so that there is no list to return to.
 	Single bool
-	// Notes are told before all else: no controller, no connection.
+	// Notes are shown first: no controller, no connection.
 	Notes []string
-	// Now is the moment that durations count to.
+	// Now is the time to which durations are counted.
 	Now time.Time
 	// Width and Height in columns and lines.
 	Width, Height int
@@ -73,7 +73,7 @@ func (s Screen) keys() string {
 // barColumns is the width of a bar in the list.
 const barColumns = 5
 
-// list is one line for each release, those around the selected one if not all fit.
+// list has one line for each release, those around the selected one if not all fit.
 func (s Screen) list(room int) []string {
 	rows := max(room-1, 1)
 	first := 0
@@ -108,7 +108,7 @@ func (s Screen) list(room int) []string {
 	return lines
 }
 
-// detail is one release with all that is known. Events get the room that is left; gates that pass give way first.
+// detail shows all of one release. Events fill the remaining lines; gates that pass are omitted first.
 func (s Screen) detail(r *explain.Release, room int) []string {
 	lines := s.head(r)
 	lines = append(lines, s.traffic(r)...)
@@ -117,29 +117,26 @@ func (s Screen) detail(r *explain.Release, room int) []string {
 	for _, unread := range r.Unread {
 		lines = append(lines, s.in(yellow, "! "+unread))
 	}
-	left := room - len(lines)
-	asked := s.checkLines(r)
-	gates := s.gateLines(r, max(left-len(asked)-4, 3))
-	lines = append(append(lines, asked...), gates...)
-	left = room - len(lines)
-	return append(lines, s.events(r, left)...)
+	checks := s.checkLines(r)
+	gates := s.gateLines(r, max(room-len(lines)-len(checks)-4, 3))
+	lines = append(append(lines, checks...), gates...)
+	return append(lines, s.events(r, room-len(lines))...)
 }
 
 func (s Screen) head(r *explain.Release) []string {
 	state := cmp.Or(r.Phase, "new")
 	switch {
 	case r.State == release.WaitsForUser:
-		state += ", waits for a person"
+		state += ", waits for the user"
 	case r.State == release.RollingBack:
-		state += ", is taken back"
+		state += ", rolling back"
 	case r.Suspended:
 		state += ", suspended"
 	case r.Deleting:
-		state += ", is deleted"
+		state += ", being deleted"
 	}
-	left := s.in(bold, r.FullName()) + s.in(faint, "  "+r.Target+"  "+r.Strategy+" by "+r.Provider)
-	lines := []string{left, s.in(ofState(r), state) + s.in(faint, sinceText(r.Since, s.Now)) + failedText(r)}
-	return lines
+	title := s.in(bold, r.FullName()) + s.in(faint, "  "+r.Target+"  "+r.Strategy+" by "+r.Provider)
+	return []string{title, s.in(ofState(r), state) + s.in(faint, sinceText(r.Since, s.Now)) + failedText(r)}
 }
 
 func sinceText(t, now time.Time) string {
@@ -156,12 +153,12 @@ func failedText(r *explain.Release) string {
 	return fmt.Sprintf("   failed checks %d of %d", r.FailedChecks, r.Threshold)
 }
 
-// barWidth leaves room for a label before and a text behind.
+// barWidth leaves room for a label before the bar and a text after it.
 func (s Screen) barWidth() int { return max(min(s.Width-9-26, 50), 5) }
 
 func (s Screen) traffic(r *explain.Release) []string {
 	columns := s.barWidth()
-	share := func(weight int) string { return fmt.Sprintf(" %3d %%", weight) }
+	share := func(weight int) string { return fmt.Sprintf(" %3d%%", weight) }
 	canary := share(r.Weight)
 	if r.Mirrored {
 		canary += " mirrored"
@@ -172,13 +169,13 @@ func (s Screen) traffic(r *explain.Release) []string {
 	case r.TotalSteps > 0 && r.Step > 0:
 		canary += fmt.Sprintf("  step %d of %d", r.Step, r.TotalSteps)
 	}
-	old, young := "primary", "canary"
+	oldSide, newSide := "primary", "canary"
 	if r.Kind == explain.KindRollout {
-		old, young = "stable", "new"
+		oldSide, newSide = "stable", "new"
 	}
 	return []string{
-		pad(old, 9) + s.in(green, bar(float64(100-r.Weight), 100, columns)) + share(100-r.Weight),
-		pad(young, 9) + s.in(cyan, bar(float64(r.Weight), 100, columns)) + canary,
+		pad(oldSide, 9) + s.in(green, bar(float64(100-r.Weight), 100, columns)) + share(100-r.Weight),
+		pad(newSide, 9) + s.in(cyan, bar(float64(r.Weight), 100, columns)) + canary,
 	}
 }
 
@@ -188,9 +185,9 @@ func (s Screen) window(r *explain.Release) []string {
 	}
 	length, done := r.Window.End.Sub(r.Window.Start), s.Now.Sub(r.Window.Start)
 	done = min(max(done, 0), length)
-	text := fmt.Sprintf(" %s left", explain.Short(r.Window.End.Sub(s.Now)))
+	text := fmt.Sprintf(" %s remaining", explain.Short(r.Window.End.Sub(s.Now)))
 	if !s.Now.Before(r.Window.End) {
-		text = " over"
+		text = " elapsed"
 	}
 	return []string{pad("window", 9) + s.in(yellow, bar(done.Seconds(), length.Seconds(), s.barWidth())) + text + s.in(faint, " of "+explain.Short(length))}
 }
@@ -204,28 +201,28 @@ func (s Screen) next(r *explain.Release) []string {
 	}
 	text := r.NextStep
 	last := r.Steps[len(r.Steps)-1]
-	if left := last.At.Sub(s.Now); len(r.Steps) > 1 && left > 0 {
-		text += s.in(faint, fmt.Sprintf("   over in %s at the earliest", explain.Short(left)))
+	if remaining := last.At.Sub(s.Now); len(r.Steps) > 1 && remaining > 0 {
+		text += s.in(faint, fmt.Sprintf("   ends in %s at the earliest", explain.Short(remaining)))
 	}
 	return []string{pad("next", 9) + text}
 }
 
-// checkLines are the measurements with value, limit and verdict.
+// checkLines are the checks with value, limit and verdict.
 func (s Screen) checkLines(r *explain.Release) []string {
 	name, value, limit := len("CHECK"), len("VALUE"), len("LIMIT")
-	var found []*explain.Gate
+	var checks []*explain.Gate
 	for i := range r.Gates {
 		if g := &r.Gates[i]; g.Check {
-			found = append(found, g)
+			checks = append(checks, g)
 			name, value, limit = max(name, width(g.Name)), max(value, width(g.Value)), max(limit, width(g.Limit))
 		}
 	}
-	if len(found) == 0 {
+	if len(checks) == 0 {
 		return nil
 	}
 	name = min(name, s.Width/3)
 	lines := []string{s.in(faint, "  "+pad("CHECK", name)+"  "+pad("VALUE", value)+"  "+pad("LIMIT", limit)+"  VERDICT")}
-	for _, g := range found {
+	for _, g := range checks {
 		verdict, i := verdictOf(g)
 		sign, _ := ofVerdict(cmp.Or(g.Last, g.Verdict))
 		lines = append(lines, s.in(i, sign)+" "+pad(g.Name, name)+"  "+pad(cmp.Or(g.Value, "-"), value)+"  "+pad(cmp.Or(g.Limit, "-"), limit)+"  "+s.in(i, verdict))
@@ -233,7 +230,7 @@ func (s Screen) checkLines(r *explain.Release) []string {
 	return lines
 }
 
-// verdictOf says what is known of a check: the verdict now, and the one before while the next is not there.
+// verdictOf describes a check: its verdict, and the previous one while the next one is awaited.
 func verdictOf(g *explain.Gate) (string, ink) {
 	_, i := ofVerdict(g.Verdict)
 	switch {
@@ -242,25 +239,25 @@ func verdictOf(g *explain.Gate) (string, ink) {
 	case g.Verdict == "fail":
 		return "failed: " + g.Message, i
 	case g.Verdict == "ask" && g.Last == "":
-		return "being asked", i
+		return "pending", i
 	case g.Verdict == "ask":
-		return "being asked; " + before(g.Last), i
+		return "pending; " + previous(g.Last), i
 	case g.Last != "":
 		_, i = ofVerdict(g.Last)
-		return before(g.Last), i
+		return previous(g.Last), i
 	default:
-		return "not asked yet", i
+		return "not evaluated yet", i
 	}
 }
 
-func before(last string) string {
+func previous(last string) string {
 	if last == "fail" {
 		return "failed last time"
 	}
 	return "passed last time"
 }
 
-// gateLines are the other gates; if there is not room for all, those that do not pass are kept.
+// gateLines are the other gates; if not all fit, those that pass are omitted.
 func (s Screen) gateLines(r *explain.Release, room int) []string {
 	var found []*explain.Gate
 	name := 0
@@ -281,19 +278,19 @@ func (s Screen) gateLines(r *explain.Release, room int) []string {
 		return nil
 	}
 	name = min(name, s.Width/3)
-	lines := []string{s.in(faint, "  "+pad("GATE", name)+"  WHAT WAS SEEN")}
+	lines := []string{s.in(faint, "  "+pad("GATE", name)+"  OBSERVED")}
 	for _, g := range found[:min(len(found), max(room-1, 1))] {
 		sign, i := ofVerdict(g.Verdict)
 		text := g.Message
-		switch left := g.Until.Sub(s.Now); {
+		switch remaining := g.Until.Sub(s.Now); {
 		case g.Verdict == "pass":
 			text = s.in(faint, cmp.Or(text, "passed"))
 		case g.Opener == "person":
-			text = "a person opens it: " + text
-		case g.Opener == "time" && left > 0:
-			text = explain.Short(left) + " left: " + text
+			text = "the user opens it: " + text
+		case g.Opener == "time" && remaining > 0:
+			text = explain.Short(remaining) + " remaining: " + text
 		case g.Opener == "answer" && g.Asks != "":
-			text = "asks " + g.Asks
+			text = "queries " + g.Asks
 		}
 		lines = append(lines, s.in(i, sign)+" "+pad(g.Name, name)+"  "+text)
 		if g.Do != "" && g.Verdict != "pass" {

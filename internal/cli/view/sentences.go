@@ -2,8 +2,8 @@ package view
 
 import "strings"
 
-// Sentences are paragraphs in so many columns. Paragraphs that begin with two blanks are kept as they are: they are
-// there to be copied.
+// Sentences wraps paragraphs to a number of columns. Paragraphs that begin with two blanks are not wrapped, so that users can copy
+// them.
 func Sentences(paragraphs []string, columns int, p Paint) string {
 	var b strings.Builder
 	for i, paragraph := range paragraphs {

@@ -17,16 +17,16 @@ type TableOptions struct {
 	Paint
 }
 
-// Table is one line for each release, with a head.
+// Table has one line for each release, with a header.
 func Table(releases []explain.Release, now time.Time, o TableOptions) string {
-	head := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
+	header := []string{"NAME", "KIND", "TARGET", "STRATEGY", "PHASE", "WEIGHT", "CHECKS", "WAITS FOR", "SINCE"}
 	if o.Namespaces {
-		head = append([]string{"NAMESPACE"}, head...)
+		header = append([]string{"NAMESPACE"}, header...)
 	}
 	if o.Wide {
-		head = append(head, "PROVIDER", "REVISION", "PROMOTED", "NEXT", "MESSAGE")
+		header = append(header, "PROVIDER", "REVISION", "PROMOTED", "NEXT", "MESSAGE")
 	}
-	rows := [][]string{head}
+	rows := [][]string{header}
 	for i := range releases {
 		r := &releases[i]
 		row := []string{
@@ -43,7 +43,7 @@ func Table(releases []explain.Release, now time.Time, o TableOptions) string {
 	return align(rows)
 }
 
-// align gives each column the width of its widest cell; the last one is left as it is.
+// align gives each column the width of its widest cell; the last one is not padded.
 func align(rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
@@ -69,8 +69,7 @@ func align(rows [][]string) string {
 	return b.String()
 }
 
-// progress is how far a release has come: the share of requests of the new version, and the iteration or step where there
-// are some.
+// progress is the share of requests of the new revision, and the iteration or step.
 func progress(r *explain.Release) string {
 	text := fmt.Sprintf("%d%%", r.Weight)
 	switch {
@@ -88,7 +87,7 @@ func progress(r *explain.Release) string {
 	return text
 }
 
-// checks are the failed ones and how many of them take the release back; each metric of a Rollout has its own number.
+// checks are the failed checks and the number at which the release is rolled back; each metric of a Rollout has a limit instead.
 func checks(r *explain.Release) string {
 	if r.Kind == explain.KindRollout {
 		return "-"
@@ -96,13 +95,13 @@ func checks(r *explain.Release) string {
 	return fmt.Sprintf("%d/%d", r.FailedChecks, r.Threshold)
 }
 
-// WaitsFor names the gate that a release waits for: one that a person opens before any other.
+// WaitsFor names the gate that a release waits for: one that the user opens before any other.
 func WaitsFor(r *explain.Release, now time.Time) string {
-	gate := r.Person()
+	gate := r.UserGate()
 	if gate != nil {
-		return gate.Name + " (person)"
+		return gate.Name + " (user)"
 	}
-	gate = r.First()
+	gate = r.ClosedGate()
 	switch {
 	case gate == nil && r.State == release.Idle:
 		return "-"
@@ -116,16 +115,16 @@ func WaitsFor(r *explain.Release, now time.Time) string {
 }
 
 func firstMessage(r *explain.Release) string {
-	if gate := r.Person(); gate != nil {
+	if gate := r.UserGate(); gate != nil {
 		return gate.Message
 	}
-	if gate := r.First(); gate != nil {
+	if gate := r.ClosedGate(); gate != nil {
 		return gate.Message
 	}
 	return r.Message
 }
 
-// age is how long ago something was, in one unit or two.
+// age is the time since then, in one unit or two.
 func age(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -19,7 +19,7 @@ import (
 // TestGolden draws releases. The command release adds one; what draws shows all that were added in the file.
 func TestGolden(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		var seen []explain.Seen
+		var seen []explain.Observation
 		now := clitest.At(t, "12:00:00")
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.HasArg("now") {
