@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
@@ -21,7 +22,11 @@ func FuzzReflection(f *testing.F) {
 	inner := append([]byte{0x0a, byte(len(file)), 0x03}, file...)
 	f.Add(inner, `[{"service":"x"}, 1]`)
 	f.Fuzz(func(t *testing.T, answer []byte, data string) {
-		files, err := readReflection(answer, "a.B")
+		response := &reflectionv1.ServerReflectionResponse{}
+		if proto.Unmarshal(answer, response) != nil {
+			return
+		}
+		files, err := readFiles(response, "a.B")
 		if err == nil && len(files) == 0 {
 			t.Error("no file, and no error")
 		}

@@ -9,14 +9,18 @@ import (
 	"os"
 	"strings"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // Bounds of what describes messages.
@@ -25,24 +29,18 @@ const (
 	maxProtoset = 16 << 20
 )
 
-// reflections are the methods by which servers describe themselves, the newer one first. Both speak the same words.
-var reflections = []string{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}
-
-// unimplemented is the code of a server that does not have a method.
-const unimplemented = 12
-
-// messages are those of a call whose path is /package.Service/Method, as they are sent: data is a JSON object, or a list of
-// them that are sent in turn. What they mean is in a file of descriptors, or asked of the server itself.
-func messages(ctx context.Context, p *peer, path, data, protoset string) ([][]byte, error) {
+// readMessages are the requests of a call whose path is /package.Service/Method: data is a JSON object, or a list of them. Their
+// type is in a file of descriptors, or requested from the server.
+func readMessages(ctx context.Context, conn *grpc.ClientConn, path, data, protoset string) ([]proto.Message, error) {
 	if strings.TrimSpace(data) == "" || strings.Join(strings.Fields(data), "") == "{}" {
-		return [][]byte{nil}, nil
+		return []proto.Message{&emptypb.Empty{}}, nil
 	}
 	objects, err := readObjects(data)
 	if err != nil {
 		return nil, err
 	}
 	service, method, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	files, err := described(ctx, p, service, protoset)
+	files, err := readDescriptors(ctx, conn, service, protoset)
 	if err != nil {
 		return nil, err
 	}
@@ -50,17 +48,13 @@ func messages(ctx context.Context, p *peer, path, data, protoset string) ([][]by
 	if err != nil {
 		return nil, err
 	}
-	var all [][]byte
+	var all []proto.Message
 	for _, object := range objects {
 		message := dynamicpb.NewMessage(input)
 		if err := (protojson.UnmarshalOptions{Resolver: dynamicpb.NewTypes(files)}).Unmarshal(object, message); err != nil {
 			return nil, fmt.Errorf("data (-d) are no message %s: %w", input.FullName(), err)
 		}
-		encoded, err := proto.Marshal(message)
-		if err != nil {
-			return nil, fmt.Errorf("write message %s: %w", input.FullName(), err)
-		}
-		all = append(all, encoded)
+		all = append(all, message)
 	}
 	return all, nil
 }
@@ -77,11 +71,11 @@ func readObjects(data string) ([]json.RawMessage, error) {
 	return all, nil
 }
 
-// described are the descriptors that say what a service takes.
-func described(ctx context.Context, p *peer, service, protoset string) (*protoregistry.Files, error) {
+// readDescriptors are the descriptors of a service.
+func readDescriptors(ctx context.Context, conn *grpc.ClientConn, service, protoset string) (*protoregistry.Files, error) {
 	set := &descriptorpb.FileDescriptorSet{}
 	if protoset == "" {
-		files, err := reflected(ctx, p, service)
+		files, err := requestDescriptors(ctx, conn, service)
 		if err != nil {
 			return nil, err
 		}
@@ -134,45 +128,68 @@ func inputOf(files *protoregistry.Files, service, method string) (protoreflect.M
 	}
 }
 
-// The numbers of the fields of the questions and answers of reflection.
-const (
-	askFile, askSymbol       = 3, 4
-	answerFiles, answerError = 4, 7
-	filesOfAnswer            = 1
-)
+// reflectionMethods are the methods by which servers describe themselves, the newer one first. Their messages are the same.
+var reflectionMethods = []string{
+	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+}
 
-// reflected asks a server for the descriptors of a service, and for all that these import.
-func reflected(ctx context.Context, p *peer, service string) ([]*descriptorpb.FileDescriptorProto, error) {
-	known := map[string]*descriptorpb.FileDescriptorProto{}
-	question, text := protowire.Number(askSymbol), service
-	var order []*descriptorpb.FileDescriptorProto
+// requestDescriptors requests the descriptors of a service, and of all that they import, from the server.
+func requestDescriptors(ctx context.Context, conn *grpc.ClientConn, service string) ([]*descriptorpb.FileDescriptorProto, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
+	for _, method := range reflectionMethods {
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+		if err != nil {
+			return nil, fmt.Errorf("request the descriptors: %w", err)
+		}
+		files, err := receiveDescriptors(stream, service)
+		if status.Code(err) != codes.Unimplemented {
+			return files, err
+		}
+	}
+	return nil, errors.New("the server does not describe itself by reflection: give its descriptors with --protoset")
+}
+
+func receiveDescriptors(stream grpc.ClientStream, service string) ([]*descriptorpb.FileDescriptorProto, error) {
+	var all []*descriptorpb.FileDescriptorProto
+	known := map[string]bool{}
+	name, request := service, &reflectionv1.ServerReflectionRequest{
+		MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service},
+	}
 	for {
-		files, err := inquire(ctx, p, question, text)
+		response := &reflectionv1.ServerReflectionResponse{}
+		_ = stream.SendMsg(request) // RecvMsg returns the reason if it fails
+		if err := stream.RecvMsg(response); err != nil {
+			return nil, fmt.Errorf("request the descriptors: %w", err)
+		}
+		files, err := readFiles(response, name)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			if known[file.GetName()] == nil {
-				known[file.GetName()] = file
-				order = append(order, file)
+			if !known[file.GetName()] {
+				known[file.GetName()] = true
+				all = append(all, file)
 			}
 		}
-		missing := missingImport(order, known)
+		missing := missingImport(all, known)
 		switch {
 		case missing == "":
-			return order, nil
-		case len(order) >= maxFiles, question == askFile && missing == text:
+			return all, nil
+		case len(all) >= maxFiles, missing == name:
 			return nil, fmt.Errorf("the server does not describe %s, which %s needs", missing, service)
 		}
-		question, text = askFile, missing
+		name, request = missing, &reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_FileByFilename{FileByFilename: missing},
+		}
 	}
 }
 
 // missingImport is the name of a file that is imported and not known; empty: there is none.
-func missingImport(files []*descriptorpb.FileDescriptorProto, known map[string]*descriptorpb.FileDescriptorProto) string {
+func missingImport(files []*descriptorpb.FileDescriptorProto, known map[string]bool) string {
 	for _, file := range files {
 		for _, name := range file.GetDependency() {
-			if known[name] == nil {
+			if !known[name] {
 				return name
 			}
 		}
@@ -180,92 +197,21 @@ func missingImport(files []*descriptorpb.FileDescriptorProto, known map[string]*
 	return ""
 }
 
-// inquire asks one question. The call is a stream; one question and its end are a call like any other.
-func inquire(ctx context.Context, p *peer, question protowire.Number, text string) ([]*descriptorpb.FileDescriptorProto, error) {
-	message := protowire.AppendString(protowire.AppendTag(nil, question, protowire.BytesType), text)
-	for i, method := range reflections {
-		answer, code, err := p.call(ctx, method, message)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("ask the server what it takes: %w", err)
-		case code == unimplemented && i+1 < len(reflections):
-			continue
-		case code == unimplemented:
-			return nil, errors.New("the server does not describe itself by reflection: give its descriptors with --protoset")
-		case code != 0:
-			return nil, fmt.Errorf("ask the server what it takes: it answered %s", codeName(code))
-		default:
-			return readReflection(answer, text)
-		}
-	}
-	return nil, nil // there is at least one method
-}
-
-var errReflection = errors.New("the server described itself in a way that cannot be read")
-
-func readReflection(answer []byte, asked string) ([]*descriptorpb.FileDescriptorProto, error) {
-	fields, err := messageFields(answer)
-	if err != nil {
-		return nil, err
-	}
-	for _, field := range fields {
-		if field.number == answerError {
-			return nil, fmt.Errorf("the server does not know %s", asked)
-		}
+// readFiles reads the response to a request for the descriptors of a name.
+func readFiles(response *reflectionv1.ServerReflectionResponse, name string) ([]*descriptorpb.FileDescriptorProto, error) {
+	if response.GetErrorResponse() != nil {
+		return nil, fmt.Errorf("the server does not know %s", name)
 	}
 	var files []*descriptorpb.FileDescriptorProto
-	for _, field := range fields {
-		if field.number != answerFiles {
-			continue
+	for _, encoded := range response.GetFileDescriptorResponse().GetFileDescriptorProto() {
+		file := &descriptorpb.FileDescriptorProto{}
+		if proto.Unmarshal(encoded, file) != nil {
+			return nil, errors.New("the server described itself in a way that cannot be read")
 		}
-		inner, err := messageFields(field.value)
-		if err != nil {
-			return nil, err
-		}
-		for _, each := range inner {
-			if each.number != filesOfAnswer {
-				continue
-			}
-			file := &descriptorpb.FileDescriptorProto{}
-			if proto.Unmarshal(each.value, file) != nil {
-				return nil, errReflection
-			}
-			files = append(files, file)
-		}
+		files = append(files, file)
 	}
 	if len(files) == 0 {
-		return nil, errReflection
+		return nil, errors.New("the server described itself in a way that cannot be read")
 	}
 	return files, nil
-}
-
-// field is one of a message that holds bytes.
-type field struct {
-	number protowire.Number
-	value  []byte
-}
-
-// messageFields are the fields of a message that hold bytes; others are left out.
-func messageFields(message []byte) ([]field, error) {
-	var all []field
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return nil, errReflection
-		}
-		message = message[n:]
-		if kind == protowire.BytesType {
-			value, n := protowire.ConsumeBytes(message)
-			if n < 0 {
-				return nil, errReflection
-			}
-			all, message = append(all, field{number, value}), message[n:]
-			continue
-		}
-		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
-			return nil, errReflection
-		}
-		message = message[n:]
-	}
-	return all, nil
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // healthProbe asks a gRPC server for its health once, and is not content with any other answer than that it serves.
@@ -31,30 +34,25 @@ func healthProbe(ctx context.Context, o Options, args []string) error {
 		return errors.New("grpc_health_probe: give -addr=host:port, and timeouts above zero")
 	}
 	s.plaintext = !useTLS
-	p, err := newPeer(o, address, s)
+	conn, err := connect(o, address, s)
 	if err != nil {
 		return fmt.Errorf("grpc_health_probe: %w", err)
 	}
-	defer p.close()
+	defer conn.Close()
 	timeout := connectTimeout + callTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()
-	answer, code, err := p.call(ctx, healthMethod, healthRequest(service))
+	response, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
+	code, err := classify(ctx, err)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
 	case err != nil:
 		return err
-	case code != 0:
-		return fmt.Errorf("the server answered %s", codeName(code))
+	case code != codes.OK:
+		return fmt.Errorf("the server answered %s", code)
 	}
-	status, err := healthStatus(answer)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(o.Out, "status: %s\n", status)
-	if status != "SERVING" {
-		return fmt.Errorf("service unhealthy: %s", status)
+	_, _ = fmt.Fprintf(o.Out, "status: %s\n", response.GetStatus())
+	if response.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("service unhealthy: %s", response.GetStatus())
 	}
 	return nil
 }
