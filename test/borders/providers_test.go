@@ -1,0 +1,101 @@
+package borders
+
+import (
+	"maps"
+	"path"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/operator"
+	"github.com/serin-dev/serin/internal/traffic"
+)
+
+// The comment of package traffic lists the places of a new provider. These tests find the forgotten ones; those of the docs also
+// compare the tables of features, the examples and the documented permissions.
+
+func TestProvidersOfCanariesAreKnownEverywhere(t *testing.T) {
+	registered := (&operator.Flags{}).Routers().Canary
+	enum := providersOfDefinition(t)
+	for _, name := range enum {
+		if registered[name] == nil {
+			t.Errorf("spec.provider of the Canary's definition allows %q, which operator.Flags.Routers does not register", name)
+		}
+	}
+	pages := read(t, "docs/canary.md") + read(t, "docs/providers.md")
+	for name, renderer := range registered {
+		if got, known := traffic.Normalize(name); !known || got != name {
+			t.Errorf("traffic.Normalize(%q) = %q, %v: add the provider to exactNames or prefixNames", name, got, known)
+		}
+		if !slices.Contains(enum, name) {
+			t.Errorf("spec.provider of the Canary's definition does not allow %q: add it to the enum in api/flagger/v1beta1", name)
+		}
+		if strings.Count(pages, "`"+name+"`") < 2 { // the table of features, and the list of providers
+			t.Errorf("docs/canary.md and docs/providers.md do not describe the provider %q", name)
+		}
+		passesContractTest(t, name, renderer, "New(")
+	}
+}
+
+func TestRoutersOfRolloutsAreKnownEverywhere(t *testing.T) {
+	var fields []string
+	for field := range reflect.TypeFor[argov1.RolloutTrafficRouting]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields = append(fields, name)
+	}
+	page := strings.ToLower(strings.ReplaceAll(read(t, "docs/rollout-routers.md"), " ", ""))
+	for name, renderer := range (&operator.Flags{}).Routers().Rollout {
+		plugin := strings.Contains(name, "/")
+		if !plugin && !slices.Contains(fields, name) {
+			t.Errorf("router %q is no field of trafficRouting: it can never be used", name)
+		}
+		if !strings.Contains(page, "\n##"+strings.ToLower(path.Base(name))+"\n") && !strings.Contains(page, "\n##aws"+strings.ToLower(name)+"\n") {
+			t.Errorf("docs/rollout-routers.md has no section about router %q", name)
+		}
+		passesContractTest(t, name, renderer, "NewRollout(")
+	}
+}
+
+// passesContractTest requires that the package of a renderer tests what that constructor returns with the laws of the contract.
+func passesContractTest(t *testing.T, name string, renderer traffic.Renderer, constructor string) {
+	t.Helper()
+	of := reflect.TypeOf(renderer)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	folder := strings.TrimPrefix(of.PkgPath(), module+"/")
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	for _, file := range files {
+		tests.WriteString(read(t, filepath.Join(folder, filepath.Base(file))))
+	}
+	for _, call := range []string{"traffictest.Run(", "." + constructor} {
+		if !strings.Contains(tests.String(), call) {
+			t.Errorf("%s does not test the renderer of %q with the contract: no %q in its tests", folder, name, call)
+		}
+	}
+}
+
+// providersOfDefinition are the values that the definition of the Canary allows for spec.provider.
+func providersOfDefinition(t *testing.T) []string {
+	t.Helper()
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal([]byte(read(t, "config/crd/flagger.app_canaries.yaml")), &definition); err != nil {
+		t.Fatal(err)
+	}
+	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	names := map[string]bool{}
+	for _, value := range spec.Properties["provider"].Enum {
+		names[strings.Trim(string(value.Raw), `"`)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
