@@ -6,7 +6,7 @@
 //
 // # Additions
 //
-// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/teeth if an invariant of the simulator
+// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
 // (test/sim/canary) has to detect its absence.
 //
 // A gate: its function in gates.go, or in the file of the step that it delays; the lists of gates that it belongs to: startGates

@@ -38,7 +38,7 @@ func decideBlueGreen(f facts, unreadable outcome) Decision {
 
 // releaseRouters restores the objects of routers: a blue-green strategy names none.
 func releaseRouters(f facts) outcome {
-	if !f.Router.Left {
+	if !f.Router.HasStaleRouters {
 		return outcome{}
 	}
 	return outcome{route: []release.Effect{RouteReleased{Whole: promoted(f.Status)}}}

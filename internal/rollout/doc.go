@@ -19,7 +19,7 @@
 //
 // # Additions
 //
-// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/teeth if an invariant of the simulator
+// Every addition has a scenario in testdata/scenarios, and a mutant in test/sim/mutation if an invariant of the simulator
 // (test/sim/rollout) has to detect its absence.
 //
 // A gate: return it in the outcome of the stage that it delays, or add it to StepGates (step_gates.go) if it delays a step. With a

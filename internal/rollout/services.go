@@ -47,7 +47,7 @@ func pingPong(names argov1.PingPongSpec, stableIs argov1.PingPongType) (canary, 
 // router serves the configured weights. Then the Service waits for pods. Usually it selects them from the first on, so
 // that load balancers that register pods know them before the weight comes.
 func canaryServiceHasTraffic(f facts) bool {
-	return f.Router.Carries || recordedCanaryWeight(f.Status) > 0 || f.routerLags()
+	return f.Router.HasCanaryWeight || recordedCanaryWeight(f.Status) > 0 || f.routerLags()
 }
 
 // selectPods makes a Service select the pods of a revision. Guarded, it waits until some are available; until all are

@@ -133,16 +133,17 @@ type Router struct {
 	Confirmed *bool
 	// Reason explains why Confirmed is false.
 	Reason string
-	// Carries is true while a route has weight for the side of the new revision, whichever controller wrote it.
-	Carries bool
+	// HasCanaryWeight is true while a route has weight for the side of the new revision, whichever controller wrote it.
+	HasCanaryWeight bool
 	// Managed are the names of the managed routes that exist.
 	Managed []string
 	// Outside is true if a load balancer outside the cluster is queried.
 	Outside bool
 	// Balancers are the load balancers that were found; none if there was no search.
 	Balancers []argov1.ALBStatus
-	// Left is true while objects of routers that the strategy no longer names still contain changes for this Rollout.
-	Left bool
+	// HasStaleRouters is true while objects of routers that the strategy no longer names still contain what was written for this
+	// Rollout.
+	HasStaleRouters bool
 	// Referenced are the hashes that objects of routers name beside the Services: subsets.
 	Referenced []string
 }

@@ -36,7 +36,7 @@ type traffic struct {
 func planTraffic(f facts) traffic {
 	var t traffic
 	recorded := f.Status.Canary.Weights
-	if f.Router.Left || !f.usesRouter() && recorded != nil {
+	if f.Router.HasStaleRouters || !f.usesRouter() && recorded != nil {
 		t.route = append(t.route, RouteReleased{Whole: promoted(f.Status)})
 	}
 	if !f.usesRouter() || !f.stable.exists() {
@@ -254,12 +254,12 @@ func RouteServices(c argov1.CanaryStrategy, stableIs argov1.PingPongType, alb bo
 // weight would otherwise lead to a revision without pods; nil: none.
 func weightsBeforeSwitch(f facts, weights argov1.TrafficWeights) *argov1.TrafficWeights {
 	recorded := f.Status.Canary.Weights
-	if recordedCanaryWeight(f.Status) == 0 && f.Router.Carries {
+	if recordedCanaryWeight(f.Status) == 0 && f.Router.HasCanaryWeight {
 		// Which revision has the weight was not recorded: the stable one, until the router is given other weights.
 		recorded = weights.DeepCopy()
 		recorded.Canary.PodTemplateHash = f.stable.Hash
 	}
-	if recorded == nil || f.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight && !f.Router.Carries ||
+	if recorded == nil || f.new.Available > 0 || recorded.Canary.Weight <= weights.Canary.Weight && !f.Router.HasCanaryWeight ||
 		recorded.Canary.PodTemplateHash == weights.Canary.PodTemplateHash {
 		return nil
 	}

@@ -468,8 +468,8 @@ func (w *world) apply(t fataler, effect release.Effect) bool {
 		}
 		w.route = &e
 	case RouteReleased:
-		changed := w.route != nil || w.router.Left
-		w.route, w.router.Left = nil, false
+		changed := w.route != nil || w.router.HasStaleRouters
+		w.route, w.router.HasStaleRouters = nil, false
 		return changed
 	case RunExists, RunTerminated, RunGone, ExperimentExists, ExperimentTerminated, ExperimentGone:
 		return w.judge(effect)

@@ -67,7 +67,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		if err != nil {
 			return err
 		}
-		s.snapshot.Router.Carries = s.snapshot.Router.Carries || observed.Found && observed.Route.Canary > 0
+		s.snapshot.Router.HasCanaryWeight = s.snapshot.Router.HasCanaryWeight || observed.Found && observed.Route.Canary > 0
 		s.snapshot.Router.Managed = append(s.snapshot.Router.Managed, observed.ManagedRoutes...)
 		s.forwards = append(s.forwards, observed.Forwards...)
 		if verified := router.Verified(target, observed); verified != nil && (s.snapshot.Router.Confirmed == nil || !*verified) {

@@ -43,7 +43,7 @@ func (r *Reconciler) lookForFormer(s *seen, managed []*unstructured.Unstructured
 	for _, was := range s.former {
 		s.unnamed = append(s.unnamed, was.TrafficRouting.ManagedRoutes...)
 	}
-	s.snapshot.Router.Left = len(s.former) > 0
+	s.snapshot.Router.HasStaleRouters = len(s.former) > 0
 	return nil
 }
 
