@@ -21,17 +21,17 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// abreast is how many measurements of one AnalysisRun may be under way at once.
+// abreast limits the concurrent measurements of one AnalysisRun.
 const abreast = 16
 
-// The environment of Argo's controller by which Jobs of analyses run elsewhere.
+// The environment variables of Argo's controller for Jobs of analyses that run in another cluster.
 const (
 	jobNamespaceVariable  = "ARGO_ROLLOUTS_ANALYSIS_JOB_NAMESPACE"
 	jobKubeconfigVariable = "ARGO_ROLLOUTS_ANALYSIS_JOB_KUBECONFIG"
 	inCluster             = "in-cluster"
 )
 
-// serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts. told makes recorders of
+// serveAnalyses adds the controller of AnalysisRuns, which reads from the caches of Rollouts. told creates recorders of
 // events.
 func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told func() *telemetry.Recorder) error {
 	clk := clock.RealClock{}
@@ -56,7 +56,7 @@ func (p process) serveAnalyses(ctx context.Context, own cluster.Cluster, told fu
 	return reconciler.Add(p.mgr, queue, analysiscontroller.Options{Workers: p.flags.Argo.AnalysisThreads, Cache: own.GetCache(), Jobs: jobCache})
 }
 
-// jobs runs those of analyses in this cluster, or in the one that the environment names.
+// jobs returns the runner for Jobs of analyses, in this cluster or in the one that the environment names.
 func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	jobs := &measure.Jobs{Client: own.GetClient(), Live: own.GetAPIReader(), Clock: clock.RealClock{}, Namespace: os.Getenv(jobNamespaceVariable)}
 	path := os.Getenv(jobKubeconfigVariable)
@@ -87,7 +87,7 @@ func (p process) jobs(own cluster.Cluster) (*measure.Jobs, cache.Cache, error) {
 	return jobs, elsewhere.GetCache(), nil
 }
 
-// serveExperiments adds the controller of Experiments. rollouts is the recorder of the controller of Rollouts.
+// serveExperiments adds the controller of Experiments. rollouts is the event recorder of the controller of Rollouts.
 func (p process) serveExperiments(own cluster.Cluster, runs *launch.Launcher, recorder, rollouts *telemetry.Recorder) error {
 	reconciler := experimentcontroller.New(experimentcontroller.Parts{
 		Client: own.GetClient(), Clock: clock.RealClock{}, Launcher: runs, Recorder: recorder, Rollouts: rollouts, Metrics: p.shown,

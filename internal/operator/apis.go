@@ -13,26 +13,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// The names of the APIs, as the flag has them.
+// The names of the APIs in the flag.
 const (
 	apiCanary  = "canary"
 	apiRollout = "rollout"
 )
 
-// api is one of those that the process serves.
+// api is one of the APIs that the process serves.
 type api struct {
 	name string
-	// missing is why it cannot be served yet; nil: it can.
+	// missing returns why the API cannot be served yet; nil: it can.
 	missing func(context.Context) error
-	// serve begins to.
+	// serve starts to serve the API.
 	serve func(context.Context) error
 }
 
-// lookAgain is when the definitions of an API that is not installed are looked for once more. No watch tells of them:
-// Serin has no right to definitions.
+// lookAgain is the interval of checks for the definitions of an API that is not installed. They are not watched: Serin
+// has no permissions for definitions.
 const lookAgain = time.Minute
 
-// serveAll serves each API as soon as its definitions are there. A process that could do nothing at all does not start.
+// serveAll serves each API once its definitions are installed. It returns an error if none can be served, so that the
+// process does not start.
 func serveAll(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, logger logr.Logger, apis []api) error {
 	var later []api
 	var missing []error
@@ -58,7 +59,7 @@ func serveAll(ctx context.Context, mgr manager.Manager, clk clock.WithTicker, lo
 	return nil
 }
 
-// leading is a part that runs on the replica that leads.
+// leading runs only on the leader.
 type leading struct {
 	run func(context.Context) error
 }
@@ -86,7 +87,7 @@ func serveLater(ctx context.Context, clk clock.WithTicker, logger logr.Logger, a
 	}
 }
 
-// installed looks whether kinds can be listed. command prints their definitions.
+// installed checks whether kinds can be listed. command is the command that prints their definitions.
 func installed(ctx context.Context, reader client.Reader, namespace, command string, kinds []listed) error {
 	for _, kind := range kinds {
 		var options []client.ListOption
@@ -107,7 +108,7 @@ func installed(ctx context.Context, reader client.Reader, namespace, command str
 	return nil
 }
 
-// listed is a kind that an API cannot do without.
+// listed is a kind that an API requires.
 type listed struct {
 	name    string
 	list    client.ObjectList

@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/traefik"
 )
 
-// ArgoFlags are the flags of Argo Rollouts' controller, beside Flagger's. They may have one dash or two.
+// ArgoFlags are the flags of Argo Rollouts' controller, in addition to Flagger's. They may have one dash or two.
 type ArgoFlags struct {
 	InstanceID                               string
 	Namespaced                               bool
@@ -29,19 +29,19 @@ type ArgoFlags struct {
 	MetricsPort, HealthzPort                 int
 	Controllers                              []string
 	LeaseDuration, RenewDeadline, RetryEvery time.Duration
-	// The versions in which routers are written; IstioAPI and SplitAPI without a group.
+	// The API versions in which routers are written; IstioAPI and SplitAPI without a group.
 	IstioAPI, SplitAPI, AmbassadorAPI, TraefikAPI string
-	// VerifyTargetGroups has AWS asked whether load balancers do what they shall. TargetGroupTag and TargetGroupBindingAPI are how
-	// the load balancer controller was told to name things.
+	// VerifyTargetGroups verifies the state of load balancers with AWS. TargetGroupTag and TargetGroupBindingAPI are
+	// the names that the load balancer controller uses.
 	VerifyTargetGroups                    bool
 	TargetGroupTag, TargetGroupBindingAPI string
-	// SelfServiceNotification lets the namespace of a Rollout have a configuration of notifications of its own, beside that
-	// of OwnNamespace, in which the process runs.
+	// SelfServiceNotification lets each namespace configure notifications for its Rollouts, in addition to the
+	// configuration in OwnNamespace, the namespace of the process.
 	SelfServiceNotification bool
 	OwnNamespace            string
 }
 
-// accepted are the flags of Argo Rollouts that choose something that Serin has no choice in, with their defaults and why.
+// accepted are flags of Argo Rollouts without an effect in Serin, with their defaults and the reason.
 var accepted = map[string]struct{ value, why string }{
 	"kloglevel": {"0", "there is one log"}, "service-threads": {"10", "Services have no workers of their own"},
 	"ingress-threads": {"10", "routes have no workers of their own"}, "ephemeral-metadata-threads": {"10", "pods have no workers of their own"},
@@ -51,7 +51,7 @@ var accepted = map[string]struct{ value, why string }{
 	"alb-ingress-classes": {"alb", "Ingresses are found by their names"}, "nginx-ingress-classes": {"nginx", "Ingresses are found by their names"},
 }
 
-// register declares the flags.
+// registerArgo declares the flags.
 func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	a := &f.Argo
 	set.StringVar(&a.InstanceID, "instance-id", "", "serve the Rollouts and their kinds that carry this instance id in their label; empty: those that carry none")
@@ -89,7 +89,7 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	}
 }
 
-// validateArgo says what is wrong with the flags, and what to do.
+// validateArgo returns an error that says what is wrong with the flags, and how to fix it.
 func (f *Flags) validateArgo() error {
 	a := f.Argo
 	for _, name := range a.Controllers {
@@ -116,10 +116,10 @@ func (f *Flags) validateArgo() error {
 	return nil
 }
 
-// namespaceFile is where a pod finds the name of its namespace.
+// namespaceFile contains the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// settle resolves what flags say in other words.
+// settle resolves flags that are defined by other flags or by the environment.
 func (f *Flags) settle(lookup func(string) string) {
 	f.Argo.OwnNamespace = ownNamespace(lookup)
 	if f.Argo.Namespaced && f.Namespace == "" {
@@ -130,7 +130,7 @@ func (f *Flags) settle(lookup func(string) string) {
 	}
 }
 
-// ownNamespace is the namespace of the process, as Argo's controller finds it.
+// ownNamespace returns the namespace of the process, in the same way as Argo's controller.
 func ownNamespace(lookup func(string) string) string {
 	if name := lookup("POD_NAMESPACE"); name != "" {
 		return name
@@ -143,10 +143,10 @@ func ownNamespace(lookup func(string) string) string {
 	return "argo-rollouts"
 }
 
-// serves is true for an API that the flags ask for.
+// serves reports whether the flags request an API.
 func (f *Flags) serves(name string) bool { return slices.Contains(f.APIs, name) }
 
-// ports are those of health and metrics beside -port.
+// ports returns the addresses for health and metrics in addition to -port.
 func (f *Flags) ports() []string {
 	var all []string
 	for _, port := range []int{f.Argo.MetricsPort, f.Argo.HealthzPort} {

@@ -13,13 +13,13 @@ import (
 	"github.com/serin-dev/serin/internal/peer"
 )
 
-// lastApplied is where kubectl keeps the whole object once more, data and all.
+// lastApplied is the annotation in which kubectl stores a copy of the object, including data.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// leasesOfPeers are all leases that are looked at: a cluster has one for each node, and more.
+// leasesOfPeers are all leases that Serin reads: a cluster has one for each node, and more.
 var leasesOfPeers = fields.OneTermEqualSelector("metadata.name", peer.Lease)
 
-// cache holds what is watched, without what nobody reads.
+// cache returns the options of the cache: what is watched, without fields that are never read.
 func (f *Flags) cache() cache.Options {
 	options := cache.Options{
 		DefaultTransform: trimmed,
@@ -31,9 +31,9 @@ func (f *Flags) cache() cache.Options {
 	return options
 }
 
-// trimmed is an object without what nobody reads. What was last applied is read of Services and of routes, to give them
-// back as they were; of anything else it would only cost memory, and for ConfigMaps and Secrets hold their content. No
-// write takes it away: each sends the difference from what was read.
+// trimmed removes the fields that are never read. The last applied configuration is read only of Services and routes,
+// to restore them. For other objects it would cost memory, and for ConfigMaps and Secrets it contains their content. No
+// write removes it from the cluster, because each sends the difference from what was read.
 func trimmed(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -45,7 +45,7 @@ func trimmed(object any) (any, error) {
 	accessor.SetManagedFields(nil)
 	if generic, ok := object.(*unstructured.Unstructured); ok {
 		switch generic.GetKind() {
-		case "Revision": // of Knative: whether it is ready is all that is asked
+		case "Revision": // a Revision of Knative: only its readiness is read
 			delete(generic.Object, "spec")
 		case "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "ScaledObject":
 		default:
@@ -54,7 +54,7 @@ func trimmed(object any) (any, error) {
 	}
 	if annotations := accessor.GetAnnotations(); annotations[lastApplied] != "" {
 		if delete(annotations, lastApplied); len(annotations) == 0 {
-			annotations = nil // as in an object that never had any
+			annotations = nil // as in an object that never had annotations
 		}
 		accessor.SetAnnotations(annotations)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/serin-dev/serin/internal/endpoints"
 )
 
-// endpointSlices are what the releases of all APIs that are served observe in one cache. The first API that begins to be
-// served finds out whether that may be done, and the others do the same.
+// endpointSlices is the shared cache of EndpointSlices for the releases of all APIs. The first API that is served
+// checks whether they may be read; the others use its result.
 type endpointSlices struct {
 	mu     sync.Mutex
 	known  bool
@@ -41,8 +41,8 @@ func (e *endpointSlices) observed(ctx context.Context, live client.Reader, cache
 	return e.unread, err
 }
 
-// endpointsUnread is why EndpointSlices are done without: permissions of an earlier version did not include them, and a cache
-// that may not read a kind would keep the whole process from starting. Empty: they can be read.
+// endpointsUnread returns why Serin does without EndpointSlices: the permissions of earlier versions did not include
+// them, and a cache that may not read a kind would prevent the process from starting. Empty: they can be read.
 func endpointsUnread(ctx context.Context, reader client.Reader, namespace string) (string, error) {
 	err := reader.List(ctx, &discoveryv1.EndpointSliceList{}, client.InNamespace(namespace), client.Limit(1))
 	switch {

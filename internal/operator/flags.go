@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Flags are what whoever runs Serin decides. Names, defaults and meanings of Flagger's flags are kept.
+// Flags are the settings of the administrator. Names, defaults and meanings of Flagger's flags are unchanged.
 type Flags struct {
 	Kubeconfig, Master            string
 	QPS                           float32
@@ -42,28 +42,28 @@ type Flags struct {
 	ClusterName                   string
 	NoCrossNamespaceRefs, Version bool
 
-	// MinAnalysisInterval is the floor of spec.analysis.interval.
+	// MinAnalysisInterval is the minimum of spec.analysis.interval.
 	MinAnalysisInterval time.Duration
-	// DrainDelay is how long pods that lost their traffic keep running.
+	// DrainDelay is how long pods without traffic continue to run.
 	DrainDelay time.Duration
-	// MaxMoving and MaxMovingPerNamespace bound how many releases move at once; 0: no bound.
+	// MaxMoving and MaxMovingPerNamespace limit the concurrent releases; 0: no limit.
 	MaxMoving, MaxMovingPerNamespace int
-	// AdoptWhilePeerRuns makes Serin act although a Flagger or an Argo Rollouts lives that may act on the same objects.
+	// AdoptWhilePeerRuns lets Serin act although a running Flagger or Argo Rollouts may act on the same objects.
 	AdoptWhilePeerRuns bool
-	// OtherControllerNamespaces are those in which a Flagger or an Argo Rollouts is looked for; empty: all.
+	// OtherControllerNamespaces are the namespaces in which Serin looks for Flagger and Argo Rollouts; empty: all.
 	OtherControllerNamespaces []string
-	// AllowLoopbackHooks lets namespaced objects name addresses on the controller's own host.
+	// AllowLoopbackHooks lets users' objects contain addresses on the controller's own host.
 	AllowLoopbackHooks bool
-	// ProxyResolvesNames leaves it to the proxy of the environment which addresses the names may have that users name.
+	// ProxyResolvesNames lets the proxy of the environment decide which addresses users' host names may resolve to.
 	ProxyResolvesNames bool
-	// IstioPrimarySecretNamespace is where a Secret may lead to another cluster with the Istio objects of Rollouts; empty: the
-	// namespace of the process.
+	// IstioPrimarySecretNamespace is the namespace of the Secret for another cluster with the Istio objects of
+	// Rollouts; empty: the namespace of the process.
 	IstioPrimarySecretNamespace string
-	// APIs are those that are served: canary, rollout.
+	// APIs are the APIs to serve: canary, rollout.
 	APIs []string
 	// Argo are the flags of Argo Rollouts.
 	Argo ArgoFlags
-	// ProfilingAddress serves profiles; it must be a loopback address. Empty: none.
+	// ProfilingAddress serves profiles; it must be a loopback address. Empty: profiles are not served.
 	ProfilingAddress string
 }
 
@@ -115,7 +115,8 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	f.registerArgo(set)
 }
 
-// FromEnvironment lets the documented variables override their flags, so that secrets need not stand on a command line.
+// FromEnvironment lets the documented variables override their flags, so that secrets need not be part of a command
+// line.
 func (f *Flags) FromEnvironment(lookup func(string) string) {
 	for name, target := range map[string]*string{
 		"SLACK_URL": &f.SlackURL, "SLACK_TOKEN": &f.SlackToken, "SLACK_PROXY_URL": &f.SlackProxyURL,
@@ -128,7 +129,7 @@ func (f *Flags) FromEnvironment(lookup func(string) string) {
 	f.settle(lookup)
 }
 
-// Validate says what is wrong with the flags, and what to do.
+// Validate returns an error that says what is wrong with the flags, and how to fix it.
 func (f *Flags) Validate() error {
 	switch {
 	case f.DrainDelay < 0:
@@ -158,8 +159,8 @@ func missing(path string) bool {
 	return err != nil
 }
 
-// Normalise rewrites arguments with one dash that name a long flag (-namespace, -version=false) to two dashes, which is
-// what the flag library reads. Everything else stays as it is.
+// Normalise rewrites long flags with one dash (-namespace, -version=false) to two dashes, as the flag library requires.
+// All other arguments are unchanged.
 func Normalise(set *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i, arg := range args {
@@ -177,21 +178,21 @@ func Normalise(set *pflag.FlagSet, args []string) []string {
 	return out
 }
 
-// policy is where calls may go whose addresses users name.
+// policy returns the policy for addresses in users' objects.
 func (f *Flags) policy() outbound.Policy {
 	return outbound.Policy{AllowLoopback: f.AllowLoopbackHooks, ProxyResolves: f.ProxyResolvesNames}
 }
 
-// trusted is where calls may go whose addresses are on the command line or in the environment: whoever runs Serin may well run
-// a server beside it.
+// trusted returns the policy for addresses on the command line or in the environment: the administrator may run a
+// server next to Serin.
 func trusted() outbound.Policy { return outbound.Policy{AllowLoopback: true, ProxyResolves: true} }
 
-// Limits bound how many releases move at once.
+// Limits returns the limits of concurrent releases.
 func (f *Flags) Limits() release.Limits {
 	return release.Limits{Cluster: f.MaxMoving, Namespace: f.MaxMovingPerNamespace}
 }
 
-// Workload are the settings of what holds pods.
+// Workload returns the options of package workload.
 func (f *Flags) Workload() workload.Options {
 	return workload.Options{SelectorLabels: list(f.SelectorLabels), IncludePrefixes: list(f.IncludeLabelPrefix), ConfigTracking: f.EnableConfigTracking}
 }

@@ -21,16 +21,16 @@ import (
 	"github.com/serin-dev/serin/internal/traffic/istio/remotecluster"
 )
 
-// elsewhere is where objects of API groups are that are not in Serin's own cluster, by the name of the group. Both are empty
-// where all are in it.
+// elsewhere contains the connections to other clusters by API group. It is empty if all objects are in Serin's own
+// cluster.
 type elsewhere struct {
 	clients map[string]client.Client
 	// clusters are those that can be watched.
 	clusters map[string]cluster.Cluster
 }
 
-// istioElsewhere connects to the cluster that has the Istio objects of Rollouts, where a Secret says so. It is read once: the
-// caches of the former cluster would otherwise have to be taken down under the releases that use them.
+// istioElsewhere connects to the cluster that has the Istio objects of Rollouts, if a Secret configures one. The Secret
+// is read once: replacing the caches of a cluster while releases use them is not supported.
 func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	secret, err := p.primarySecret(ctx)
 	if err != nil || secret == nil {
@@ -81,8 +81,8 @@ func (p process) istioElsewhere(ctx context.Context) (elsewhere, error) {
 	}, nil
 }
 
-// primarySecret is the Secret that leads to the cluster with the Istio objects of Rollouts; nil: there is none. It is looked for
-// in one namespace, which the administrator chooses: whoever writes it decides where all Rollouts are routed.
+// primarySecret returns the Secret for the cluster with the Istio objects of Rollouts; nil: there is none. It is read
+// from one namespace, which the administrator chooses: a user who may write it controls the traffic of all Rollouts.
 func (p process) primarySecret(ctx context.Context) (*corev1.Secret, error) {
 	namespace := p.flags.PrimarySecretNamespace()
 	chosen, others, err := findPrimarySecret(ctx, p.mgr.GetAPIReader(), namespace)
@@ -110,7 +110,7 @@ func findPrimarySecret(ctx context.Context, reader client.Reader, namespace stri
 	return chosen, others, nil
 }
 
-// PrimarySecretNamespace is where a Secret may lead to another cluster with the Istio objects of Rollouts.
+// PrimarySecretNamespace returns the namespace of the Secret for another cluster with the Istio objects of Rollouts.
 func (f *Flags) PrimarySecretNamespace() string {
 	return cmp.Or(f.IstioPrimarySecretNamespace, f.Argo.OwnNamespace)
 }

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// mappings is a RESTMapper that remembers what it was asked. Each read of a cache asks for the resource of a kind, and the
-// library's mapper looks through all groups for it each time. What was found is kept by that one too, for as long as the
-// process lives; what was not found is asked again.
+// mappings is a RESTMapper that caches its results. Each read of a cache looks up the resource of a kind, and the
+// library's mapper searches all groups each time. Like that one, it caches found resources for the life of the process,
+// and looks up missing ones again.
 type mappings struct {
 	meta.RESTMapper
 
@@ -20,7 +20,7 @@ type mappings struct {
 	known map[schema.GroupVersionKind]*meta.RESTMapping
 }
 
-// newMappings makes one; it is a MapperProvider.
+// newMappings returns a caching mapper; it is a MapperProvider.
 func newMappings(cfg *rest.Config, http *http.Client) (meta.RESTMapper, error) {
 	inner, err := apiutil.NewDynamicRESTMapper(cfg, http)
 	if err != nil {

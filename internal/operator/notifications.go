@@ -38,7 +38,7 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 	}), nil
 }
 
-// notificationsUnread is why the configuration of notifications cannot be read.
+// notificationsUnread returns why the configuration of notifications cannot be read.
 func (f *Flags) notificationsUnread(ctx context.Context, reader client.Reader) (string, error) {
 	for name, list := range map[string]client.ObjectList{notification.ConfigMapName: &corev1.ConfigMapList{}, notification.SecretName: &corev1.SecretList{}} {
 		err := reader.List(ctx, list, client.InNamespace(f.notificationNamespace()), client.MatchingFieldsSelector{Selector: named(name)}, client.Limit(1))
@@ -53,7 +53,7 @@ func (f *Flags) notificationsUnread(ctx context.Context, reader client.Reader) (
 	return "", nil
 }
 
-// notificationNamespace is the one whose configuration is watched; empty: all.
+// notificationNamespace returns the namespace whose configuration is watched; empty: all.
 func (f *Flags) notificationNamespace() string {
 	if f.Argo.SelfServiceNotification && f.Namespace == "" {
 		return ""
@@ -61,7 +61,7 @@ func (f *Flags) notificationNamespace() string {
 	return f.Argo.OwnNamespace
 }
 
-// notificationCache holds the configuration of notifications, and nothing else of its kinds.
+// notificationCache contains only the configuration of notifications of its kinds.
 func (f *Flags) notificationCache(all map[client.Object]cache.ByObject) {
 	for name, kind := range map[string]client.Object{notification.ConfigMapName: &corev1.ConfigMap{}, notification.SecretName: &corev1.Secret{}} {
 		watched := cache.ByObject{Field: named(name)}

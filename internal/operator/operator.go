@@ -1,7 +1,7 @@
 // Package operator wires the process: flags, manager, caches, leader election, health.
 //
-// It makes every part and decides nothing: it must not know phases, routes or metrics beyond the names of their
-// packages.
+// It creates every component and makes no decisions: it must not know phases, routes or metrics beyond the names of
+// their packages.
 package operator
 
 import (
@@ -61,29 +61,29 @@ import (
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// inFlight bounds the questions of one kind that are out at once, for all releases together: webhooks, metric queries of
-// Canaries, measurements of AnalysisRuns. Namespaces share it.
+// inFlight limits the concurrent queries of one kind, for all releases: webhooks, metric queries of Canaries,
+// measurements of AnalysisRuns. Namespaces share it.
 const inFlight = 256
 
-// Lease times where no flag says others, those that Kubernetes' own controllers use.
+// Default lease times, the same as in Kubernetes' own controllers.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// Scheme knows every type that the controller and the commands read or write.
+// Scheme returns a scheme with every type that the controller and the commands read or write.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, discoveryv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme, flaggerv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, policyv1.AddToScheme, argov1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // two types of one name: a mistake in the program
+			panic(err) // two types with one name: a mistake in the program
 		}
 	}
 	return scheme
 }
 
-// Run is the controller, until ctx is done.
+// Run runs the controller until ctx is done.
 func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -125,14 +125,16 @@ func Run(ctx context.Context, f Flags, version string, stderr io.Writer) error {
 		return fmt.Errorf("add the health server: %w", err)
 	}
 	logger.Info("Started", "version", version, "provider", f.MeshProvider, "namespace", f.Namespace)
-	// What reconcilers tell in their last passes must leave too, so messages are sent until they have ended; and events
-	// longer than notifications, which are told of in events when they cannot be sent.
+	// The messages of the last reconciliations must be sent too, so the outboxes continue until the reconcilers have
+	// ended. Events continue longer than notifications, because a notification that cannot be sent is reported as an
+	// event.
 	stopNotifying, stopTelling := sends(ctx, p.notifying), sends(ctx, p.outbox)
 	err = mgr.Start(ctx)
 	return errors.Join(err, stopNotifying(), stopTelling())
 }
 
-// sends starts an outbox that does not end with ctx. What it returns ends it, when what is queued has had its time to leave.
+// sends starts an outbox that does not end with ctx. The returned function stops it, after it has had time to send
+// queued messages.
 func sends(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running errgroup.Group
@@ -143,7 +145,7 @@ func sends(ctx context.Context, outbox *telemetry.Outbox) (end func() error) {
 	}
 }
 
-// process is what the APIs that it serves share.
+// process contains what the served APIs share.
 type process struct {
 	mgr      manager.Manager
 	flags    Flags
@@ -154,17 +156,17 @@ type process struct {
 	services *metric.Registry
 	// outbox has the messages of all releases, but for the notifications of Rollouts.
 	outbox, notifying *telemetry.Outbox
-	// together is filled as APIs begin to be served: each asks who else releases a workload.
+	// together detects workloads that two APIs release. It is completed as APIs are served.
 	together *together
-	// endpoints are observed for all APIs together.
+	// endpoints is the cache of EndpointSlices of all APIs.
 	endpoints *endpointSlices
-	// line is where releases of both APIs wait while as many move as may.
+	// line is the queue in which releases of both APIs wait for the limit of concurrent releases.
 	line *queue.Line
-	// may tells what service accounts of other controllers are permitted.
+	// may reports the permissions of other controllers' service accounts.
 	may watching.May
 }
 
-// apis are those that the flags ask for.
+// apis returns the APIs that the flags request.
 func (p process) apis() []api {
 	p.together, p.endpoints = &together{}, &endpointSlices{}
 	var all []api
@@ -226,7 +228,8 @@ func (f *Flags) tune(cfg *rest.Config, shown *telemetry.Metrics) *rest.Config {
 	return cfg
 }
 
-// routes is the cluster that has the route objects, when it is not the one that has the Canaries; else nil.
+// routes returns the configuration of the cluster that has the route objects, if it is not that of the Canaries;
+// otherwise nil.
 func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.Cluster, error) {
 	if f.KubeconfigServiceMesh == "" || f.KubeconfigServiceMesh == f.Kubeconfig {
 		return nil, nil
@@ -251,8 +254,9 @@ func (f *Flags) routes(mgr manager.Manager, shown *telemetry.Metrics) (cluster.C
 	return c, nil
 }
 
-// clients see in every pass what the pass before wrote; without that a lagging cache would make a pass apply the
-// previous route once more. For unstructured objects the library does not keep that promise; package ownwrites does.
+// clients returns a client that reads its own writes. Without it, a stale cache would let a reconciliation apply the
+// previous route again. The library guarantees this for typed objects only; package ownwrites does for unstructured
+// ones.
 func clients() client.Options {
 	return client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: new(true)}}
 }
@@ -261,7 +265,7 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 	options := manager.Options{
 		Scheme: Scheme(),
 		Logger: logger,
-		// Health and metrics have a mux of their own; see telemetry.Server.
+		// Health and metrics have their own mux; see telemetry.Server.
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress:        "0",
 		MapperProvider:                newMappings,
@@ -288,8 +292,8 @@ func newManager(cfg *rest.Config, f Flags, logger logr.Logger) (manager.Manager,
 	return mgr, nil
 }
 
-// LeaseName is the name of the leader lease of the Serin that serves an instance id. Two instances share a namespace without
-// waiting for each other. An id may have characters that no name of an object can have.
+// LeaseName returns the name of the leader lease of the Serin with that instance ID. Two instances in one namespace
+// have separate leases. An ID may contain characters that are not allowed in the name of an object.
 func LeaseName(instanceID string) string {
 	const name = "serin"
 	switch {
@@ -303,7 +307,8 @@ func LeaseName(instanceID string) string {
 	}
 }
 
-// permissions tells what service accounts may do. What is created there is an answer and no object: it has no cache.
+// permissions returns the reader of service accounts' permissions. A SubjectAccessReview is a request and not a stored
+// object: it has no cache.
 func permissions(mgr manager.Manager, logger logr.Logger) (watching.May, error) {
 	uncached, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -313,13 +318,13 @@ func permissions(mgr manager.Manager, logger logr.Logger) (watching.May, error) 
 	return (&watching.Permissions{Client: uncached, Clock: clock.RealClock{}, Unasked: unasked}).May, nil
 }
 
-// otherControllers is where they are looked for.
+// otherControllers returns where to look for other controllers.
 func (f *Flags) otherControllers() peer.Scope {
 	return peer.Scope{Namespaces: f.OtherControllerNamespaces}
 }
 
-// peers looks for a Flagger that lives, unless a person has split the Canaries between the two. Rights of an earlier
-// version did not have leases, and a cache that may not read a kind would keep the whole process from starting.
+// peers detects a running Flagger, unless the user has divided the Canaries between the two. The permissions of earlier
+// versions did not include leases, and a cache that may not read a kind would prevent the process from starting.
 func (f *Flags) peers(ctx context.Context, mgr manager.Manager, may watching.May, logger logr.Logger) (*watching.Peers, error) {
 	if f.AdoptWhilePeerRuns {
 		return nil, nil
@@ -361,7 +366,7 @@ func newHealth(f Flags, mgr manager.Manager) (*telemetry.Server, error) {
 	})
 }
 
-// wire makes the parts of the controller of Canaries and gives them to each other.
+// wire creates and connects the components of the controller of Canaries.
 func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	mgr, f, shown, logger := p.mgr, p.flags, p.shown, p.logger
 	clk := clock.RealClock{}
@@ -386,7 +391,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	if err != nil {
 		return err
 	}
-	// Events are written and never read: a client with a cache would begin to watch all of them.
+	// Events are written and never read: a client with a cache would start to watch all of them.
 	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("make the client of events: %w", err)
@@ -425,7 +430,7 @@ func (p process) wire(endpointsUnread string, peers *watching.Peers) error {
 	return nil
 }
 
-// provider is the default provider. Strings that the original accepted and did not know meant Istio to it.
+// provider returns the default provider. As in Flagger, unknown values mean Istio.
 func (f *Flags) provider(logger logr.Logger) string {
 	name, known := traffic.Normalize(f.MeshProvider)
 	if !known {
@@ -450,7 +455,7 @@ func (f *Flags) alertSender(c *outbound.Client) (alerting.Sender, error) {
 	}
 }
 
-// everywhere is a part that runs on every replica, leader or not.
+// everywhere runs on every replica, leader or not.
 type everywhere struct {
 	run func(context.Context) error
 }
@@ -458,7 +463,7 @@ type everywhere struct {
 func (e everywhere) Start(ctx context.Context) error { return e.run(ctx) }
 func (everywhere) NeedLeaderElection() bool          { return false }
 
-// Version prints what was built. Flagger's flag prints a line of this form.
+// Version prints the version. Flagger's flag prints a line in the same format.
 func Version(w io.Writer, version, revision string) {
 	_, _ = fmt.Fprintf(w, "Serin version %s revision %s\n", version, revision)
 }

@@ -37,8 +37,8 @@ func MetricsServices(own metric.Cluster, clk clock.Clock) *metric.Registry {
 		skywalking.Service(), splunk.Service(), stackdriver.Service(), wavefront.Service(), web.Service(own))
 }
 
-// ownCluster is the API server as a metrics service: once with the rights of the controller, which go nowhere else, and
-// once with none.
+// ownCluster is the API server as a metrics service: once with the permissions of the controller, which are sent to no
+// other host, and once without.
 func ownCluster(cfg *rest.Config, oneNamespace bool) (metric.Cluster, error) {
 	address, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {

@@ -21,8 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// readable is a cache that does not wait for what may not be read. The library's waits for the first list of a kind for
-// as long as a pass may last, so that a few releases with a kind that nobody granted would hold all workers.
+// readable is a cache that does not wait for kinds that may not be read. The library's cache waits for the first list
+// of a kind for as long as a reconciliation may last, so that a few releases with a kind without permissions would
+// block all workers.
 type readable struct {
 	cache.Cache
 	scheme *runtime.Scheme
@@ -30,14 +31,14 @@ type readable struct {
 
 	mu     sync.Mutex
 	denied map[schema.GroupResource]error
-	// shown are the views that were listed once.
+	// shown contains the views that were listed once.
 	shown sync.Map
 }
 
-// view is a kind in the form in which a cache holds it.
+// view is a kind in the representation in which a cache stores it.
 type view struct {
 	form reflect.Type
-	// kind is empty where the form says it.
+	// kind is empty if the representation determines it.
 	kind schema.GroupVersionKind
 }
 
@@ -50,10 +51,11 @@ func viewOf(object client.Object) view {
 	return v
 }
 
-// firstLook is how often it is looked whether a first list has arrived, or was refused.
+// firstLook is the interval of checks whether a first list has arrived, or was denied.
 const firstLook = 10 * time.Millisecond
 
-// newReadable makes such a cache; it implements cache.NewCacheFunc. Who has a handler of watch errors tells of them himself.
+// newReadable returns such a cache; it implements cache.NewCacheFunc. A caller that sets a handler of watch errors must
+// report denied kinds itself.
 func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	r := &readable{scheme: options.Scheme, mapper: options.Mapper, denied: map[schema.GroupResource]error{}}
 	tell := options.DefaultWatchErrorHandler
@@ -72,7 +74,7 @@ func newReadable(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 	return r, nil
 }
 
-// note remembers that the API server refuses to show a kind.
+// note records that the API server denies access to a kind.
 func (r *readable) note(err error) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsForbidden(err) || status.ErrStatus.Details == nil {
@@ -83,7 +85,7 @@ func (r *readable) note(err error) {
 	r.denied[schema.GroupResource{Group: status.ErrStatus.Details.Group, Resource: status.ErrStatus.Details.Kind}] = err
 }
 
-// Get implements client.Reader. Errors: that of the API server, where it refuses to list the kind.
+// Get implements client.Reader. If the API server denies the list of the kind, it returns that error.
 func (r *readable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	of := viewOf(object)
 	if _, shown := r.shown.Load(of); !shown {
@@ -95,8 +97,8 @@ func (r *readable) Get(ctx context.Context, key client.ObjectKey, object client.
 	return r.Cache.Get(ctx, key, object, options...)
 }
 
-// listed waits for the first list of a kind, or for its refusal. A kind that was listed once stays readable: what is
-// shown may be old then, as it is of every watch that is broken.
+// listed waits for the first list of a kind, or for its denial. A kind that was listed once remains readable, although
+// its objects may be outdated, as with every interrupted watch.
 func (r *readable) listed(ctx context.Context, object client.Object) error {
 	informer, err := r.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil || informer.HasSynced() {

@@ -39,7 +39,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// rolloutsMissing is why Rollouts cannot be served.
+// rolloutsMissing returns why Rollouts cannot be served.
 func (p process) rolloutsMissing(ctx context.Context) error {
 	kinds := []listed{
 		{name: argov1.RolloutKind, list: &argov1.RolloutList{}},
@@ -54,8 +54,8 @@ func (p process) rolloutsMissing(ctx context.Context) error {
 	return installed(ctx, p.mgr.GetAPIReader(), p.flags.Namespace, "serin crds --group argoproj.io", kinds)
 }
 
-// serveRollouts adds the controller of Rollouts. Its caches are its own, but for a few kinds: they hold what carries its
-// instance id, and the definitions may have come after the process began.
+// serveRollouts adds the controller of Rollouts. It has its own caches except for a few kinds: they contain only
+// objects with its instance ID, and the definitions may have been installed after the process started.
 func (p process) serveRollouts(ctx context.Context) error {
 	mgr, f := p.mgr, p.flags
 	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
@@ -86,9 +86,9 @@ func (p process) serveRollouts(ctx context.Context) error {
 	seeing := ownwrites.New(own.GetClient(), own.GetAPIReader(), clk)
 	templates := client.Reader(own.GetClient())
 	if f.Namespace != "" {
-		templates = own.GetAPIReader() // what belongs to no namespace cannot be watched with the rights of one
+		templates = own.GetAPIReader() // cluster-scoped objects cannot be watched with permissions for one namespace
 	}
-	// Events are written and never read: a client with a cache would begin to watch all of them.
+	// Events are written and never read: a client with a cache would start to watch all of them.
 	events, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("make the client of events: %w", err)
@@ -142,8 +142,8 @@ func (p process) serveRollouts(ctx context.Context) error {
 	})
 }
 
-// marked are the kinds of marked objects that can be watched from the start: those that are installed here and may be read.
-// Those of another cluster are not among them: it may not answer yet.
+// marked returns the kinds of marked objects that can be watched from the start: those that are installed in this
+// cluster and may be read. Kinds of another cluster are excluded, because it may not respond yet.
 func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map[string]client.Client) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, kind := range p.flags.Routers().MarkedKinds() {
@@ -161,16 +161,17 @@ func (p process) marked(ctx context.Context, reader client.Reader, elsewhere map
 	return kinds
 }
 
-// questionsToAWS bounds how many questions about load balancers are out at once: AWS counts the calls of a whole account.
+// questionsToAWS limits the concurrent queries about load balancers: AWS limits the calls of a whole account.
 const questionsToAWS = 8
 
-// outside asks AWS about load balancers, where the flags say so; nil: nobody does.
+// outside returns the component that verifies load balancers with AWS, if the flags enable it; otherwise nil.
 func (p process) outside(cluster client.Reader, queue *shell.Queue) (*prober.Prober, error) {
 	a := p.flags.Argo
 	if !a.VerifyTargetGroups {
 		return nil, nil
 	}
-	// Another endpoint than AWS's own is named by the environment of the process, which may name what is beside it.
+	// Only the environment of the process can set another endpoint than that of AWS, so it may be a host near the
+	// process.
 	verifier, err := verification.New(cluster, outbound.New(trusted()), verification.Options{
 		Tag: a.TargetGroupTag, BindingAPI: a.TargetGroupBindingAPI,
 	})
@@ -184,7 +185,7 @@ func (p process) outside(cluster client.Reader, queue *shell.Queue) (*prober.Pro
 	return asking, nil
 }
 
-// rolloutPeers looks for an Argo Rollouts that lives, unless a person has split the Rollouts between the two.
+// rolloutPeers detects a running Argo Rollouts, unless the user has divided the Rollouts between the two.
 func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watching.Peers, error) {
 	if p.flags.AdoptWhilePeerRuns {
 		return nil, nil
@@ -208,7 +209,7 @@ func (p process) rolloutPeers(ctx context.Context, own cluster.Cluster) (*watchi
 	return peers, nil
 }
 
-// rolloutCache holds what is watched for Rollouts: of their kinds, what carries the instance id.
+// rolloutCache returns the options of the cache for Rollouts: of their kinds, it contains objects with the instance ID.
 func (f *Flags) rolloutCache() cache.Options {
 	options := f.cache()
 	jobs := cache.ByObject{Label: having(measure.RunUIDLabel)}
@@ -229,16 +230,16 @@ func (f *Flags) rolloutCache() cache.Options {
 	return options
 }
 
-// having selects what carries a label.
+// having returns a selector for objects that have a label.
 func having(label string) labels.Selector {
 	exists, err := labels.NewRequirement(label, selection.Exists, nil)
 	if err != nil {
-		panic(err) // a label that is none: a mistake in the program
+		panic(err) // an invalid label: a mistake in the program
 	}
 	return labels.NewSelector().Add(*exists)
 }
 
-// instance selects what carries the instance id.
+// instance returns the selector for the instance ID.
 func (f *Flags) instance() labels.Selector {
 	operator, values := selection.DoesNotExist, []string(nil)
 	if f.Argo.InstanceID != "" {
@@ -246,7 +247,7 @@ func (f *Flags) instance() labels.Selector {
 	}
 	requirement, err := labels.NewRequirement(argov1.InstanceIDLabel, operator, values)
 	if err != nil {
-		panic(err) // Validate has refused an id that no label can have
+		panic(err) // Validate has rejected IDs that are not valid labels
 	}
 	return labels.NewSelector().Add(*requirement)
 }

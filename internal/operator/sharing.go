@@ -15,23 +15,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// shared are the kinds that both APIs watch from the start. Any other may be one that nobody granted the one API, and must
-// not keep the other from starting.
+// shared are the kinds that both APIs watch from the start. The permissions of one API may not include other kinds, and
+// must not prevent the other from starting.
 var shared = map[schema.GroupVersionKind]bool{
 	corev1.SchemeGroupVersion.WithKind("Service"):            true,
 	appsv1.SchemeGroupVersion.WithKind("Deployment"):         true,
-	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"): true, // by neither where they may not be read
+	discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"): true, // by neither if they may not be read
 }
 
-// sharing is a cache that shows another's of the kinds that are shared, so that they are watched, decoded and kept once.
+// sharing is a cache that reads shared kinds from another cache, so that they are watched, decoded and stored once.
 type sharing struct {
 	cache.Cache
 	other  cache.Cache
 	scheme *runtime.Scheme
 }
 
-// sharingWith makes such caches; what it returns is a cache.NewCacheFunc. The other sees the same namespaces and is run by
-// somebody else.
+// sharingWith returns a cache.NewCacheFunc. The other cache must have the same namespaces and be started separately.
 func sharingWith(other cache.Cache) cache.NewCacheFunc {
 	return func(cfg *rest.Config, options cache.Options) (cache.Cache, error) {
 		own, err := newReadable(cfg, options)

@@ -13,7 +13,7 @@ import (
 	rolloutcontroller "github.com/serin-dev/serin/internal/rollout/controller"
 )
 
-// together keeps the two APIs from releasing one workload: the older of the two objects does.
+// together prevents the two APIs from releasing the same workload: only the older of the two objects does.
 type together struct {
 	mu                 sync.Mutex
 	canaries, rollouts client.Reader
@@ -31,7 +31,7 @@ func (t *together) setRollouts(reader client.Reader) {
 	t.rollouts = reader
 }
 
-// rolloutOf is the older Rollout that refers to the target of a Canary, as a sentence; empty: there is none.
+// rolloutOf returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
 func (t *together) rolloutOf(ctx context.Context, c *flaggerv1.Canary) (string, error) {
 	t.mu.Lock()
 	reader := t.rollouts
@@ -42,8 +42,8 @@ func (t *together) rolloutOf(ctx context.Context, c *flaggerv1.Canary) (string, 
 	return RolloutBeside(ctx, reader, c)
 }
 
-// RolloutBeside is the older Rollout that refers to the target of a Canary, as a sentence; empty: there is none. The reader
-// has an index of Rollouts by workload.
+// RolloutBeside returns a message with the older Rollout that refers to the target of a Canary; empty: there is none.
+// The reader must have an index of Rollouts by workload.
 func RolloutBeside(ctx context.Context, reader client.Reader, c *flaggerv1.Canary) (string, error) {
 	ref := c.Spec.TargetRef
 	rollouts, err := rolloutcontroller.Referring(ctx, reader, c.Namespace, ref.Kind, ref.Name)
@@ -59,7 +59,7 @@ func RolloutBeside(ctx context.Context, reader client.Reader, c *flaggerv1.Canar
 	return "", nil
 }
 
-// canaryOf is the older Canary whose target a Rollout refers to, as a sentence; empty: there is none.
+// canaryOf returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
 func (t *together) canaryOf(ctx context.Context, object *argov1.Rollout) (string, error) {
 	t.mu.Lock()
 	reader := t.canaries
@@ -70,8 +70,8 @@ func (t *together) canaryOf(ctx context.Context, object *argov1.Rollout) (string
 	return CanaryBeside(ctx, reader, object)
 }
 
-// CanaryBeside is the older Canary whose target a Rollout refers to, as a sentence; empty: there is none. The reader has an
-// index of Canaries by target.
+// CanaryBeside returns a message with the older Canary that targets the workload of a Rollout; empty: there is none.
+// The reader must have an index of Canaries by target.
 func CanaryBeside(ctx context.Context, reader client.Reader, object *argov1.Rollout) (string, error) {
 	ref := object.Spec.WorkloadRef
 	if ref == nil {
