@@ -17,8 +17,8 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// read is an object from the cache; nil when there is none. It is the cache's own and must not be changed: nearly every
-// look at it ends with nothing to write, and copies would be most of what a pass costs.
+// read returns an object from the cache; nil when there is none. The object is shared with the cache and must not be
+// changed: most reads are not followed by a write, and copies would be most of the cost of a reconciliation.
 func (w *Workloads) read(ctx context.Context, c *flaggerv1.Canary, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
 	return get(ctx, w.Client, c, kind, name, client.UnsafeDisableDeepCopy)
 }
@@ -39,8 +39,8 @@ func get(ctx context.Context, from client.Reader, c *flaggerv1.Canary, kind sche
 	return obj, nil
 }
 
-// unchanged is ErrChanged of a Canary that is another by now than what was decided on. Only before a primary serves for the
-// first time may it follow its target, and a process that slept may know the target as it is and the Canary as it was.
+// unchanged returns ErrChanged if the Canary has changed since the decision. It is needed where the primary follows its
+// target, before it first serves: a process that was suspended may see the current target and an outdated Canary.
 func (w *Workloads) unchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	now := &flaggerv1.Canary{}
 	err := w.Reader.Get(ctx, client.ObjectKeyFromObject(c), now)
@@ -53,8 +53,8 @@ func (w *Workloads) unchanged(ctx context.Context, c *flaggerv1.Canary) error {
 	return nil
 }
 
-// create makes an object. If one is there that the cache has not seen, the live one is given back, and the caller says
-// whose it is.
+// create creates an object. If it exists and the cache has not shown it yet, it returns the live object, and the caller
+// checks the owner.
 func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *unstructured.Unstructured) (found *unstructured.Unstructured, err error) {
 	made := wanted.DeepCopy()
 	err = w.Client.Create(ctx, made)
@@ -69,13 +69,13 @@ func (w *Workloads) create(ctx context.Context, c *flaggerv1.Canary, wanted *uns
 		return nil, readErr
 	}
 	if live == nil {
-		return nil, err // deleted in between: the next pass makes it
+		return nil, err // it was deleted in between: the next reconciliation creates it
 	}
 	return live, nil
 }
 
-// update writes the difference between an object as it was read and as it shall be, under the resourceVersion that was
-// read. Without a difference nothing is written.
+// update writes the difference between the existing and the desired object, under the resourceVersion that was read.
+// Without a difference it writes nothing.
 func (w *Workloads) update(ctx context.Context, existing, wanted client.Object) error {
 	patch, err := patchOf(existing, wanted)
 	if err != nil {
@@ -95,7 +95,7 @@ func (w *Workloads) update(ctx context.Context, existing, wanted client.Object) 
 	return w.Client.Patch(ctx, written, patch, options...)
 }
 
-// patchOf is the merge patch that makes wanted of existing, for that resourceVersion only; nil when there is none.
+// patchOf returns the merge patch from existing to wanted, valid only for that resourceVersion; nil when there is none.
 func patchOf(existing, wanted client.Object) (client.Patch, error) {
 	from, err := treeOf(existing)
 	if err != nil {
@@ -116,7 +116,7 @@ func patchOf(existing, wanted client.Object) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, text), nil
 }
 
-// treeOf is an object as decoded JSON, not to be changed.
+// treeOf returns an object as decoded JSON, which must not be changed.
 func treeOf(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -124,7 +124,8 @@ func treeOf(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 }
 
-// remove deletes an object as it was read, and nothing that has its name since. Absence is success.
+// remove deletes the object that was read, but not a later one with the same name. It succeeds if the object does not
+// exist.
 func (w *Workloads) remove(ctx context.Context, obj client.Object) error {
 	options := []client.DeleteOption{client.Preconditions{UID: new(obj.GetUID()), ResourceVersion: new(obj.GetResourceVersion())}}
 	if !cached(obj) {
@@ -133,8 +134,8 @@ func (w *Workloads) remove(ctx context.Context, obj client.Object) error {
 	return client.IgnoreNotFound(w.Client.Delete(ctx, obj, options...))
 }
 
-// cached is false for objects that are written with their content, which no cache holds: a client that waits for its
-// cache to see a write would start to watch all ConfigMaps and Secrets of the cluster.
+// cached returns false for objects whose content is written, which no cache contains: a client that waits for its cache
+// to show the write would start a watch of all ConfigMaps and Secrets of the cluster.
 func cached(obj client.Object) bool {
 	_, unstructured := obj.(*unstructured.Unstructured)
 	return unstructured

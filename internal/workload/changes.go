@@ -11,9 +11,9 @@ import (
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
-// Changed is true when a new version of an object may give another observation, or something to do. Kubernetes writes
-// the status of workloads and autoscalers often, and most of that nobody here reads. Of kinds that are not known here
-// every version counts.
+// Changed reports whether a new version of an object may change the observation, or require an action. Kubernetes
+// updates the status of workloads and autoscalers often, and Serin reads little of it. For unknown kinds every version
+// counts.
 func Changed(before, after *unstructured.Unstructured) bool {
 	switch after.GroupVersionKind().GroupKind() {
 	case deploymentKind.GroupKind():
@@ -29,18 +29,19 @@ func Changed(before, after *unstructured.Unstructured) bool {
 	}
 }
 
-// saidOfRevision is what is read of the status of a revision of Knative.
+// saidOfRevision returns the fields of the status of a Knative revision that Serin reads.
 func saidOfRevision(obj *unstructured.Unstructured) []string {
 	status, why := readyCondition(obj)
 	return []string{status, why}
 }
 
-// changedForm compares what is read of a workload. Its spec has a number: the generation, in the metadata.
+// changedForm compares the fields of a workload that Serin reads. A change of its spec increments the generation, which
+// is part of the metadata.
 func changedForm(f form, before, after *unstructured.Unstructured) bool {
 	return changedMetadata(before, after) || !reflect.DeepEqual(f.observed(before), f.observed(after))
 }
 
-// changedMetadata leaves out the version itself, and how Kubernetes counts templates.
+// changedMetadata ignores the resourceVersion, and the annotations by which Kubernetes counts templates.
 func changedMetadata(before, after *unstructured.Unstructured) bool {
 	return !jsontree.Equal(metadataOf(before), metadataOf(after))
 }

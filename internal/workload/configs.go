@@ -23,22 +23,22 @@ const (
 	secretKind    = "Secret"
 )
 
-// ConfigRef is a ConfigMap or Secret that a pod template names.
+// ConfigRef is a ConfigMap or Secret that a pod template refers to.
 type ConfigRef struct {
 	// Kind is ConfigMap or Secret.
 	Kind string
 	// Name in the namespace of the workload.
 	Name string
-	// Optional is true when every reference says that the pod starts without it.
+	// Optional is true when all references are optional.
 	Optional bool
 }
 
-// Key names the reference as in status.trackedConfigs: configmap/NAME or secret/NAME.
+// Key returns the key in status.trackedConfigs: configmap/NAME or secret/NAME.
 func (r ConfigRef) Key() string { return strings.ToLower(r.Kind) + "/" + r.Name }
 
-// Sources are the ConfigMaps and Secrets that a pod template reads: in volumes, projected volumes, env and envFrom of
-// containers and init containers; each once, in order of appearance. What only pulls images or is read by a CSI driver
-// is not among them.
+// Sources returns the ConfigMaps and Secrets that a pod template reads, each once, in order of appearance: in volumes,
+// projected volumes, env and envFrom of containers and init containers. Image pull secrets and Secrets of CSI drivers
+// are not included.
 func Sources(template map[string]any) []ConfigRef {
 	var refs []ConfigRef
 	at := map[string]int{}
@@ -53,7 +53,7 @@ func Sources(template map[string]any) []ConfigRef {
 	return refs
 }
 
-// eachConfig visits every reference to a ConfigMap or Secret in a pod template. rename changes it in place.
+// eachConfig visits every reference to a ConfigMap or Secret in a pod template. rename changes the reference in place.
 func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(name string))) {
 	at := func(holder map[string]any, field, nameField, kind string) {
 		source, ok := holder[field].(map[string]any)
@@ -92,7 +92,7 @@ func eachConfig(template map[string]any, visit func(ref ConfigRef, rename func(n
 	}
 }
 
-// objects are the objects in a JSON list.
+// objects returns the objects in a JSON list.
 func objects(list any) []map[string]any {
 	items, _ := list.([]any)
 	found := make([]map[string]any, 0, len(items))
@@ -104,14 +104,14 @@ func objects(list any) []map[string]any {
 	return found
 }
 
-// config is one tracked source as it is now.
+// config is the current state of a tracked source.
 type config struct {
 	ConfigRef
 	sums sums
 }
 
-// configsOf are the tracked sources of a template as they are now. problem is for a person: a source that has to be
-// there and is not.
+// configsOf returns the current tracked sources of a template. problem is a message for the user about a required
+// source that does not exist.
 func (w *Workloads) configsOf(ctx context.Context, c *flaggerv1.Canary, template map[string]any) (configs []config, problem string, err error) {
 	if !w.Options.ConfigTracking {
 		return nil, "", nil
@@ -136,8 +136,8 @@ func (w *Workloads) configsOf(ctx context.Context, c *flaggerv1.Canary, template
 	return configs, "", nil
 }
 
-// sumsOf are the checksums of a ConfigMap or Secret. The content is read, once and live, only when its resourceVersion is
-// not the one that is remembered; what is watched and cached is the metadata alone.
+// sumsOf returns the checksums of a ConfigMap or Secret. The content is read from the API server only when its
+// resourceVersion has changed; only metadata is watched and cached.
 func (w *Workloads) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (found bool, known sums, err error) {
 	meta, err := w.metadataOf(ctx, c, ref)
 	if meta == nil || err != nil {
@@ -159,7 +159,7 @@ func (w *Workloads) sumsOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigR
 	return true, known, nil
 }
 
-// metadataOf is the cached metadata of a ConfigMap or Secret; nil when there is none.
+// metadataOf returns the cached metadata of a ConfigMap or Secret; nil when there is none.
 func (w *Workloads) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef) (*metav1.PartialObjectMetadata, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: ref.Kind})
@@ -173,7 +173,7 @@ func (w *Workloads) metadataOf(ctx context.Context, c *flaggerv1.Canary, ref Con
 	return meta, nil
 }
 
-// content is a ConfigMap or Secret with all that is in it. It is held no longer than a write needs it.
+// content is a ConfigMap or Secret with its data. It is never stored longer than a write needs it.
 type content struct {
 	obj    client.Object
 	config *corev1.ConfigMap
@@ -200,7 +200,7 @@ func (w *Workloads) contentOf(ctx context.Context, c *flaggerv1.Canary, ref Conf
 	return &read, nil
 }
 
-// renamed is a new object of the same kind and content, under another name.
+// renamed returns a new object with the same kind and content, under another name.
 func (from *content) renamed(namespace, name string) *content {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if from.secret != nil {
@@ -213,7 +213,7 @@ func (from *content) renamed(namespace, name string) *content {
 	return &content{obj: config, config: config}
 }
 
-// filled is this object with the content of another: data, type and immutability.
+// filled returns this object with the content of another: data, type and immutability.
 func (into *content) filled(from *content) *content {
 	if into.secret != nil {
 		secret := into.secret.DeepCopy()
@@ -225,7 +225,7 @@ func (into *content) filled(from *content) *content {
 	return &content{obj: config, config: config}
 }
 
-// immutable is true when Kubernetes refuses a change of the content.
+// immutable reports whether Kubernetes rejects a change of the content.
 func (from *content) immutable() bool {
 	flag := from.immutableFlag()
 	return flag != nil && *flag
@@ -238,17 +238,18 @@ func (from *content) immutableFlag() *bool {
 	return from.config.Immutable
 }
 
-// sums are what is remembered of a content.
+// sums are the checksums and properties that are cached of a content.
 type sums struct {
 	// ours covers data and binaryData.
 	ours string
-	// peer is Flagger's: the first eight bytes of the SHA-256 of the JSON of data alone.
+	// peer is Flagger's checksum: the first eight bytes of the SHA-256 of the JSON of data alone.
 	peer string
-	// binary is true when there is binaryData, which the peer neither sees nor copies.
+	// binary is true when there is binaryData, which Flagger ignores and does not copy.
 	binary bool
-	// version is that of the object whose content this is; empty for one that was just written.
+	// version is the resourceVersion of the object; empty for one that was just written.
 	version string
-	// tracked is false for Secrets whose type says that somebody else manages them; they are shared with the primary.
+	// tracked is false for Secrets with a type that another controller manages; the primary shares them with the
+	// target.
 	tracked bool
 }
 
@@ -279,9 +280,9 @@ func orEmpty[V any](data map[string]V) map[string]V {
 	return data
 }
 
-// checksum is the beginning of the SHA-256 of the JSON of a value, in hex.
+// checksum returns the first digits of the SHA-256 of the JSON of a value, in hexadecimal.
 func checksum(value any, bytes int) string {
-	text, _ := json.Marshal(value) // maps of strings and bytes always have JSON
+	text, _ := json.Marshal(value) // maps of strings and bytes can always be encoded
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:bytes])
 }

@@ -13,12 +13,12 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// previously is what the content of a copy is kept under, from the promotion that replaces it until that has proved
-// itself. A template alone is not what the primary ran: without its configuration it cannot be gone back to.
+// previously is part of the name under which the previous content of a copy is stored, from the promotion that replaces
+// it until the release has ended. A template without its configuration cannot be restored.
 const previously = "-previous"
 
-// ensureCopies makes the copies of configuration equal to their sources, and says whether the content of one changed.
-// With a promotion given, content that is replaced is kept for RestoreTemplate.
+// ensureCopies updates the copies of configuration to their sources, and reports whether the content of one changed.
+// With a promotion given, it stores the replaced content for RestoreTemplate.
 func (d templated) ensureCopies(ctx context.Context, c *flaggerv1.Canary, configs []config, promotion string) (changed bool, err error) {
 	for _, source := range configs {
 		changedOne, err := d.ensureCopy(ctx, c, source, promotion)
@@ -51,7 +51,7 @@ func (d templated) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source c
 		made.obj.SetLabels(orNil(d.Options.copiedLabels(from.obj.GetLabels())))
 		made.obj.SetAnnotations(orNil(copiedAnnotations(from.obj.GetAnnotations())))
 		made.obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
-		return true, d.createContent(ctx, c, made) // AlreadyExists is a conflict like any other: the next pass sees whose it is
+		return true, d.createContent(ctx, c, made) // AlreadyExists is a conflict like any other: the next reconciliation sees the owner
 	}
 	equal := into.sums().ours == source.sums.ours
 	owners, ours := sharedOwners(c, into.obj, equal)
@@ -70,7 +70,7 @@ func (d templated) ensureCopy(ctx context.Context, c *flaggerv1.Canary, source c
 	return !equal, d.replaceContent(ctx, c, into, wanted)
 }
 
-// upToDate compares a copy with its source by what is cached of both: checksums, labels, annotations and owners.
+// upToDate compares the cached metadata of a copy and its source: checksums, labels, annotations and owners.
 func (d templated) upToDate(ctx context.Context, c *flaggerv1.Canary, source config, ref ConfigRef) (bool, error) {
 	found, copied, err := d.sumsOf(ctx, c, ref)
 	if err != nil || !found || copied.ours != source.sums.ours {
@@ -90,14 +90,14 @@ func (d templated) upToDate(ctx context.Context, c *flaggerv1.Canary, source con
 }
 
 func (d templated) createContent(ctx context.Context, c *flaggerv1.Canary, made *content) error {
-	if err := d.Client.Create(ctx, made.obj, client.DisableReadYourWritesConsistency); err != nil { // see cached
+	if err := d.Client.Create(ctx, made.obj, client.DisableReadYourWritesConsistency); err != nil { // see the function cached
 		return err
 	}
 	d.memory.keep(keyOf(c), made.obj, made.sums())
 	return nil
 }
 
-// replaceContent writes the difference; an immutable object, which Kubernetes does not let anybody change, is made anew.
+// replaceContent writes the difference. An object that is immutable in Kubernetes is recreated.
 func (d templated) replaceContent(ctx context.Context, c *flaggerv1.Canary, existing, wanted *content) error {
 	if !existing.immutable() || existing.sums().ours == wanted.sums().ours && wanted.immutable() {
 		return d.update(ctx, existing.obj, wanted.obj)
@@ -112,14 +112,14 @@ func (d templated) replaceContent(ctx context.Context, c *flaggerv1.Canary, exis
 	return d.createContent(ctx, c, made)
 }
 
-// amongOwners is true when the Canary is among the owners of a copy. Several Canaries may share one.
+// amongOwners reports whether the Canary is among the owners of a copy. Several Canaries may share one.
 func amongOwners(c *flaggerv1.Canary, obj metav1.Object) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == c.UID })
 }
 
-// sharedOwners are the owners of an existing copy with this Canary among them. A copy that another Canary controls is
-// shared with it, and stays under its control: two controllers of one object would take it from each other for ever. One
-// that nobody owns is a stranger's, unless its content is what we would have put there.
+// sharedOwners returns the owners of an existing copy with this Canary added. A copy that another Canary controls is
+// shared with it, and that one remains its controller: otherwise both would replace each other's reference
+// indefinitely. A copy without an owner is not ours, unless its content is what Serin would have written.
 func sharedOwners(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []metav1.OwnerReference, ours bool) {
 	owners = obj.GetOwnerReferences()
 	if amongOwners(c, obj) {
@@ -133,14 +133,14 @@ func sharedOwners(c *flaggerv1.Canary, obj metav1.Object, equal bool) (owners []
 	case controller.Kind != flaggerv1.CanaryKind || !strings.HasPrefix(controller.APIVersion, flaggerv1.GroupName+"/"):
 		return nil, false
 	case controller.Name == c.Name:
-		return nil, false // an earlier Canary of this name: the copy is about to go with it
+		return nil, false // an earlier Canary with this name: the copy is about to be garbage-collected with it
 	}
 	mine.Controller = nil
 	return append(owners, mine), true
 }
 
-// keepPrevious keeps the content of a copy under another name before it is replaced. Where an earlier attempt kept some
-// that never got replaced in the primary's template, that is still what the primary runs.
+// keepPrevious stores the content of a copy under another name before it is replaced. If an earlier attempt stored
+// content but never changed the primary's template, that content is still what the primary runs.
 func (d templated) keepPrevious(ctx context.Context, c *flaggerv1.Canary, existing *content, ref ConfigRef, promotion string) error {
 	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
 	made := existing.renamed(c.Namespace, kept.Name)
@@ -150,7 +150,7 @@ func (d templated) keepPrevious(ctx context.Context, c *flaggerv1.Canary, existi
 		if err != nil {
 			return err
 		}
-		return d.createContent(ctx, c, made) // AlreadyExists: the cache is behind, the next pass sees it
+		return d.createContent(ctx, c, made) // AlreadyExists: the cache is stale, the next reconciliation sees it
 	}
 	last, err := d.contentOf(ctx, c, kept)
 	if err != nil {
@@ -178,7 +178,7 @@ func (d templated) keepPrevious(ctx context.Context, c *flaggerv1.Canary, existi
 	return d.replaceContent(ctx, c, last, wanted)
 }
 
-// aheadOf is true of a copy that was replaced by a promotion which the template of that id is not from.
+// aheadOf reports whether a copy was replaced by another promotion than the one with the ID of the template.
 func (d templated) aheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigRef, copied sums, id string) (bool, error) {
 	kept := ConfigRef{Kind: ref.Kind, Name: ref.Name + previously}
 	meta, err := d.metadataOf(ctx, c, kept)
@@ -189,10 +189,10 @@ func (d templated) aheadOf(ctx context.Context, c *flaggerv1.Canary, ref ConfigR
 	return found && before.ours != copied.ours, err
 }
 
-// restoreCopies gives the copies that a template names the content that they had before a promotion.
+// restoreCopies restores the content that the copies of a template had before a promotion.
 func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, template map[string]any, promotion string) error {
 	if !d.Options.ConfigTracking {
-		return nil // there are no copies, or they are not kept up to date any more
+		return nil // there are no copies, or they are no longer updated
 	}
 	for _, ref := range Sources(template) {
 		if !strings.HasSuffix(ref.Name, suffix) {
@@ -224,12 +224,12 @@ func (d templated) restoreCopies(ctx context.Context, c *flaggerv1.Canary, templ
 	return nil
 }
 
-// CollectConfigs removes the copies of configuration that this Canary alone owns and that its primary does not name any
-// more, and all content that was kept for going back. It is for the end of a release: before it, the primary may still
-// have to go back to what is removed.
+// CollectConfigs deletes the copies of configuration that only this Canary owns and its primary does not use, and all
+// content that was stored for a rollback. It must be called at the end of a release: until then, a rollback of the
+// primary may need them.
 //
-// Without config tracking nothing is removed: Serin need not be permitted to list Secrets then. What is left of an earlier
-// configuration goes with the Canary.
+// Without config tracking nothing is deleted, because Serin may not have the permission to list Secrets. Remaining
+// copies are garbage-collected with the Canary.
 func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error {
 	if !d.Options.ConfigTracking {
 		return nil
@@ -262,7 +262,7 @@ func (d templated) CollectConfigs(ctx context.Context, c *flaggerv1.Canary) erro
 	return nil
 }
 
-// collectable is true for an object that was made here, for this Canary and nobody else.
+// collectable reports whether Serin created the object, for this Canary alone.
 func collectable(c *flaggerv1.Canary, obj metav1.Object) bool {
 	name := strings.TrimSuffix(obj.GetName(), previously)
 	return len(obj.GetOwnerReferences()) == 1 && controlledBy(obj, c) && obj.GetDeletionTimestamp() == nil &&

@@ -19,8 +19,8 @@ import (
 	"github.com/serin-dev/serin/internal/workload/peerhash"
 )
 
-// coreService is the Kind for targets that are Services of Kubernetes. What is released is where a Service leads: its
-// primary and its canary are Services too, copies of the target. There are no pods to take away, and nothing to scale.
+// coreService is the Kind for targets that are Services of Kubernetes. A release changes where the Service leads: its
+// primary and its canary are Services too, copies of the target. There are no pods to scale.
 type coreService struct {
 	*Workloads
 	podless
@@ -28,21 +28,20 @@ type coreService struct {
 
 var _ Kind = coreService{}
 
-// Annotations on what stands for a primary and has no pod template.
+// Annotations on primaries without a pod template.
 const (
-	// promotedAnnotation names the promotion that it came with, as flagger-id does in a template.
+	// promotedAnnotation contains the ID of the last promotion, as flagger-id does in a template.
 	promotedAnnotation = "serin.dev/promoted"
-	// previousAnnotation is what it was before that.
+	// previousAnnotation contains the state before that promotion.
 	previousAnnotation = "serin.dev/previous"
 )
 
-// Reads are the three Services.
+// Reads returns the three Services.
 func (coreService) Reads(c *flaggerv1.Canary) []Object {
 	return []Object{{serviceKind, c.Spec.TargetRef.Name}, {serviceKind, apexName(c) + suffix}, {serviceKind, apexName(c) + "-canary"}}
 }
 
-// Observe compares what target and primary say. A Service is always ready; whether anybody answers behind it, its
-// endpoints tell.
+// Observe compares the specs of target and primary. A Service is always ready; its endpoints show whether it has pods.
 func (k coreService) Observe(ctx context.Context, c *flaggerv1.Canary, _ ...Ask) (Observation, error) {
 	o := Observation{Reads: k.Reads(c)}
 	target, primary, err := k.both(ctx, c)
@@ -69,7 +68,7 @@ func (k coreService) Observe(ctx context.Context, c *flaggerv1.Canary, _ ...Ask)
 	return o, nil
 }
 
-// standing is the state of what is there or not, and has no pods to count.
+// standing returns the state of a workload that has no pods to count.
 func standing(obj *unstructured.Unstructured, id string) State {
 	return State{
 		Found: true, UID: obj.GetUID(), ID: id,
@@ -90,16 +89,17 @@ func (coreService) missing(c *flaggerv1.Canary) string {
 	return fmt.Sprintf("service %s.%s get query error: %v", name, c.Namespace, apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, name))
 }
 
-// revisionOfService is the identity of what a Service says.
+// revisionOfService returns the hash of a Service's spec.
 func revisionOfService(obj *unstructured.Unstructured) (string, error) {
 	return identityOf(map[string]any{"service": meant(obj)})
 }
 
-// allocated are the fields of a Service that the API server fills in for this one object. Two Services cannot have the
-// same; and nobody means another revision by them.
+// allocated are the fields that the API server allocates to one Service. Two Services cannot share them, and a change
+// of them is not a new revision.
 var allocated = []string{"clusterIP", "clusterIPs", "ipFamilies", "healthCheckNodePort"}
 
-// meant is the spec of a Service without what the API server allocated. That it has no address is meant.
+// meant returns the spec of a Service without allocated fields. A headless Service (clusterIP None) is the user's
+// choice, which it includes.
 func meant(obj *unstructured.Unstructured) map[string]any {
 	spec, _ := obj.Object["spec"].(map[string]any)
 	kept := maps.Clone(spec)
@@ -126,8 +126,7 @@ func withoutNodePorts(ports []any) []any {
 	return kept
 }
 
-// saying is an existing Service when it says what another one means. What was allocated to it stays, as far as it has
-// that at all.
+// saying returns an existing Service with the spec of another one, except for allocated fields.
 func saying(existing *unstructured.Unstructured, meaning map[string]any) *unstructured.Unstructured {
 	said, was := edited(existing)
 	spec, _ := runtime.DeepCopyJSONValue(meaning).(map[string]any)
@@ -147,8 +146,8 @@ func saying(existing *unstructured.Unstructured, meaning map[string]any) *unstru
 	return said
 }
 
-// unlike says what keeps an existing copy from following the target: that a Service has no address of its own can be
-// said when it is made, and never again.
+// unlike returns why an existing copy cannot follow the target: whether a Service is headless cannot be changed after
+// its creation.
 func unlike(c *flaggerv1.Canary, existing, target *unstructured.Unstructured) error {
 	is, shall := meant(existing), meant(target)
 	if is["type"] == "ExternalName" || shall["type"] == "ExternalName" || is["clusterIP"] == shall["clusterIP"] {
@@ -158,7 +157,7 @@ func unlike(c *flaggerv1.Canary, existing, target *unstructured.Unstructured) er
 		"does not let that change: delete %[1]s, and it is made again", existing.GetName(), c.Namespace, target.GetName()))
 }
 
-// cloned is a copy of a Service as it is made.
+// cloned returns a copy of a Service to create.
 func (k coreService) cloned(c *flaggerv1.Canary, target *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	obj := newObject(serviceKind, c.Namespace, name)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
@@ -168,7 +167,7 @@ func (k coreService) cloned(c *flaggerv1.Canary, target *unstructured.Unstructur
 	return obj
 }
 
-// following is an existing copy with what the target says now.
+// following returns an existing copy with the current spec of the target.
 func following(existing, target *unstructured.Unstructured) *unstructured.Unstructured {
 	obj := saying(existing, meant(target))
 	obj.SetLabels(orNil(replaced(existing.GetLabels(), without(target.GetLabels(), toolkeys.Is))))
@@ -176,7 +175,7 @@ func following(existing, target *unstructured.Unstructured) *unstructured.Unstru
 	return obj
 }
 
-// EnsureServices keeps the canary's Service like the target. The one that clients call is the target itself.
+// EnsureServices updates the canary's Service to the target. The Service that clients call is the target itself.
 func (k coreService) EnsureServices(ctx context.Context, c *flaggerv1.Canary, _ bool) error {
 	target, _, err := k.both(ctx, c)
 	if err != nil {
@@ -210,8 +209,8 @@ func (k coreService) EnsureServices(ctx context.Context, c *flaggerv1.Canary, _ 
 	return nil
 }
 
-// EnsurePrimary makes the primary's Service from the target, if there is none and the target has that revision. With follow
-// an existing one is given what the target says.
+// EnsurePrimary creates the primary's Service from the target, if there is none and the target has that revision. With
+// follow it updates an existing one.
 func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	target, primary, err := k.both(ctx, c)
 	if err != nil {
@@ -247,8 +246,8 @@ func (k coreService) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, rev
 	return k.write(ctx, c, primary, wanted)
 }
 
-// adopt refuses a Service that is somebody else's. One that nothing controls, and that carries the mark of a promotion,
-// was left behind when its Canary was deleted alone: it gets its owner back.
+// adopt returns an error for a Service of another owner. A Service without a controller but with a promotion's
+// annotation is orphaned: its Canary was deleted without it. It gets its owner again.
 func (k coreService) adopt(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
 	if controlledBy(primary, c) {
 		return nil
@@ -261,7 +260,7 @@ func (k coreService) adopt(ctx context.Context, c *flaggerv1.Canary, primary *un
 	if err := k.write(ctx, c, primary, adopted); err != nil {
 		return err
 	}
-	// What was read is the version before this write: to go on with it would be a conflict.
+	// The object that was read is older than this write: continuing would be a conflict.
 	return fmt.Errorf("take over Service %s.%s: %w", primary.GetName(), c.Namespace, ownwrites.ErrBehind)
 }
 
@@ -272,7 +271,7 @@ func (k coreService) write(ctx context.Context, c *flaggerv1.Canary, existing, w
 	return nil
 }
 
-// annotate gives an object annotations; empty takes one away.
+// annotate sets annotations of an object; an empty value removes one.
 func annotate(obj *unstructured.Unstructured, with map[string]string) {
 	annotations := without(obj.GetAnnotations(), func(key string) bool { _, ours := with[key]; return ours })
 	for key, value := range with {
@@ -283,7 +282,7 @@ func annotate(obj *unstructured.Unstructured, with map[string]string) {
 	obj.SetAnnotations(orNil(annotations))
 }
 
-// RecreatePrimary cannot bring back what a Service led to: nothing keeps the history of one.
+// RecreatePrimary cannot restore the previous spec: Services have no history.
 func (k coreService) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, _, _ string) error {
 	_, primary, err := k.both(ctx, c)
 	if err != nil {
@@ -296,7 +295,7 @@ func (k coreService) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _
 		"give %s its earlier spec, then it is made again", apexName(c), suffix, c.Namespace, c.Spec.TargetRef.Name)
 }
 
-// still is ErrChanged where the target does not have that revision any more; empty is any.
+// still returns ErrChanged if the target has another revision; empty is any.
 func (coreService) still(c *flaggerv1.Canary, target *unstructured.Unstructured, revision string) error {
 	now, err := revisionOfService(target)
 	if err == nil && revision != "" && now != revision {
@@ -305,7 +304,7 @@ func (coreService) still(c *flaggerv1.Canary, target *unstructured.Unstructured,
 	return err
 }
 
-// CopyTemplate gives the primary's Service the analysed spec of the target.
+// CopyTemplate copies the analyzed spec of the target to the primary's Service.
 func (k coreService) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
 	target, primary, err := k.both(ctx, c)
 	switch {
@@ -335,7 +334,7 @@ func (k coreService) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revi
 	return k.write(ctx, c, primary, wanted)
 }
 
-// RestoreTemplate gives the primary's Service the spec that it had before the last CopyTemplate. ErrGone: it does not say.
+// RestoreTemplate restores the spec of the primary's Service before the last CopyTemplate. ErrGone: it is not recorded.
 func (k coreService) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := k.both(ctx, c)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// parkSelector is the node selector that no node has. A DaemonSet has no replicas to set to zero: with this it runs
-// nowhere.
+// parkSelector is a node selector that no node matches. A DaemonSet has no replicas to set to zero: with this selector
+// it runs nowhere.
 const parkSelector = "flagger.app/scale-to-zero"
 
 // daemonSets is the form of DaemonSets.
@@ -22,7 +22,7 @@ func (daemonSets) names() names {
 	}
 }
 
-// problem: with OnDelete somebody else decides which pods get a new template and when, so that no release ever ends.
+// problem: with OnDelete the user decides which pods get a new template and when, so that no release would end.
 func (daemonSets) problem(target *unstructured.Unstructured) string {
 	strategy, _, _ := unstructured.NestedString(target.Object, "spec", "updateStrategy", "type")
 	if strategy == "" || strategy == "RollingUpdate" {
@@ -31,12 +31,12 @@ func (daemonSets) problem(target *unstructured.Unstructured) string {
 	return fmt.Sprintf("daemonset %s.%s must have RollingUpdate strategy but have %s", target.GetName(), target.GetNamespace(), strategy)
 }
 
-// template leaves out what parks the DaemonSet, which its user did not write.
+// template returns the template without the parking selector, which is not the user's.
 func (d daemonSets) template(obj *unstructured.Unstructured) map[string]any {
 	return unparked(templateOf(obj))
 }
 
-// unparked is a pod template without the node selector that no node has.
+// unparked returns a pod template without the parking selector.
 func unparked(template map[string]any) map[string]any {
 	spec, _ := template["spec"].(map[string]any)
 	nodes, _ := spec["nodeSelector"].(map[string]any)
@@ -48,7 +48,7 @@ func unparked(template map[string]any) map[string]any {
 	return selecting(template, nodes)
 }
 
-// parked is a pod template with that node selector.
+// parked returns a pod template with the parking selector.
 func parked(template map[string]any) map[string]any {
 	spec, _ := template["spec"].(map[string]any)
 	nodes, _ := spec["nodeSelector"].(map[string]any)
@@ -59,7 +59,7 @@ func parked(template map[string]any) map[string]any {
 	return selecting(template, nodes)
 }
 
-// selecting is a pod template with another node selector; an empty one is none, as the API server has it.
+// selecting returns a pod template with another node selector; an empty one is omitted, as by the API server.
 func selecting(template, nodes map[string]any) map[string]any {
 	spec, _ := template["spec"].(map[string]any)
 	if spec = maps.Clone(spec); spec == nil {
@@ -87,8 +87,8 @@ func (daemonSets) hashed(template map[string]any) map[string]any {
 	return template
 }
 
-// asked is the number of nodes that should have a pod. It is at least one while the DaemonSet is not parked: a node may
-// come at any time, or the count may be older than the template.
+// asked returns the number of nodes that should have a pod. It is at least one while the DaemonSet is not parked: a
+// node may join at any time, or the count may be older than the template.
 func (daemonSets) asked(obj *unstructured.Unstructured) int64 {
 	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "template", "spec", "nodeSelector", parkSelector); found {
 		return 0
@@ -96,7 +96,7 @@ func (daemonSets) asked(obj *unstructured.Unstructured) int64 {
 	return max(1, integer(obj.Object, 0, "status", "desiredNumberScheduled"))
 }
 
-// scaled: how many pods it has, its nodes decide.
+// scaled: the nodes determine the number of pods.
 func (daemonSets) scaled(obj *unstructured.Unstructured, pods int64) *unstructured.Unstructured {
 	scaled, spec := edited(obj)
 	if pods > 0 {
@@ -107,7 +107,7 @@ func (daemonSets) scaled(obj *unstructured.Unstructured, pods int64) *unstructur
 	return scaled
 }
 
-// counts: of a DaemonSet that was just parked, the pods that still run are counted as misscheduled.
+// counts: for a DaemonSet that was just parked, the running pods are counted as misscheduled.
 func (daemonSets) counts(obj *unstructured.Unstructured) counts {
 	of := func(field string) int64 { return integer(obj.Object, 0, "status", field) }
 	return counts{
@@ -116,7 +116,7 @@ func (daemonSets) counts(obj *unstructured.Unstructured) counts {
 	}
 }
 
-// readiness: Kubernetes never gives the rollout of a DaemonSet up. One that is parked is ready, as all of its counts are
+// readiness: Kubernetes has no deadline for the rollout of a DaemonSet. A parked one is ready, as all of its counts are
 // zero.
 func (d daemonSets) readiness(obj *unstructured.Unstructured, threshold int) Readiness {
 	if integer(obj.Object, 0, "status", "observedGeneration") < obj.GetGeneration() {

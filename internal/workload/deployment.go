@@ -13,7 +13,7 @@ type deployments struct{}
 func (deployments) names() names {
 	return names{
 		kind: deploymentKind, plural: "deployments", word: "deployment", history: replicaSetKind,
-		// paused is not among them: a paused target is a target that waits, and the primary serves.
+		// paused is not among them: only the target is paused, the primary continues to serve.
 		copied: []string{"progressDeadlineSeconds", "minReadySeconds", "revisionHistoryLimit", "strategy"},
 		peer:   peerRules,
 	}

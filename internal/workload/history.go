@@ -17,7 +17,7 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// history are the earlier templates that are kept, the newest first: one live LIST.
+// history returns the earlier templates, the newest first: one live LIST.
 func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector, keep func(past *unstructured.Unstructured, template map[string]any) bool) ([]entry, error) {
 	past, err := d.past(ctx, c, selector)
 	if err != nil {
@@ -34,8 +34,8 @@ func (d templated) history(ctx context.Context, c *flaggerv1.Canary, selector la
 	return kept, nil
 }
 
-// recall is the newest entry of what is looked for. Nothing is known of primaries that another controller made; where that
-// is so of all, the newest is taken for it.
+// recall returns the newest entry with the wanted source. Templates that another controller wrote have no source; if
+// none has one, the newest entry is returned.
 func recall(history []entry, of Made) (entry, bool) {
 	known := slices.ContainsFunc(history, func(e entry) bool { return e.made != Made{} })
 	for _, e := range history {
@@ -46,7 +46,7 @@ func recall(history []entry, of Made) (entry, bool) {
 	return entry{}, false
 }
 
-// past are the objects that remember the templates of workloads with that selector.
+// past returns the objects that contain the earlier templates of workloads with that selector.
 func (d templated) past(ctx context.Context, c *flaggerv1.Canary, selector labels.Selector) ([]unstructured.Unstructured, error) {
 	kind := d.form.names().history
 	list := &unstructured.UnstructuredList{}
@@ -57,8 +57,8 @@ func (d templated) past(ctx context.Context, c *flaggerv1.Canary, selector label
 	return list.Items, nil
 }
 
-// newestTemplate is when a workload last got a template that it never had before. To park a DaemonSet and to let it run
-// again are new entries of its history, but no new templates.
+// newestTemplate returns when a workload last got a template that it never had before. Parking a DaemonSet and undoing
+// that adds entries to its history, but no new templates.
 func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj *unstructured.Unstructured) (time.Time, error) {
 	selector, err := selectorOf(obj)
 	if err != nil {
@@ -86,7 +86,7 @@ func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj 
 			firsts[known].seen = seen
 		}
 	}
-	newest := obj.GetCreationTimestamp().Time // its history begins a moment after it does
+	newest := obj.GetCreationTimestamp().Time // the history starts a moment after the object
 	for _, f := range firsts {
 		if f.seen.After(newest) {
 			newest = f.seen
@@ -95,7 +95,7 @@ func (d templated) newestTemplate(ctx context.Context, c *flaggerv1.Canary, obj 
 	return newest, nil
 }
 
-// recalled is a pod template of the history as its workload had it, with a new flagger-id.
+// recalled returns a pod template of the history in the form that its workload had, with a new flagger-id.
 func recalled(past map[string]any, id string) map[string]any {
 	template := runtime.DeepCopyJSON(past)
 	metadata, ok := template["metadata"].(map[string]any)
@@ -113,7 +113,7 @@ func recalled(past map[string]any, id string) map[string]any {
 	return template
 }
 
-// selectorOf is the whole selector of a workload.
+// selectorOf returns the whole selector of a workload.
 func selectorOf(obj *unstructured.Unstructured) (labels.Selector, error) {
 	fields, _, _ := unstructured.NestedMap(obj.Object, "spec", "selector")
 	selector := &metav1.LabelSelector{}

@@ -13,24 +13,24 @@ import (
 
 // Keys of KEDA.
 const (
-	// kedaPaused begins the annotations that stop KEDA, pausedReplicas among them: as long as it is there, KEDA keeps the
-	// workload at that number of replicas, from which it would otherwise take even a workload without any.
+	// kedaPaused is the prefix of the annotations that pause KEDA, such as pausedReplicas: while that one is set, KEDA
+	// scales the workload to that number of replicas. Otherwise it would scale up even a workload without pods.
 	kedaPaused     = "autoscaling.keda.sh/paused"
 	pausedReplicas = kedaPaused + "-replicas"
-	// kedaOwn begins what KEDA itself keeps on a ScaledObject, its name for one.
+	// kedaOwn is the prefix of the keys that KEDA itself sets on a ScaledObject, such as its name.
 	kedaOwn = "scaledobject.keda.sh/"
 )
 
-// none is the number of replicas at which the target is held.
+// none is the number of replicas at which the target is paused.
 const none = "0"
 
-// PauseScaler keeps the target's autoscaler from giving it pods. Kubernetes' own leaves a workload alone that has no
+// PauseScaler prevents the target's autoscaler from adding pods. The HorizontalPodAutoscaler ignores a workload without
 // replicas; KEDA does not.
 func (d templated) PauseScaler(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.pause(ctx, c, func(annotations map[string]string) { annotations[pausedReplicas] = none })
 }
 
-// ResumeScaler lets the target's autoscaler work again. What somebody else paused stays so.
+// ResumeScaler resumes the target's autoscaler, unless another user or tool paused it.
 func (d templated) ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.pause(ctx, c, func(annotations map[string]string) {
 		if annotations[pausedReplicas] == none {
@@ -39,7 +39,7 @@ func (d templated) ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error 
 	})
 }
 
-// pause changes the annotations of the target's ScaledObject. One that is not there has nothing to pause.
+// pause changes the annotations of the target's ScaledObject, if it exists.
 func (d templated) pause(ctx context.Context, c *flaggerv1.Canary, change func(annotations map[string]string)) error {
 	if of, _ := scalerOf(c); of.kind != kedaScaler.kind {
 		return nil
@@ -61,8 +61,8 @@ func (d templated) pause(ctx context.Context, c *flaggerv1.Canary, change func(a
 	return nil
 }
 
-// renameQueries makes the triggers of a ScaledObject count what the primary gets: by the queries that the Canary gives
-// for triggers of that name, or, without any, by putting its name where the target's or the canary's stands.
+// renameQueries changes the triggers of a ScaledObject to count the primary's traffic: with the queries that the Canary
+// has for triggers of that name, or, without any, by replacing the names of target and canary with the primary's.
 func renameQueries(c *flaggerv1.Canary, spec map[string]any) {
 	target := c.Spec.TargetRef.Name
 	primary := target + suffix
@@ -84,10 +84,10 @@ func renameQueries(c *flaggerv1.Canary, spec map[string]any) {
 	}
 }
 
-// renameScaler gives the autoscaler that KEDA makes for the primary a name of its own, where the source names its.
+// renameScaler gives a unique name to the autoscaler that KEDA creates for the primary, if the source names its own.
 func renameScaler(spec map[string]any) {
 	path := []string{"advanced", "horizontalPodAutoscalerConfig", "name"}
 	if name, found, _ := unstructured.NestedString(spec, path...); found && name != "" {
-		_ = unstructured.SetNestedField(spec, name+suffix, path...) // its holders are objects, else it would not be there
+		_ = unstructured.SetNestedField(spec, name+suffix, path...) // its parents are objects, otherwise the value would not exist
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/serin-dev/serin/internal/workload/peerhash"
 )
 
-// knative is the Kind for targets that are Services of Knative. Knative itself makes a revision of each template, and
-// scales it; the primary is no object but a name: that of the revision that serves, in an annotation. Who gets which
-// requests is the route's business, in the same object.
+// knative is the Kind for targets that are Services of Knative. Knative creates a revision for each template, and
+// scales it. The primary is not an object but the name of a revision, in an annotation. The traffic is part of the same
+// object, and configured by its router.
 type knative struct {
 	*Workloads
 	podless
@@ -31,10 +31,10 @@ var (
 	revisionKind       = schema.GroupVersionKind{Group: flaggerv1.KnativeGroup, Version: "v1", Kind: "Revision"}
 )
 
-// primaryRevision is the annotation that names the revision that serves.
+// primaryRevision is the annotation that contains the name of the serving revision.
 const primaryRevision = "flagger.app/primary-revision"
 
-// Reads is the Service. Its revisions are known when it is.
+// Reads returns the Service. Its revisions are known only after it was read.
 func (knative) Reads(c *flaggerv1.Canary) []Object {
 	return []Object{{knativeServiceKind, c.Spec.TargetRef.Name}}
 }
@@ -92,13 +92,13 @@ func (knative) missing(c *flaggerv1.Canary) string {
 		apierrors.NewNotFound(schema.GroupResource{Group: knativeServiceKind.Group, Resource: "services"}, name))
 }
 
-// latestRevision is the revision that Knative made of the newest template; empty: none yet.
+// latestRevision returns the revision that Knative created for the newest template; empty: none yet.
 func latestRevision(service *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(service.Object, "status", "latestCreatedRevisionName")
 	return name
 }
 
-// LatestRevision is the name of the newest revision of a target of Knative: what is analysed, while a release goes on.
+// LatestRevision returns the name of the newest revision of a Knative target, which is analyzed during a release.
 func LatestRevision(ctx context.Context, from client.Reader, c *flaggerv1.Canary) (string, error) {
 	service, err := get(ctx, from, c, knativeServiceKind, c.Spec.TargetRef.Name, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -110,8 +110,8 @@ func LatestRevision(ctx context.Context, from client.Reader, c *flaggerv1.Canary
 	return latestRevision(service), nil
 }
 
-// stateOfRevision is a revision as one of the two workloads. One that is ready answers, even with no pod: Knative brings
-// pods up for a request.
+// stateOfRevision returns the state of a revision. A ready revision can serve even without pods: Knative starts pods on
+// request.
 func stateOfRevision(revision *unstructured.Unstructured, name, id string) State {
 	state := State{Found: true, ID: id, Replicas: 1, Readiness: Readiness{Message: fmt.Sprintf("Knative Revision %s is not ready: it does not exist", name)}}
 	if revision == nil {
@@ -127,7 +127,7 @@ func stateOfRevision(revision *unstructured.Unstructured, name, id string) State
 	return ready
 }
 
-// readyCondition is what Knative says of a revision.
+// readyCondition returns Knative's condition of a revision.
 func readyCondition(revision *unstructured.Unstructured) (status, why string) {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(revision.Object, "status", "conditions")
 	for _, condition := range objects(conditions) {
@@ -141,8 +141,8 @@ func readyCondition(revision *unstructured.Unstructured) (status, why string) {
 	return "", ""
 }
 
-// EnsurePrimary names the newest revision as the one that serves, if none is named and it is that one. With follow the name
-// keeps up with the newest.
+// EnsurePrimary records the newest revision as the serving one, if none is recorded and it has that revision. With
+// follow it updates the record.
 func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
@@ -150,7 +150,7 @@ func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revisio
 	}
 	latest, primary := latestRevision(service), service.GetAnnotations()[primaryRevision]
 	if latest == "" || primary == latest || primary != "" && !follow {
-		return nil // Knative has not made one yet: its status brings the release back
+		return nil // Knative has not created one yet: the change of its status requeues the release
 	}
 	if err := k.still(c, service, revision); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (k knative) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revisio
 	return k.annotate(ctx, c, service, map[string]string{primaryRevision: latest, promotedAnnotation: id})
 }
 
-// still is ErrChanged where the Service does not have that revision any more; empty is any.
+// still returns ErrChanged if the Service has another revision; empty is any.
 func (knative) still(c *flaggerv1.Canary, service *unstructured.Unstructured, revision string) error {
 	latest := latestRevision(service)
 	now, err := identityOf(map[string]any{"knative": latest})
@@ -173,7 +173,7 @@ func (knative) still(c *flaggerv1.Canary, service *unstructured.Unstructured, re
 	return err
 }
 
-// existing is the Service, which has to be there.
+// existing returns the Service, or an error if it does not exist.
 func (k knative) existing(ctx context.Context, c *flaggerv1.Canary) (*unstructured.Unstructured, error) {
 	service, err := k.service(ctx, c)
 	if err == nil && service == nil {
@@ -191,7 +191,7 @@ func (k knative) annotate(ctx context.Context, c *flaggerv1.Canary, service *uns
 	return nil
 }
 
-// CopyTemplate names the analysed revision as the one that serves.
+// CopyTemplate records the analyzed revision as the serving one.
 func (k knative) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
@@ -209,7 +209,8 @@ func (k knative) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision
 	})
 }
 
-// RestoreTemplate names the revision again that served before the last CopyTemplate. ErrGone: the Service does not say.
+// RestoreTemplate records the revision again that served before the last CopyTemplate. ErrGone: the Service does not
+// contain it.
 func (k knative) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
@@ -226,8 +227,8 @@ func (k knative) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id st
 	return k.annotate(ctx, c, service, map[string]string{primaryRevision: previous, promotedAnnotation: id, previousAnnotation: ""})
 }
 
-// RecreatePrimary names the revision again that the traffic names, when somebody took the annotation away in the middle
-// of a release. ErrGone: the traffic names none.
+// RecreatePrimary records the revision that receives traffic again, if the annotation was removed during a release.
+// ErrGone: there is none.
 func (k knative) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Made, _, id string) error {
 	service, err := k.existing(ctx, c)
 	if err != nil {
@@ -246,10 +247,10 @@ func (k knative) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, _ Mad
 		"name the one that shall serve there", service.GetName(), c.Namespace, primaryRevision)
 }
 
-// EnsureServices does nothing: Knative makes its own.
+// EnsureServices does nothing: Knative creates its own.
 func (knative) EnsureServices(context.Context, *flaggerv1.Canary, bool) error { return nil }
 
-// GiveBackServices takes our annotations off. The traffic is given back by its router.
+// GiveBackServices removes our annotations. The router restores the traffic.
 func (k knative) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
 	service, err := k.service(ctx, c)
 	if err != nil || service == nil {

@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Made names what the template of a primary was made of: the target's revision, and Flagger's hash of its template, which
-// is all that is known of what Flagger promoted. The zero value is anything.
+// Made is the source of a primary's template: the target's revision, and Flagger's hash of its template, which is the
+// only known property of what Flagger promoted. The zero value matches anything.
 type Made struct{ Revision, PeerHash string }
 
-// is is true when that is what is looked for.
+// is reports whether it matches the wanted source.
 func (m Made) is(wanted Made) bool {
 	if wanted.Revision != "" {
 		return m.Revision == wanted.Revision
@@ -18,13 +18,13 @@ func (m Made) is(wanted Made) bool {
 	return wanted.PeerHash == "" || m.PeerHash == wanted.PeerHash
 }
 
-// madeOf is what a primary, or an object of its history, says of itself.
+// madeOf reads the source from the annotations of a primary, or of an object of its history.
 func madeOf(obj *unstructured.Unstructured) Made {
 	revision, hash, _ := strings.Cut(obj.GetAnnotations()[runsAnnotation], "/")
 	return Made{Revision: revision, PeerHash: hash}
 }
 
-// marked are the annotations of a primary whose template was made of that. Where it is not known, they do not say it.
+// marked returns the annotations of a primary whose template has that source. An unknown source has none.
 func marked(annotations map[string]string, of Made) map[string]string {
 	said := without(annotations, func(key string) bool { return key == runsAnnotation })
 	if of != (Made{}) {

@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// memory is what is remembered between passes, for each Canary: checksums of configuration, never the content, and
-// what was last derived from templates. It goes when the Canary goes.
+// memory caches state between reconciliations for each Canary: checksums of configuration, never the content, and what
+// was last derived from templates. It is dropped with the Canary.
 type memory struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*remembered
@@ -39,8 +39,8 @@ func (m *memory) entry(key types.NamespacedName) *remembered {
 	return m.of[key]
 }
 
-// sums are the checksums of the object as it is, if they are known. A live read may have been newer than the cache that
-// this object comes from; what is newer counts.
+// sums returns the checksums of this version of the object, if they are known. A live read may be newer than the cache
+// that this object comes from; in that case the newer one counts.
 func (m *memory) sums(key types.NamespacedName, obj metav1.Object) (sums, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *memory) sums(key types.NamespacedName, obj metav1.Object) (sums, bool) 
 	return known.sums, true
 }
 
-// sweep drops what was not asked for since the last sweep: sources that the target no longer names.
+// sweep drops entries that were not used since the last sweep: sources that the target no longer refers to.
 func (m *memory) sweep(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *memory) keep(key types.NamespacedName, obj metav1.Object, s sums) {
 	m.entry(key).sums[obj.GetUID()] = summed{version: obj.GetResourceVersion(), sums: s, used: true}
 }
 
-// derived is what was derived last, whatever from.
+// derived returns the last derived state, whatever its inputs were.
 func (m *memory) derived(key types.NamespacedName) derived {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.of, key)
 }
 
-// keys are the Canaries of which something is remembered.
+// keys returns the Canaries with cached state.
 func (m *memory) keys() []types.NamespacedName {
 	m.mu.Lock()
 	defer m.mu.Unlock()

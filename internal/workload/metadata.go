@@ -7,38 +7,40 @@ import (
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
-// Annotations that are read or written here.
+// Annotations that are read or written in this package.
 const (
-	// idAnnotation on the primary's pod template changes with every promotion, so that every promotion is a rollout.
+	// idAnnotation on the primary's pod template changes with every promotion, so that every promotion starts a
+	// rollout.
 	idAnnotation = "flagger-id"
-	// trackingAnnotation on a ConfigMap or Secret, with a value that starts with disable, keeps it from being tracked.
+	// trackingAnnotation on a ConfigMap or Secret disables its tracking, if the value starts with disable.
 	trackingAnnotation = "flagger.app/config-tracking"
-	// originalAnnotation keeps what a Service of the user was when it was taken over.
+	// originalAnnotation contains the state of a user's Service before the takeover.
 	originalAnnotation = "serin.dev/original"
-	// runsAnnotation on the primary says what its template was made of. Kubernetes hands it on to the object that remembers
-	// that template.
+	// runsAnnotation on the primary contains the source of its template. Kubernetes copies it to the object of the
+	// history with that template.
 	runsAnnotation = "serin.dev/runs"
-	// promotionAnnotation names the promotion before which the content of a configuration was kept.
+	// promotionAnnotation contains the ID of the promotion before which the previous content of a configuration was
+	// stored.
 	promotionAnnotation = "serin.dev/promotion"
 
 	lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 	revisionAnnotation    = "deployment.kubernetes.io/revision"
 )
 
-// guards keep Flux from undoing what is written to a generated Service.
+// guards stop Flux from reverting writes to a generated Service.
 var guards = map[string]string{
 	"kustomize.toolkit.fluxcd.io/reconcile": "disabled",
 	"helm.toolkit.fluxcd.io/driftDetection": "disabled",
 }
 
-// copiedAnnotations are the annotations that a copy takes from its source: all that belong to no tool. The rule is the
-// same at creation and at promotion.
+// copiedAnnotations returns the annotations that a copy gets from its source: all that belong to no tool. The rule is
+// the same at creation and at promotion.
 func copiedAnnotations(source map[string]string) map[string]string {
 	return without(source, toolkeys.Is)
 }
 
-// copiedLabels are the labels that a copy takes from its source: those with a prefix that was asked for. Labels select;
-// carried over unasked they would make the copy a member of sets it does not belong to.
+// copiedLabels returns the labels that a copy gets from its source: those with a configured prefix. Labels are used by
+// selectors; copying all of them would make the copy match selectors for the source.
 func (o Options) copiedLabels(source map[string]string) map[string]string {
 	return without(source, func(key string) bool { return !toolkeys.Asked(key, o.IncludePrefixes) })
 }
@@ -53,8 +55,8 @@ func without(source map[string]string, drop func(string) bool) map[string]string
 	return kept
 }
 
-// replaced are the labels or annotations of a copy after it was brought up to date: those that are wanted, and what
-// Kubernetes and Serin keep on the copy itself.
+// replaced returns the labels or annotations of an updated copy: the desired ones, and those that Kubernetes and Serin
+// set on the copy itself.
 func replaced(current, wanted map[string]string) map[string]string {
 	merged := without(current, func(key string) bool {
 		return !toolkeys.Kubernetes(key) && !strings.HasPrefix(key, "serin.dev/")

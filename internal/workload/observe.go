@@ -16,53 +16,53 @@ import (
 	"github.com/serin-dev/serin/internal/workload/peerhash"
 )
 
-// Ask is something that Observe looks up only when it is asked to, because it costs a request.
+// Ask is an optional part of an observation, which costs a request.
 type Ask int
 
-// AskHistory fills Observation.NewestTemplate: one live LIST.
+// AskHistory sets Observation.NewestTemplate, with one live LIST.
 const AskHistory Ask = iota + 1
 
-// Observation is what holds pods for a Canary, as it is.
+// Observation is the observed state of the workloads of a Canary.
 type Observation struct {
-	// Problem says why the target cannot be used at all; empty when it can. A person has to mend it.
+	// Problem is why the target cannot be used at all; empty when it can. The user must fix it.
 	Problem string
-	// SelectorLabel and SelectorValue tell the target's pods from others; the primary's have the value with -primary.
+	// SelectorLabel and SelectorValue select the target's pods; the value for the primary's has the suffix -primary.
 	SelectorLabel, SelectorValue string
 	// Target and Primary are the two workloads.
 	Target, Primary State
-	// Same is true when the primary runs what the target says: template and configuration are equal, names rewritten.
+	// Same is true when the primary runs the target's template and configuration, with names rewritten.
 	Same bool
 	// Configs are Serin's checksums (data and binaryData) of the tracked configuration, by configmap/NAME or
 	// secret/NAME; PeerConfigs are Flagger's (data), nil when tracking is off.
 	Configs, PeerConfigs map[string]string
-	// Reads are all objects whose change may give another observation, found or not: those of Kind.Reads, and what the
-	// target names (with tracking, every ConfigMap and Secret that has a copy or may get one).
+	// Reads are all objects whose change may change the observation, whether they exist or not: those of Kind.Reads,
+	// and those that the target refers to (with tracking, every ConfigMap and Secret that has a copy or may get one).
 	Reads []Object
-	// NewestTemplate is when the target last got a template that it never had before. Zero when its history does not
-	// say, and when it was not asked for.
+	// NewestTemplate is when the target last got a template that it never had before. Zero if its history does not
+	// contain it, or if it was not requested.
 	NewestTemplate time.Time
-	// ScalerProblem says why the autoscaler that the Canary names cannot be used; empty when it can.
+	// ScalerProblem is why the autoscaler of the Canary cannot be used; empty when it can.
 	ScalerProblem string
-	// NotInstalled is true when a problem is that the cluster does not know a kind: nothing tells when it does.
+	// NotInstalled is true when a problem is a kind that is not installed: no watch reports its installation.
 	NotInstalled bool
 }
 
 // State is one workload.
 type State struct {
-	// Found is false when there is none; nothing else is set then.
+	// Found is false when the workload does not exist; all other fields are zero then.
 	Found bool
 	UID   types.UID
-	// Revision is Serin's identity of what the target runs: s1- and 32 hex digits. Empty for the primary, whose template
-	// has other names.
+	// Revision is Serin's hash of what the target runs: s1- and 32 hexadecimal digits. Empty for the primary, whose
+	// template contains other names.
 	Revision string
-	// PeerHash is Flagger 1.44's hash of the target's template. Empty for the primary. No decision rests on it.
+	// PeerHash is Flagger 1.44's hash of the target's template. Empty for the primary. No decision depends on it.
 	PeerHash string
 	// ID is the annotation flagger-id of the pod template.
 	ID string
-	// Replicas are asked for; the others are counted by Kubernetes.
+	// Replicas is the desired number; Kubernetes counts the others.
 	Replicas                         int32
 	Total, Updated, Ready, Available int32
-	// Readiness by the threshold of the Canary for this one of the two.
+	// Readiness is evaluated with the Canary's threshold for this workload.
 	Readiness Readiness
 }
 
@@ -74,7 +74,7 @@ func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask
 	}
 	d.memory.sweep(keyOf(c))
 	if seen.primary != nil && !controlledBy(seen.primary, c) {
-		seen.primary = nil // somebody else's, to which nobody may be sent; what makes the primary again takes it over or says whose it is
+		seen.primary = nil // another owner's: it must not receive traffic; recreating the primary adopts it or reports the owner
 	}
 	o := Observation{
 		Reads:   d.Reads(c),
@@ -122,7 +122,7 @@ func (d templated) Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask
 	return o, nil
 }
 
-// Reads are both workloads and both autoscalers.
+// Reads returns both workloads and both autoscalers.
 func (d templated) Reads(c *flaggerv1.Canary) []Object {
 	reads := []Object{{d.kind(), c.Spec.TargetRef.Name}, {d.kind(), c.Spec.TargetRef.Name + suffix}}
 	if of, known := scalerOf(c); known {
@@ -132,10 +132,10 @@ func (d templated) Reads(c *flaggerv1.Canary) []Object {
 	return reads
 }
 
-// view is what both observing and acting begin with.
+// view is the state that both observing and acting start from.
 type view struct {
 	problem         string
-	target, primary *unstructured.Unstructured // nil when there is none
+	target, primary *unstructured.Unstructured // nil if they do not exist
 	pair            pair
 	configs         []config
 }
@@ -169,8 +169,8 @@ func (d templated) look(ctx context.Context, c *flaggerv1.Canary) (view, error) 
 	return seen, nil
 }
 
-// both reads target and primary. Client shows neither older than our own last write: whoever decided on that would write
-// the same again, or take a target that was just scaled up for one without pods.
+// both reads target and primary. Client returns neither older than our own last write: a decision on an older one would
+// repeat that write, or treat a target that was just scaled up as one without pods.
 func (d templated) both(ctx context.Context, c *flaggerv1.Canary) (target, primary *unstructured.Unstructured, err error) {
 	if target, err = d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name); err != nil {
 		return nil, nil, err
@@ -189,8 +189,9 @@ func (v view) checksums() map[string]string {
 	return sums
 }
 
-// shown is what the status says of the configuration of a revision. Nothing is decided by it. Of a Secret it is the version, which
-// says nothing about the content: whoever may read Canaries could otherwise test guesses of a password.
+// shown returns the configuration of a revision for the status. No decision depends on it. For a Secret it is the
+// version, which reveals nothing of the content: a user who may read Canaries could otherwise verify guesses of a
+// password.
 func (v view) shown() map[string]string {
 	shown := make(map[string]string, len(v.configs))
 	for _, config := range v.configs {
@@ -202,7 +203,7 @@ func (v view) shown() map[string]string {
 	return shown
 }
 
-// tracked are the keys of the configuration that has a copy.
+// tracked returns the keys of the configuration that has a copy.
 func (v view) tracked() map[string]bool {
 	keys := make(map[string]bool, len(v.configs))
 	for _, config := range v.configs {
@@ -211,18 +212,18 @@ func (v view) tracked() map[string]bool {
 	return keys
 }
 
-// derived is what is reckoned from whole templates, which costs more than all the rest of an observation.
+// derived is computed from whole templates, which costs more than the rest of an observation.
 type derived struct {
 	from               source
 	revision, peerHash string
 	sameTemplate       bool
 }
 
-// made is what a template is made of that is made of the target's now.
+// made returns the source of a template that is copied from the target now.
 func (k derived) made() Made { return Made{Revision: k.revision, PeerHash: k.peerHash} }
 
-// source is all that derived follows from. A generation is one spec of one object: every change of the spec, and
-// nothing else, makes a new one.
+// source contains all inputs of derived. A generation identifies one spec of one object: every change of the spec, and
+// nothing else, increments it.
 type source struct {
 	target, primary generation
 	configs         string
@@ -241,7 +242,8 @@ func generationOf(obj *unstructured.Unstructured) generation {
 	return generation{obj.GetUID(), obj.GetGeneration()}
 }
 
-// derive is what follows from the templates, reckoned anew when one of them or the configuration has changed.
+// derive returns the state derived from the templates, and computes it only when one of them or the configuration has
+// changed.
 func (d templated) derive(c *flaggerv1.Canary, seen view) (derived, error) {
 	from := source{generationOf(seen.target), generationOf(seen.primary), fmt.Sprint(seen.configs), seen.problem == ""}
 	known := d.memory.derived(keyOf(c))
@@ -261,8 +263,8 @@ func (d templated) derive(c *flaggerv1.Canary, seen view) (derived, error) {
 	return known, nil
 }
 
-// sameTemplate compares the primary's template with what the target's would make of it. One that Flagger made counts as
-// the same by Flagger's rules: those differ from ours in what they rewrite, which is no change of the user's.
+// sameTemplate compares the primary's template with the one that the target's would be copied to. A template that
+// Flagger wrote is compared by Flagger's rules: they rewrite other names than ours, which is not a change by the user.
 func (d templated) sameTemplate(seen view) bool {
 	is := said(d.form.template(seen.primary))
 	for _, by := range []rules{ourRules, d.form.names().peer} {
@@ -274,8 +276,8 @@ func (d templated) sameTemplate(seen view) bool {
 	return false
 }
 
-// sameConfigs compares the copies of the configuration with their sources. A copy that a promotion replaced which did not
-// come to the template is not what the primary runs: its pods read what is kept of it.
+// sameConfigs compares the copies of the configuration with their sources. A copy that was replaced by a promotion
+// which never changed the template is not what the primary runs: its pods read the stored previous content.
 func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen view) (bool, error) {
 	id := idOf(templateOf(seen.primary))
 	for _, config := range seen.configs {
@@ -294,7 +296,7 @@ func (d templated) sameConfigs(ctx context.Context, c *flaggerv1.Canary, seen vi
 	return true, nil
 }
 
-// withoutBinary is true for a copy by Flagger, which leaves binaryData out.
+// withoutBinary reports whether Flagger created the copy, which omits binaryData.
 func withoutBinary(copied, source sums) bool {
 	return source.binary && !copied.binary && copied.peer == source.peer
 }
@@ -308,7 +310,7 @@ func thresholds(c *flaggerv1.Canary) (primary, canary int) {
 	if analysis == nil {
 		return primary, canary
 	}
-	share := func(threshold *int) int { // what is beyond all pods is all pods, and the plan says so
+	share := func(threshold *int) int { // the plan reports a threshold above 100 percent
 		if threshold == nil {
 			return 100
 		}

@@ -6,7 +6,7 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// podless is what nothing has to be done for where a target has no pods that are ours to scale.
+// podless provides the methods that do nothing for targets without pods that Serin scales.
 type podless struct{}
 
 // UpFromZero does nothing.
@@ -36,5 +36,5 @@ func (podless) RestoreConfigs(context.Context, *flaggerv1.Canary, string) error 
 // CollectConfigs does nothing: no configuration was copied.
 func (podless) CollectConfigs(context.Context, *flaggerv1.Canary) error { return nil }
 
-// PodProblem is empty.
+// PodProblem returns an empty text.
 func (podless) PodProblem(context.Context, *flaggerv1.Canary, bool) (string, error) { return "", nil }

@@ -12,11 +12,11 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// maxPods are looked at for a problem; the first that is stuck tells what the others would.
+// maxPods limits the pods that are examined; usually all fail for the same reason.
 const maxPods = 100
 
-// PodProblem says why the first pod of the target (or the primary) that is stuck is stuck, as Kubernetes says it:
-// ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty when none is. One live LIST.
+// PodProblem returns why the first failing pod of the target (or the primary) is not ready, with the reason of
+// Kubernetes: ImagePullBackOff, CrashLoopBackOff, Unschedulable, …; empty if none fails. One live LIST.
 func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error) {
 	target, copied, err := d.both(ctx, c)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d templated) PodProblem(ctx context.Context, c *flaggerv1.Canary, primary 
 	return "", nil
 }
 
-// stuck says what keeps a pod from being ready, when it is something that does not pass by itself.
+// stuck returns why a pod is not ready, if the reason does not resolve itself.
 func stuck(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return ""
@@ -60,7 +60,7 @@ func stuck(pod *corev1.Pod) string {
 			if ended := status.State.Terminated; ended != nil && ended.ExitCode != 0 {
 				return join(fmt.Sprintf("container %s: %s, exit code %d", status.Name, ended.Reason, ended.ExitCode), ended.Message)
 			}
-			// Between two crashes a container runs for a moment. It crashes all the same.
+			// Between two crashes a container runs for a moment. It still counts as crashing.
 			if ended := status.LastTerminationState.Terminated; ended != nil && ended.ExitCode != 0 && !status.Ready {
 				return join(fmt.Sprintf("container %s: started again %d times, last ended with %s, exit code %d",
 					status.Name, status.RestartCount, ended.Reason, ended.ExitCode), ended.Message)
@@ -78,7 +78,7 @@ func stuck(pod *corev1.Pod) string {
 	return ""
 }
 
-// join puts a message behind a reason, cut to what a person reads.
+// join formats reason and message, with a limited length.
 func join(reason, message string) string {
 	const enough = 200
 	if message == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/toolkeys"
 )
 
-// pair is how a target and its primary are told apart.
+// pair distinguishes a target and its primary by name and label.
 type pair struct {
 	// target is the name of the target; the primary has the suffix.
 	target string
@@ -25,7 +25,8 @@ type pair struct {
 func (p pair) primary() string      { return p.target + suffix }
 func (p pair) primaryValue() string { return p.value + suffix }
 
-// pairOf finds the selector label of a workload. problem is for a person, word what it calls the workload.
+// pairOf finds the selector label of a workload. problem is a message for the user, in which word is the kind of the
+// workload.
 func pairOf(target *unstructured.Unstructured, word string, labels []string) (p pair, problem string) {
 	selected, _, _ := unstructured.NestedStringMap(target.Object, "spec", "selector", "matchLabels")
 	for _, label := range labels {
@@ -37,21 +38,22 @@ func pairOf(target *unstructured.Unstructured, word string, labels []string) (p 
 		word, target.GetName(), target.GetNamespace(), labels)
 }
 
-// rules are how the names in a template are rewritten for the primary.
+// rules are the rules by which names in a template are rewritten for the primary.
 type rules int
 
 const (
-	// ourRules rewrite every affinity and spread of the target with itself.
+	// ourRules rewrite every affinity and topology spread constraint between pods of the target.
 	ourRules rules = iota
-	// peerRules are those of Flagger 1.44 for Deployments, which made the primaries that are adopted: names of the target
-	// only, no podAffinity, and tools' keys but Flux's are carried over.
+	// peerRules are those of Flagger 1.44 for Deployments, for primaries that Serin adopts: they rewrite only names of
+	// the target and no podAffinity, and copy the keys of tools except for Flux.
 	peerRules
-	// peerPlainRules are those of Flagger 1.44 for DaemonSets: besides, no affinity or spread at all.
+	// peerPlainRules are those of Flagger 1.44 for DaemonSets: in addition, they rewrite no affinity or spread
+	// constraint.
 	peerPlainRules
 )
 
-// primaryTemplate is the pod template of the primary, made of the target's. tracked are the keys of the configuration
-// that has a copy. Without an id the annotation for it is left out.
+// primaryTemplate returns the pod template of the primary for the target's. tracked are the keys of the configuration
+// that has a copy. Without an id it omits the annotation.
 func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id string, by rules) map[string]any {
 	template := runtime.DeepCopyJSON(source)
 	metadata, ok := template["metadata"].(map[string]any)
@@ -87,7 +89,7 @@ func primaryTemplate(source map[string]any, p pair, tracked map[string]bool, id 
 	return template
 }
 
-// eachSelfSelector visits the label selectors by which pods of a template keep away from, or near to, pods of the same
+// eachSelfSelector visits the label selectors by which pods of a template avoid or prefer nodes with pods of the same
 // workload.
 func eachSelfSelector(template map[string]any, by rules, visit func(selector map[string]any)) {
 	if by == peerPlainRules {
@@ -120,8 +122,8 @@ func eachSelfSelector(template map[string]any, by rules, visit func(selector map
 	}
 }
 
-// rewrite makes a label selector that means the target mean the primary: where a value is the target's name under one of
-// the candidates for the selector label, and (by our rules) where label and value are those of the selector.
+// rewrite changes a label selector for the target into one for the primary: if a value is the target's name under one
+// of the candidate labels, and (by our rules) if label and value are those of the selector.
 func (p pair) rewrite(selector map[string]any, by rules) {
 	means := func(key, value string) bool {
 		return value == p.target && slices.Contains(p.labels, key) ||
@@ -140,13 +142,13 @@ func (p pair) rewrite(selector map[string]any, by rules) {
 		for i, item := range items {
 			if value, _ := item.(string); means(key, value) {
 				items[i] = value + suffix
-				break // the first: what follows names others
+				break // only the first one; the others are for other workloads
 			}
 		}
 	}
 }
 
-// newPrimary is the primary of a target as it is made, with the pod template given, and what that was made of.
+// newPrimary returns the primary of a target to create, with the given pod template and its source.
 func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstructured, p pair, template map[string]any, of Made) *unstructured.Unstructured {
 	primary := newObject(d.kind(), c.Namespace, p.primary())
 	primary.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
@@ -163,9 +165,8 @@ func (d templated) newPrimary(c *flaggerv1.Canary, target *unstructured.Unstruct
 	return d.form.scaled(primary, max(1, d.form.asked(target)))
 }
 
-// promotedPrimary is a primary after it was given the template of its target, made of what is said. Its selector, name and owner stay. Where
-// an autoscaler is named, that one owns the number of pods; and a target without pods says nothing about how many are
-// needed.
+// promotedPrimary returns a primary with the template of its target. Its selector, name and owner are unchanged. With
+// an autoscaler, the number of pods is unchanged too; and a target without pods does not determine how many are needed.
 func (d templated) promotedPrimary(c *flaggerv1.Canary, primary, target *unstructured.Unstructured, p pair, template map[string]any, of Made) *unstructured.Unstructured {
 	promoted, spec := edited(primary)
 	labels := d.Options.copiedLabels(target.GetLabels())
@@ -191,20 +192,20 @@ func copyFields(target *unstructured.Unstructured, spec map[string]any, fields [
 	}
 }
 
-// templateOf is the pod template of a workload, not to be changed.
+// templateOf returns the pod template of a workload, which must not be changed.
 func templateOf(obj *unstructured.Unstructured) map[string]any {
 	template, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "template")
 	object, _ := template.(map[string]any)
 	return object
 }
 
-// idOf is the annotation of a pod template that names the promotion it came with.
+// idOf returns the annotation of a pod template that contains the ID of its promotion.
 func idOf(template map[string]any) string {
 	id, _, _ := unstructured.NestedString(template, "metadata", "annotations", idAnnotation)
 	return id
 }
 
-// texts are the strings of a JSON object.
+// texts returns the string values of a JSON object.
 func texts(object any) map[string]string {
 	items, _ := object.(map[string]any)
 	found := make(map[string]string, len(items))
@@ -216,7 +217,7 @@ func texts(object any) map[string]string {
 	return found
 }
 
-// orNil is nil instead of an empty map: an object without annotations has no field for them.
+// orNil returns nil instead of an empty map: an object without annotations has no such field.
 func orNil(texts map[string]string) map[string]string {
 	if len(texts) == 0 {
 		return nil
@@ -224,7 +225,7 @@ func orNil(texts map[string]string) map[string]string {
 	return texts
 }
 
-// values is a JSON object of strings.
+// values returns a JSON object of strings.
 func values(texts map[string]string) map[string]any {
 	object := make(map[string]any, len(texts))
 	for key, text := range texts {

@@ -12,10 +12,10 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// EnsurePrimary makes the primary from the target's template, and the copies of configuration before it, if there is no
-// primary and the target has that revision; empty is whichever it has, any other is ErrChanged. With follow, which is for
-// the time before the primary serves for the first time, an existing primary is given the target's template whenever that
-// differs; without, its template is left alone. id becomes the flagger-id of a template that is written.
+// EnsurePrimary creates the primary from the target's template, after the copies of configuration, if there is no
+// primary and the target has that revision; empty is any revision, and another one is ErrChanged. With follow, which is
+// for the time before the primary first serves, an existing primary is updated to the target's template. id becomes the
+// flagger-id of a template that is written.
 func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
@@ -61,14 +61,14 @@ func (d templated) EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revis
 	if err != nil {
 		return fmt.Errorf("updating the configuration of %s %s.%s failed: %w", d.word(), seen.primary.GetName(), c.Namespace, err)
 	}
-	template := templateOf(seen.primary) // what else differs needs no new pods
+	template := templateOf(seen.primary) // other differences need no new pods
 	if changed || !known.sameTemplate {
 		template = primaryTemplate(d.form.template(seen.target), seen.pair, seen.tracked(), id, ourRules)
 	}
 	return d.writeTemplate(ctx, c, seen, template, known.made())
 }
 
-// follows is true of a primary that has all that it takes from its target.
+// follows reports whether a primary has everything that is copied from its target.
 func (d templated) follows(ctx context.Context, c *flaggerv1.Canary, seen view, known derived) (bool, error) {
 	for _, source := range seen.configs {
 		if same, err := d.upToDate(ctx, c, source, ConfigRef{Kind: source.Kind, Name: source.Name + suffix}); !same || err != nil {
@@ -79,10 +79,10 @@ func (d templated) follows(ctx context.Context, c *flaggerv1.Canary, seen view, 
 	return known.sameTemplate && patch == nil, err
 }
 
-// CopyTemplate gives the primary the analysed revision of the target: configuration first, then strategy, replicas (where
-// no autoscaler owns them), metadata and template, with id as its new flagger-id. What is copied is the revision that is
-// named: if the target has another one by now, or its configuration another content, it is ErrChanged. Repeated with the
-// same id it does nothing once the template is there.
+// CopyTemplate copies the analyzed revision of the target to the primary: configuration first, then strategy, replicas
+// (unless an autoscaler owns them), metadata and template, with id as its new flagger-id. It copies only the given
+// revision: if the target's template or configuration has changed, it returns ErrChanged. It is idempotent for the same
+// id.
 func (d templated) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {
@@ -111,7 +111,8 @@ func (d templated) CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revisi
 	return d.writeTemplate(ctx, c, seen, template, now.made())
 }
 
-// still is what follows from the target, and ErrChanged where it does not have that revision any more; empty is any.
+// still verifies the revision of the target and returns what is derived from it; ErrChanged for another revision. Empty
+// is any revision.
 func (d templated) still(c *flaggerv1.Canary, seen view, revision string) (derived, error) {
 	now, err := d.derive(c, seen)
 	if err == nil && revision != "" && now.revision != revision {
@@ -120,7 +121,7 @@ func (d templated) still(c *flaggerv1.Canary, seen view, revision string) (deriv
 	return now, err
 }
 
-// writeTemplate gives the primary a template, and with it what else it takes from the target.
+// writeTemplate writes a template to the primary, together with the other fields that are copied from the target.
 func (d templated) writeTemplate(ctx context.Context, c *flaggerv1.Canary, seen view, template map[string]any, of Made) error {
 	promoted := d.promotedPrimary(c, seen.primary, seen.target, seen.pair, template, of)
 	if err := d.update(ctx, seen.primary, promoted); err != nil {
@@ -140,8 +141,8 @@ func (d templated) createPrimary(ctx context.Context, c *flaggerv1.Canary, prima
 	return d.adoptPrimary(ctx, c, found)
 }
 
-// adoptPrimary refuses a primary that is somebody else's. One that nothing controls, and that carries the mark of a
-// promotion, was left behind when its Canary was deleted alone: it gets its owner back.
+// adoptPrimary returns an error for a primary of another owner. A primary without a controller but with a promotion's
+// annotation is orphaned: its Canary was deleted without it. It gets its owner again.
 func (d templated) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, primary *unstructured.Unstructured) error {
 	if controlledBy(primary, c) {
 		return nil
@@ -154,14 +155,14 @@ func (d templated) adoptPrimary(ctx context.Context, c *flaggerv1.Canary, primar
 	if err := d.update(ctx, primary, adopted); err != nil {
 		return fmt.Errorf("taking over %s %s.%s failed: %w", d.word(), primary.GetName(), c.Namespace, err)
 	}
-	// What was read is the version before this write: to go on with it would be a conflict.
+	// The object that was read is older than this write: continuing would be a conflict.
 	return fmt.Errorf("take over %s %s.%s: %w", d.kind().Kind, primary.GetName(), c.Namespace, ownwrites.ErrBehind)
 }
 
-// RestoreTemplate takes the last CopyTemplate back: the primary gets the template that it had before, from its own
-// history, and the content that its configuration had. It is only for a primary whose template was copied. id becomes
-// the flagger-id. Repeated with the same id it does nothing once the template is there. ErrGone: the history does not
-// reach back, and the primary keeps what it has.
+// RestoreTemplate reverts the last CopyTemplate: it restores the previous template of the primary from its own history,
+// and the previous content of its configuration. It must be called only for a primary whose template was copied. id
+// becomes the flagger-id. It is idempotent for the same id. ErrGone: the history does not contain the template, and the
+// primary is unchanged.
 func (d templated) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := d.both(ctx, c)
 	if err != nil {
@@ -204,8 +205,8 @@ func (d templated) RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id 
 	return nil
 }
 
-// RestoreConfigs gives the copies that the primary reads the content that they had before a CopyTemplate with that id which
-// did not come to the template: it was refused, or the process died in between. Repeated it does nothing.
+// RestoreConfigs restores the content of the primary's configuration before a CopyTemplate with that ID which did not
+// change the template, because the request was denied or the process ended in between. It is idempotent.
 func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error {
 	_, primary, err := d.both(ctx, c)
 	if err != nil || primary == nil || !controlledBy(primary, c) || idOf(templateOf(primary)) == id {
@@ -217,9 +218,9 @@ func (d templated) RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id s
 	return nil
 }
 
-// RecreatePrimary makes a primary again that was deleted in the middle of a release: with the template that it shall run,
-// from its history, and never with that of the target, which is not analysed yet. Its configuration gets back the content
-// that it had before a CopyTemplate with the id undone. ErrGone: the history does not have the template.
+// RecreatePrimary creates a primary that was deleted during a release: with the template from its history, and never
+// with that of the target, which is not analyzed yet. Its configuration is restored to its content before a
+// CopyTemplate with the ID undone. ErrGone: the history does not contain the template.
 func (d templated) RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error {
 	seen, err := d.look(ctx, c)
 	if err != nil {

@@ -4,24 +4,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Readiness says whether the pods of a workload are all of its newest template, and enough of them available.
+// Readiness is whether all pods of a workload have its newest template, and enough of them are available.
 type Readiness struct {
-	// Ready is true when they are.
+	// Ready is true when both apply.
 	Ready bool
-	// Enough is how many of them must be available; set when they are.
+	// Enough is the required number of available pods; set when Ready is true.
 	Enough int32
-	// Exceeded is true when Kubernetes itself gave the rollout up. Deadlines of a release are counted elsewhere.
+	// Exceeded is true when the progress deadline of Kubernetes is exceeded. A release has its own deadline elsewhere.
 	Exceeded bool
 	// Message says what is missing; empty when ready.
 	Message string
 }
 
-// enoughOf is how many of the updated pods must be available. A share of few pods may come to none, but what has no pod
-// cannot answer a request.
+// enoughOf returns the required number of available pods. It is at least one: a share of few pods may round to zero,
+// but a workload without pods cannot serve requests.
 func enoughOf(pods int64, threshold int) int64 { return max(share(pods, threshold), min(pods, 1)) }
 
-// share is a percentage of replicas, cut to a whole number. It is reckoned in 32-bit floats as Flagger does, so that
-// both agree on the same pods.
+// share returns a percentage of replicas, rounded down. It is computed in 32-bit floats as in Flagger, so that both
+// have the same result.
 func share(replicas int64, percent int) int64 {
 	return int64(float32(replicas) * (float32(percent) / float32(100)))
 }
@@ -37,7 +37,7 @@ func conditionReason(obj *unstructured.Unstructured, kind string) string {
 	return ""
 }
 
-// integer reads a whole number, or the default when there is none.
+// integer returns a whole number, or the default when there is none.
 func integer(obj map[string]any, absent int64, path ...string) int64 {
 	value, found, err := unstructured.NestedFieldNoCopy(obj, path...)
 	if !found || err != nil {

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// revisionForm is the form of the hash below. A change of the form is a new prefix, and the old one stays understood:
-// values of it stand in the status of Canaries.
+// revisionForm is the format of the hash below. A new format needs a new prefix, and the old one must remain readable:
+// the status of Canaries contains it.
 const revisionForm = "s1-"
 
-// revisionOf is the identity of what a workload runs: its pod template as the API server stores it, and the checksums of
-// its tracked configuration. It is taken over canonical JSON and never over Go structs, so that no library and no
-// version of Serin changes it (adoption R1); a golden table in the tests guards it for ever.
+// revisionOf returns the hash of what a workload runs: its pod template as the API server stores it, and the checksums
+// of its tracked configuration. It hashes canonical JSON and no Go structs, so that no version of a library or of Serin
+// changes it (adoption R1); a golden table in the tests verifies that.
 func revisionOf(template map[string]any, configs map[string]string) (string, error) {
 	if configs == nil {
 		configs = map[string]string{}
@@ -24,7 +24,7 @@ func revisionOf(template map[string]any, configs map[string]string) (string, err
 	return identityOf(map[string]any{"template": said(template), "configs": configs})
 }
 
-// identityOf is the hash of what makes a revision.
+// identityOf returns the hash of the parts of a revision.
 func identityOf(what map[string]any) (string, error) {
 	text, err := canonicalJSON(what)
 	if err != nil {
@@ -34,9 +34,9 @@ func identityOf(what map[string]any) (string, error) {
 	return revisionForm + hex.EncodeToString(sum[:16]), nil
 }
 
-// said leaves out what nobody said: nulls, and the creationTimestamp of templates, which API servers up to 1.33 wrote
-// as null and later ones do not. An upgrade of the cluster is not a new revision. It shares with the template and must not
-// be changed.
+// said removes what the user did not set: nulls, and the creationTimestamp of templates, which API servers up to 1.33
+// stored as null and later ones do not. An upgrade of the cluster must not be a new revision. The result shares values
+// with the template and must not be changed.
 func said(template map[string]any) map[string]any {
 	kept, _ := withoutNulls(template).(map[string]any)
 	metadata, _ := kept["metadata"].(map[string]any)
@@ -49,7 +49,7 @@ func said(template map[string]any) map[string]any {
 	return kept
 }
 
-// withoutNulls shares with the value what has none, which is nearly always all of it.
+// withoutNulls shares unchanged parts with the value, which nearly always has no nulls.
 func withoutNulls(value any) any {
 	if !hasNulls(value) {
 		return value
@@ -74,7 +74,7 @@ func withoutNulls(value any) any {
 	}
 }
 
-// hasNulls is true when a field or an item is null.
+// hasNulls reports whether a field or an item is null.
 func hasNulls(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:

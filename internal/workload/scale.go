@@ -9,8 +9,8 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// UpFromZero gives the target pods if it has none: as many as the primary has, or, where an autoscaler is named, as few
-// as that one allows. A target that has pods keeps them, however many.
+// UpFromZero scales up a target without pods: to the number of pods of the primary, or, with an autoscaler, to its
+// minimum. A target that has pods is unchanged.
 func (d templated) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.both(ctx, c)
 	if err != nil {
@@ -40,7 +40,8 @@ func (d templated) UpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.scale(ctx, c, target, max(1, replicas))
 }
 
-// UpToPrimary gives the target at least as many pods as the primary has: before it takes all of the traffic back.
+// UpToPrimary scales the target up to at least the number of pods of the primary, before it receives all of the
+// traffic.
 func (d templated) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.both(ctx, c)
 	if err != nil {
@@ -59,7 +60,8 @@ func (d templated) UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error {
 	return d.scale(ctx, c, target, replicas)
 }
 
-// PrimaryUpFromZero gives the primary pods if it has none: as many as the target has, from which it takes the traffic.
+// PrimaryUpFromZero scales up a primary without pods to the number of pods of the target, whose traffic it is about to
+// receive.
 func (d templated) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, primary, err := d.both(ctx, c)
 	if err != nil {
@@ -75,7 +77,7 @@ func (d templated) PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) e
 	return d.scale(ctx, c, primary, replicas)
 }
 
-// DownToZero takes the target's pods away. Whether traffic has left them is the caller's to know.
+// DownToZero scales the target to zero. The caller must make sure that it has no traffic.
 func (d templated) DownToZero(ctx context.Context, c *flaggerv1.Canary) error {
 	target, _, err := d.both(ctx, c)
 	if err != nil {

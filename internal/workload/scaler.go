@@ -19,11 +19,12 @@ import (
 // scaler is what differs between the kinds of autoscaler.
 type scaler struct {
 	kind schema.GroupVersionKind
-	// plural is the resource. words are what texts call one: looked for, and written.
+	// plural is the resource. sought and written are the words for one in messages, when it is read and when it is
+	// written.
 	plural, sought, written string
-	// least and most are the fields of the bounds.
+	// least and most are the fields for minimum and maximum.
 	least, most string
-	// annotated: annotations are settings, and go to the primary's with the labels.
+	// annotated: annotations are settings, and are copied to the primary's with the labels.
 	annotated bool
 }
 
@@ -41,7 +42,7 @@ var (
 	}
 )
 
-// scalerOf is the autoscaler that a Canary names; false when it names none, or one of a kind that is not known.
+// scalerOf returns the kind of a Canary's autoscaler; false when there is none, or the kind is unknown.
 func scalerOf(c *flaggerv1.Canary) (scaler, bool) {
 	if c.Spec.AutoscalerRef == nil {
 		return scaler{}, false
@@ -54,8 +55,8 @@ func scalerOf(c *flaggerv1.Canary) (scaler, bool) {
 	return scaler{}, false
 }
 
-// EnsureScaler makes the primary's autoscaler, a copy of the target's, when there is none; with update it brings an
-// existing one up to date. Without a named autoscaler there is nothing to do.
+// EnsureScaler creates the primary's autoscaler, a copy of the target's, if there is none; with update it updates an
+// existing one. Without an autoscaler it does nothing.
 func (d templated) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
@@ -96,8 +97,8 @@ func (d templated) EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update
 	return nil
 }
 
-// sourceScaler is the autoscaler that the Canary names. It is read in the version that is served, whatever version the
-// reference says. problem is for a person.
+// sourceScaler returns the autoscaler that the Canary refers to. It is read in the version that the cluster serves,
+// whatever version the reference has. problem is a message for the user.
 func (d templated) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (source *unstructured.Unstructured, problem string, err error) {
 	ref := c.Spec.AutoscalerRef
 	of, known := scalerOf(c)
@@ -117,7 +118,7 @@ func (d templated) sourceScaler(ctx context.Context, c *flaggerv1.Canary) (sourc
 	}
 }
 
-// observeScaler says why the autoscaler cannot be used, if it cannot.
+// observeScaler returns why the autoscaler cannot be used; empty when it can.
 func (d templated) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Observation) error {
 	if c.Spec.AutoscalerRef == nil {
 		return nil
@@ -131,7 +132,7 @@ func (d templated) observeScaler(ctx context.Context, c *flaggerv1.Canary, o *Ob
 	return err
 }
 
-// made is the primary's autoscaler as it is made.
+// made returns the primary's autoscaler to create.
 func (of scaler) made(c *flaggerv1.Canary, source *unstructured.Unstructured) *unstructured.Unstructured {
 	obj := newObject(of.kind, c.Namespace, source.GetName()+suffix)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
@@ -144,8 +145,8 @@ func (of scaler) made(c *flaggerv1.Canary, source *unstructured.Unstructured) *u
 	return of.updated(c, obj, source)
 }
 
-// updated is the primary's autoscaler with what the source says now: all but what is scaled, and the bounds that the
-// Canary gives. Only what is written is compared, later on.
+// updated returns the primary's autoscaler with the current spec of the source, except for the scale target and the
+// bounds that the Canary sets. Later, only the fields written here are compared.
 func (of scaler) updated(c *flaggerv1.Canary, existing, source *unstructured.Unstructured) *unstructured.Unstructured {
 	updated := existing.DeepCopy()
 	updated.SetLabels(orNil(keeping(existing.GetLabels(), source.GetLabels())))
@@ -176,8 +177,8 @@ func (of scaler) updated(c *flaggerv1.Canary, existing, source *unstructured.Uns
 	return updated
 }
 
-// keeping are the labels or annotations of a copy: those of its source that say nothing about the source alone, and
-// those that the copy's own controller wrote.
+// keeping returns the labels or annotations of a copy: those of its source that do not describe the source itself, and
+// those that the controller of the copy set.
 func keeping(live, source map[string]string) map[string]string {
 	kept := without(live, func(key string) bool { return !strings.HasPrefix(key, kedaOwn) })
 	maps.Copy(kept, without(source, func(key string) bool {
@@ -186,8 +187,8 @@ func keeping(live, source map[string]string) map[string]string {
 	return kept
 }
 
-// scalesOrphan is true for an autoscaler that nothing controls and that scales our primary: one that an earlier Canary
-// left behind when it was deleted without what it owned.
+// scalesOrphan reports whether an autoscaler without a controller scales our primary: an earlier Canary was deleted
+// without it.
 func scalesOrphan(c *flaggerv1.Canary, scaler *unstructured.Unstructured) bool {
 	name, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", "name")
 	return metav1.GetControllerOf(scaler) == nil && name == c.Spec.TargetRef.Name+suffix

@@ -20,26 +20,26 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 )
 
-// PartlyError says what of the wishes for a Service Kubernetes does not let anybody change on one that exists. All the
-// rest was applied: it is a warning for people, and holds nothing.
+// PartlyError contains the settings of a Service that Kubernetes does not allow to change on an existing one. All
+// others were applied: it is a warning for the user, and does not block the release.
 type PartlyError struct {
-	// Texts are sentences, one for each Service.
+	// Texts contains a message for each Service.
 	Texts []string
 }
 
 func (e *PartlyError) Error() string { return strings.Join(e.Texts, "; ") }
 
-// maxOriginal is the most that is kept of a Service in an annotation, in bytes.
+// maxOriginal limits the size of the original Service that is stored in an annotation, in bytes.
 const maxOriginal = 64 << 10
 
-// service is what one of the three Services shall be.
+// service is the desired state of one of the three Services.
 type service struct {
 	name     string
 	selector map[string]string
 	custom   *flaggerv1.CustomMetadata
 }
 
-// servicesOf are the Services of a Canary: canary, primary and, where it is due, the apex.
+// servicesOf returns the desired Services of a Canary: canary, primary and optionally the apex.
 func servicesOf(c *flaggerv1.Canary, p pair, apex bool) []service {
 	name := apexName(c)
 	services := []service{
@@ -52,12 +52,12 @@ func servicesOf(c *flaggerv1.Canary, p pair, apex bool) []service {
 	return services
 }
 
-// apexName is the name that clients call.
+// apexName returns the name that clients call.
 func apexName(c *flaggerv1.Canary) string { return cmp.Or(c.Spec.Service.Name, c.Spec.TargetRef.Name) }
 
-// EnsureServices makes the Services of canary and primary, and with apex the one that clients call; existing ones are
-// brought into line. A Service that nothing controls is taken over without an owner. *PartlyError: all was done that can
-// be done.
+// EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call. A
+// Service without a controller is taken over without setting an owner. *PartlyError: everything that is possible was
+// applied.
 func (d templated) EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error {
 	target, err := d.read(ctx, c, d.kind(), c.Spec.TargetRef.Name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (d templated) ensureService(ctx context.Context, c *flaggerv1.Canary, p pai
 	return warning, nil
 }
 
-// newService is a generated Service as it is made.
+// newService returns a generated Service to create.
 func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstructured.Unstructured {
 	obj := newObject(serviceKind, c.Namespace, wanted.name)
 	obj.SetOwnerReferences([]metav1.OwnerReference{ownedBy(c)})
@@ -133,8 +133,8 @@ func newService(c *flaggerv1.Canary, p pair, wanted service, ports []any) *unstr
 	return obj
 }
 
-// renderService is an existing Service as it shall be. Of the user's own, only what routes is touched, and with it the
-// guards against Flux. warning says what cannot be had.
+// renderService returns the desired state of an existing Service. Of the user's own, it changes only what routes
+// traffic, together with the annotations that stop Flux from reverting it. warning is what cannot be changed.
 func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, existing *unstructured.Unstructured) (desired *unstructured.Unstructured, warning string) {
 	desired, spec := edited(existing)
 	owned := controlledBy(existing, c)
@@ -187,7 +187,7 @@ func renderService(c *flaggerv1.Canary, p pair, wanted service, ports []any, exi
 	return desired, warning
 }
 
-// guarded is true for a Service that was taken over before: what it is now is not what the user made.
+// guarded reports whether a Service was taken over before: its current state is not the user's original.
 func guarded(annotations map[string]string) bool {
 	for key, value := range guards {
 		if annotations[key] != value {
@@ -197,7 +197,7 @@ func guarded(annotations map[string]string) bool {
 	return true
 }
 
-// serviceMetadata are the labels and annotations of a Service of ours.
+// serviceMetadata returns the labels and annotations of a generated Service.
 func serviceMetadata(p pair, wanted service) (labels, annotations map[string]string) {
 	labels, annotations = map[string]string{}, map[string]string{}
 	if wanted.custom != nil {
@@ -209,7 +209,7 @@ func serviceMetadata(p pair, wanted service) (labels, annotations map[string]str
 	return labels, annotations
 }
 
-// leaving is what is wanted, but for the keys that belong to others: they are as they are.
+// leaving returns the desired keys, and the existing values of keys that belong to other tools.
 func leaving(wanted, live map[string]string, others []string) map[string]string {
 	merged := maps.Clone(wanted)
 	for _, key := range others {
@@ -221,8 +221,8 @@ func leaving(wanted, live map[string]string, others []string) map[string]string 
 	return merged
 }
 
-// servicePorts are the ports of the three Services: the one that is named, then those that are discovered, in the order
-// of the containers and their ports.
+// servicePorts returns the ports of the three Services: the configured port, then the discovered ones, in the order of
+// the containers and their ports.
 func servicePorts(c *flaggerv1.Canary, template map[string]any) []any {
 	s := c.Spec.Service
 	main := map[string]any{
@@ -259,7 +259,7 @@ type port struct {
 	number int64
 }
 
-// discoveredPorts are the container ports but for the main one. Sidecars of meshes are not the user's.
+// discoveredPorts returns the container ports except for the main one. Sidecars of meshes are not the user's.
 func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port {
 	var found []port
 	spec, _ := template["spec"].(map[string]any)
@@ -281,7 +281,7 @@ func discoveredPorts(s flaggerv1.CanaryService, template map[string]any) []port 
 	return found
 }
 
-// portProblem says why no Service could be made of these ports, in the words of the API server where it has some.
+// portProblem returns why a Service with these ports is invalid, with the API server's message if there is one.
 func portProblem(c *flaggerv1.Canary, kind string, template map[string]any) string {
 	s := c.Spec.Service
 	invalid := func(format string, args ...any) string {
@@ -327,7 +327,7 @@ func hasPort(template map[string]any, name string) bool {
 	return false
 }
 
-// samePorts compares ports without regard to order and node ports.
+// samePorts compares ports regardless of order and node ports.
 func samePorts(live, wanted []any) bool {
 	if len(live) != len(wanted) {
 		return false
@@ -348,7 +348,7 @@ func samePorts(live, wanted []any) bool {
 	return len(rest) == 0
 }
 
-// withNodePorts gives ports the node ports that ports of the same name have.
+// withNodePorts copies the node ports of ports with the same name.
 func withNodePorts(wanted, live []any) []any {
 	ports, _ := runtime.DeepCopyJSONValue(wanted).([]any)
 	for _, item := range objects(ports) {
@@ -361,7 +361,7 @@ func withNodePorts(wanted, live []any) []any {
 	return ports
 }
 
-// original is what a Service was when it was taken over.
+// original is the state of a Service before it was taken over.
 type original struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations,omitempty"`
@@ -388,14 +388,14 @@ func originalOf(existing *unstructured.Unstructured) string {
 	kept.Spec.TrafficDistribution, _, _ = unstructured.NestedString(existing.Object, "spec", "trafficDistribution")
 	text, err := json.Marshal(kept)
 	if err != nil {
-		return "" // impossible: it came out of JSON
+		return "" // impossible: the value was decoded from JSON
 	}
 	return string(text)
 }
 
-// GiveBackServices makes the Services that were the user's what they were before they were taken over. Those that the
-// Canary controls go with it. They are read live: a list of long ago may show them as they were before, and nobody mends
-// them afterwards.
+// GiveBackServices restores the user's Services to their state before the takeover. Services that the Canary controls
+// are garbage-collected with it. The Services are read live: a stale cache may show the state before the takeover, and
+// no later reconciliation would repair it.
 func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error {
 	name := apexName(c)
 	for _, each := range []string{name, name + suffix, name + "-canary"} {
@@ -417,8 +417,8 @@ func (d templated) GiveBackServices(ctx context.Context, c *flaggerv1.Canary) er
 	return nil
 }
 
-// restoredService is a Service of the user as it was. What was kept when it was taken over comes first; for one that
-// Flagger took over there is what kubectl keeps, and for the apex the knowledge that it selected the target.
+// restoredService returns a user's Service in its original state: from Serin's annotation if there is one. For a
+// Service that Flagger took over, it uses kubectl's annotation, and for the apex the fact that it selected the target.
 func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructured.Unstructured, error) {
 	restored := existing.DeepCopy()
 	annotations := restored.GetAnnotations()
@@ -463,12 +463,12 @@ func restoredService(existing *unstructured.Unstructured, apex bool) (*unstructu
 	return restored, nil
 }
 
-// decode reads JSON with whole numbers as int64, as unstructured objects have them.
+// decode decodes JSON with whole numbers as int64, as in unstructured objects.
 func decode(text string, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), into)
 }
 
-// appliedSelector is the selector in what kubectl last applied.
+// appliedSelector returns the selector in kubectl's last applied configuration.
 func appliedSelector(text string) (map[string]string, bool) {
 	var applied struct {
 		Spec struct {

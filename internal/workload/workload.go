@@ -1,12 +1,12 @@
-// Package workload makes true what a release asks of the things that hold pods: the primary copy of a target, the copies
-// of its configuration and of its autoscaler, the scale of the target, and the three Services.
+// Package workload applies what a release needs of its workloads: the primary copy of a target, the copies of its
+// configuration and of its autoscaler, the scale of the target, and the three Services.
 //
-// It observes and it acts. An observation is a value; an action is small, level-triggered and safe to repeat: it
-// compares, writes the difference under the resourceVersion that it read, and writes nothing when there is none. It must
-// not know phases, weights, gates, deadlines or hooks: what is to be done, and when, is decided above it.
+// It observes and it acts. An observation is a value. An action is small, level-triggered and idempotent: it compares,
+// writes the difference under the resourceVersion that it read, and writes nothing when there is none. It must not know
+// phases, weights, gates, deadlines or webhooks: its callers decide what to do, and when.
 //
-// Inside, everything that can be is a pure function from objects to objects; apply.go alone writes. Workloads stay
-// unstructured on the way through, because a typed round trip drops the fields that the linked library does not know.
+// Inside, most functions are pure, from objects to objects; only apply.go writes. Workloads remain unstructured,
+// because a typed round trip drops the fields that the linked library does not know.
 package workload
 
 import (
@@ -24,85 +24,86 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
-// Kind is what a release needs of one kind of target. All methods act on the target of the Canary and on what belongs to
-// it, may be called again at any time, and return conflicts of the API server as they are: the caller looks again.
+// Kind is what a release needs of one kind of target. All methods act on the target of the Canary and on its dependent
+// objects. They are idempotent, and return conflicts of the API server unchanged: the caller reconciles again.
 type Kind interface {
-	// Reads are the objects that the spec of a Canary makes this kind look at, found or not, the target first. It asks
-	// nobody.
+	// Reads returns the objects that this kind reads for the spec of a Canary, whether they exist or not, the target
+	// first. It sends no request.
 	Reads(c *flaggerv1.Canary) []Object
-	// Observe says what is. Its error is of the moment (API server, cache); what a person has to mend is in the
-	// observation.
+	// Observe returns the observed state. Its error is transient (API server, cache); a problem that the user must fix
+	// is in the observation.
 	Observe(ctx context.Context, c *flaggerv1.Canary, asks ...Ask) (Observation, error)
-	// EnsurePrimary makes the primary of that revision of the target (empty: whichever it has) if there is none, and keeps
-	// it like the target while it follows.
+	// EnsurePrimary creates the primary from that revision of the target (empty: the current one) if there is none.
+	// With follow it updates an existing primary.
 	EnsurePrimary(ctx context.Context, c *flaggerv1.Canary, revision, id string, follow bool) error
-	// RecreatePrimary makes a primary that was deleted in the middle of a release again, as it was made of that, and undoes
-	// what a CopyTemplate with the id undone made of its configuration.
+	// RecreatePrimary restores a primary that was deleted during a release, with the template from that source, and
+	// reverts the configuration that a CopyTemplate with the ID undone changed.
 	RecreatePrimary(ctx context.Context, c *flaggerv1.Canary, of Made, undone, id string) error
-	// CopyTemplate gives the primary the analysed revision of the target.
+	// CopyTemplate copies the analyzed revision of the target to the primary.
 	CopyTemplate(ctx context.Context, c *flaggerv1.Canary, revision, id string) error
-	// RestoreTemplate takes the last CopyTemplate back.
+	// RestoreTemplate reverts the last CopyTemplate.
 	RestoreTemplate(ctx context.Context, c *flaggerv1.Canary, id string) error
-	// RestoreConfigs takes back what a CopyTemplate with that id did before it failed.
+	// RestoreConfigs reverts what a failed CopyTemplate with that ID changed.
 	RestoreConfigs(ctx context.Context, c *flaggerv1.Canary, id string) error
-	// UpFromZero gives the target pods if it has none.
+	// UpFromZero scales up a target without pods.
 	UpFromZero(ctx context.Context, c *flaggerv1.Canary) error
-	// UpToPrimary gives the target as many pods as the primary has, at least.
+	// UpToPrimary scales the target up to at least the number of pods of the primary.
 	UpToPrimary(ctx context.Context, c *flaggerv1.Canary) error
-	// PrimaryUpFromZero gives the primary pods if it has none.
+	// PrimaryUpFromZero scales up a primary without pods.
 	PrimaryUpFromZero(ctx context.Context, c *flaggerv1.Canary) error
-	// DownToZero takes the target's pods away.
+	// DownToZero scales the target to zero.
 	DownToZero(ctx context.Context, c *flaggerv1.Canary) error
-	// EnsureScaler makes the primary's autoscaler, and with update brings it up to date.
+	// EnsureScaler creates the primary's autoscaler, and with update updates it.
 	EnsureScaler(ctx context.Context, c *flaggerv1.Canary, update bool) error
-	// PauseScaler keeps the target's autoscaler from giving it pods.
+	// PauseScaler prevents the target's autoscaler from adding pods.
 	PauseScaler(ctx context.Context, c *flaggerv1.Canary) error
-	// ResumeScaler lets the target's autoscaler work again.
+	// ResumeScaler reverts PauseScaler.
 	ResumeScaler(ctx context.Context, c *flaggerv1.Canary) error
-	// EnsureServices makes the Services of canary and primary, and with apex the one that clients call.
+	// EnsureServices creates and updates the Services of canary and primary, and with apex the one that clients call.
 	EnsureServices(ctx context.Context, c *flaggerv1.Canary, apex bool) error
-	// GiveBackServices makes Services that were the user's what they were.
+	// GiveBackServices restores the user's original Services.
 	GiveBackServices(ctx context.Context, c *flaggerv1.Canary) error
-	// CollectConfigs removes copies of configuration that nothing uses any more.
+	// CollectConfigs deletes unused copies of configuration.
 	CollectConfigs(ctx context.Context, c *flaggerv1.Canary) error
-	// PodProblem says why the first pod that is stuck is stuck; empty when none is.
+	// PodProblem returns why the first failing pod is not ready; empty: no pod fails permanently.
 	PodProblem(ctx context.Context, c *flaggerv1.Canary, primary bool) (string, error)
 }
 
 var _ Kind = templated{}
 
-// Object names one object that a release depends on, in the namespace of its Canary.
+// Object identifies an object that a release depends on, in the namespace of its Canary.
 type Object struct {
 	Kind schema.GroupVersionKind
 	Name string
 }
 
-// What a caller may have to tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrChanged: the target no longer has the revision that was asked for, or the Canary is not any more what that was
-	// decided on. Nothing of the primary's template was touched.
+	// ErrChanged: the target no longer has the given revision, or the Canary has changed since the decision. The
+	// primary's template is unchanged.
 	ErrChanged = errors.New("the target has another revision")
-	// ErrGone: the history that was asked for is not there any more. Nothing was touched.
+	// ErrGone: the requested entry of the history no longer exists. Nothing was changed.
 	ErrGone = errors.New("the history is gone")
-	// ErrForeign: an object with the name of one of ours belongs to somebody else. A person has to sort that out.
+	// ErrForeign: an object with the name of one of Serin's belongs to another owner. The user must resolve the
+	// conflict.
 	ErrForeign = errors.New("the object belongs to somebody else")
-	// ErrNotInstalled: the cluster does not know a kind that is needed. No watch tells when it does.
+	// ErrNotInstalled: the definition of a required kind is not installed. No watch reports its installation.
 	ErrNotInstalled = errors.New("the kind is not installed")
-	// ErrUnusable: the target or its autoscaler cannot be used as it is, for the reason that an observation gives too.
-	// Nothing was touched. A person has to mend it.
+	// ErrUnusable: the target or its autoscaler cannot be used, for the reason that the observation contains too.
+	// Nothing was changed. The user must fix it.
 	ErrUnusable = errors.New("the target cannot be used")
 )
 
-// Options are the same for all Canaries.
+// Options apply to all Canaries.
 type Options struct {
-	// SelectorLabels are the labels that may tell the target's pods from others, in order of preference. Empty:
-	// app, name, app.kubernetes.io/name.
+	// SelectorLabels are the labels that may identify the target's pods, in order of preference. Empty: app, name,
+	// app.kubernetes.io/name.
 	SelectorLabels []string
-	// IncludePrefixes are the prefixes of the labels that go from the target's metadata to the primary's; * is all.
+	// IncludePrefixes are the prefixes of labels that are copied from the target's metadata to the primary's; * is all.
 	// Empty: none.
 	IncludePrefixes []string
-	// ConfigTracking copies the ConfigMaps and Secrets of the target for the primary and makes a change of them a new
-	// revision.
+	// ConfigTracking copies the ConfigMaps and Secrets of the target for the primary, and treats a change of them as a
+	// new revision.
 	ConfigTracking bool
 }
 
@@ -113,23 +114,23 @@ func (o Options) selectorLabels() []string {
 	return o.SelectorLabels
 }
 
-// Workloads has the Kind of every target. It is used by pointer; its zero memory is ready.
+// Workloads returns the Kind of every target. It must be used by pointer; its memory is ready with the zero value.
 type Workloads struct {
-	// Client reads from caches and writes, and never shows an object older than its own last write of it (package
+	// Client reads from caches and writes, and never returns an object older than its own last write of it (package
 	// ownwrites). Workloads, Services and autoscalers are read unstructured (the client must cache unstructured
-	// objects, else every look is a request), ConfigMaps and Secrets as metadata.
+	// objects, otherwise every read is a request), ConfigMaps and Secrets as metadata.
 	Client client.Client
-	// Reader reads live. It is asked for the content of a ConfigMap or Secret whose resourceVersion changed, for
-	// histories and pods when they are asked for by name of the method, for what is given back, for an object that
-	// somebody else made first, and for the Canary before its primary follows the target.
+	// Reader reads from the API server: the content of a ConfigMap or Secret whose resourceVersion changed, histories,
+	// pods, objects to restore, an object that another client created first, and the Canary before its primary follows
+	// the target.
 	Reader client.Reader
-	// Options of the process.
+	// Options are those of the process.
 	Options Options
 
 	memory memory
 }
 
-// Of is the Kind of a Canary's target; nil where the target is of no kind that can be released.
+// Of returns the Kind of a Canary's target; nil for an unsupported kind.
 func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
 	switch ref := c.Spec.TargetRef; {
 	case ref.Kind == deploymentKind.Kind:
@@ -145,10 +146,10 @@ func (w *Workloads) Of(c *flaggerv1.Canary) Kind {
 	}
 }
 
-// Forget drops what is remembered of a Canary that is gone.
+// Forget drops the cached state of a deleted Canary.
 func (w *Workloads) Forget(key types.NamespacedName) { w.memory.forget(key) }
 
-// Keys are the Canaries of which something is remembered.
+// Keys returns the Canaries with cached state.
 func (w *Workloads) Keys() []types.NamespacedName { return w.memory.keys() }
 
 // templated is the Kind for targets that have a pod template.
@@ -157,7 +158,7 @@ type templated struct {
 	form form
 }
 
-// suffix is what makes the name of a primary out of a name.
+// suffix is appended to a name to form the name of the primary.
 const suffix = "-primary"
 
 var (
@@ -168,7 +169,7 @@ var (
 	serviceKind            = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 )
 
-// refusal is a sentence for a person that callers can also tell apart by its kind.
+// refusal is an error with a message for the user and a sentinel that callers test for.
 type refusal struct {
 	kind error
 	text string
@@ -183,7 +184,7 @@ func refuse(kind error, format string, args ...any) error {
 
 func unusable(problem string) error { return refusal{kind: ErrUnusable, text: problem} }
 
-// foreign says whose an object is that we would have made.
+// foreign returns an error that names the owner of an object that Serin would have created.
 func foreign(c *flaggerv1.Canary, kind string, obj metav1.Object) error {
 	owner := "was not made for Canary " + c.Name
 	if ref := metav1.GetControllerOf(obj); ref != nil {
@@ -209,8 +210,8 @@ func keyOf(c *flaggerv1.Canary) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// edited is a copy of an object whose metadata and spec may be given other fields. What is below them is shared with the
-// object and must not be changed.
+// edited returns a copy of an object whose metadata and spec may be modified. Deeper values are shared with the object
+// and must not be changed.
 func edited(obj *unstructured.Unstructured) (copied *unstructured.Unstructured, spec map[string]any) {
 	copied = &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
 	if metadata, ok := copied.Object["metadata"].(map[string]any); ok {

@@ -1,9 +1,9 @@
-// Package peerhash reckons the hash that Flagger 1.44 gives what a target runs, so that what Serin leaves in a status is what
-// that peer would have written, and the way back to it starts no release.
+// Package peerhash computes the hash by which Flagger 1.44 identifies what a target runs, so that Serin's status is the
+// same as Flagger's would be, and a migration back to Flagger starts no release.
 //
-// It must not know the Go structs of the linked Kubernetes library: the peer hashes a dump of its structs, every field of
-// them included, so each version of that library has other hashes. Here the fields stand in a frozen list. Nothing that
-// Serin decides rests on this hash; its own revision is in the package above.
+// It must not know the Go structs of the linked Kubernetes library: Flagger hashes a dump of its structs with every
+// field, so each version of that library has other hashes. Here the fields are in a frozen list. No decision of Serin
+// depends on this hash; package workload has its own revision.
 package peerhash
 
 import (
@@ -19,14 +19,14 @@ import (
 // alphabet has no vowels, so that no hash is a word. Digits of the hash are mapped by their code point.
 const alphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// Of is the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Fields that
-// the frozen list does not have do not count, as they do not for the peer.
+// Of returns the hash of a pod template as the API server stores it, decoded from JSON: at most ten characters. Like
+// Flagger, it ignores fields that are not in the frozen list.
 func Of(template map[string]any) string { return hash(podTemplate, template) }
 
-// OfService is the hash of the spec of a Service.
+// OfService returns the hash of the spec of a Service.
 func OfService(spec map[string]any) string { return hash(serviceSpec, spec) }
 
-// OfText is the hash of a name.
+// OfText returns the hash of a name.
 func OfText(name string) string { return hash(text, name) }
 
 func hash(typeName string, value any) string {
@@ -39,8 +39,8 @@ func hash(typeName string, value any) string {
 	return string(text)
 }
 
-// dump is a value as the peer's dumper writes its structs: each value behind its type, but for the elements of lists
-// and maps; structs as {Name:value Name:value}, the keys of maps sorted, nothing quoted.
+// dump formats a value as Flagger's dumper does: each value after its type, except for elements of lists and maps;
+// structs as {Name:value Name:value}, keys of maps sorted, nothing quoted.
 func dump(typeName string, value any) []byte {
 	known := types()
 	d := dumper{known: known}
@@ -48,7 +48,7 @@ func dump(typeName string, value any) []byte {
 	return d.out.Bytes()
 }
 
-// naming says whether the type of a value is written before it.
+// naming is whether the type of a value is written before it.
 type naming bool
 
 const (
@@ -67,7 +67,7 @@ func (d *dumper) write(texts ...string) {
 	}
 }
 
-// value writes a JSON value as a value of the type; nil is the zero value.
+// value writes a JSON value as a value of the given type; nil is the zero value.
 func (d *dumper) value(t *goType, value any, by naming) {
 	if t.kind == pointer {
 		d.pointer(t, value, by)
