@@ -61,9 +61,9 @@ func (f *Flags) registerArgo(set *pflag.FlagSet) {
 	set.IntVar(&a.AnalysisThreads, "analysis-threads", 30, "passes over AnalysisRuns at once")
 	set.IntVar(&a.ExperimentThreads, "experiment-threads", 10, "passes over Experiments at once")
 	for _, name := range []string{"metricsPort", "metricsport"} {
-		set.IntVar(&a.MetricsPort, name, 0, "one more port of metrics, beside -port; 0: none")
+		set.IntVar(&a.MetricsPort, name, 0, "additional port for metrics; 0: none")
 	}
-	set.IntVar(&a.HealthzPort, "healthzPort", 0, "one more port of health, beside -port; 0: none")
+	set.IntVar(&a.HealthzPort, "healthzPort", 0, "additional port for health checks; 0: none")
 	set.StringSliceVar(&a.Controllers, "controllers", nil, "only these of the Rollout API: analysis; empty: all")
 	set.StringVar(&a.IstioAPI, "istio-api-version", istio.DefaultRolloutVersion, "version in which the router istio is written")
 	set.StringVar(&a.SplitAPI, "traffic-split-api-version", string(smi.V1Alpha1), "version in which the router smi is written: v1alpha1, v1alpha2 or v1alpha3")

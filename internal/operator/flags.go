@@ -85,7 +85,7 @@ func (f *Flags) Register(set *pflag.FlagSet) {
 	set.StringVar(&f.SlackChannel, "slack-channel", "", "channel in Slack")
 	set.StringVar(&f.MSTeamsURL, "msteams-url", "", "hook URL of Microsoft Teams")
 	set.StringVar(&f.MSTeamsProxyURL, "msteams-proxy-url", "", "proxy on the way to Microsoft Teams")
-	set.StringVar(&f.EventWebhook, "event-webhook", "", "URL that is told every event")
+	set.StringVar(&f.EventWebhook, "event-webhook", "", "URL that receives every event")
 	set.StringVar(&f.IncludeLabelPrefix, "include-label-prefix", "", "comma separated prefixes of labels that go to primaries; * is all")
 	set.IntVar(&f.Threadiness, "threadiness", 10, "passes over releases at once")
 	set.BoolVar(&f.ReplaceGlobals, "zap-replace-globals", false, "accepted for compatibility")
