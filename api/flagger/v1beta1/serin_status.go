@@ -2,8 +2,8 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// SerinStatus is what Serin adds to the status of a Canary. Nothing outside Serin needs it; without it (where an
-// older definition of the resource prunes it) a release still ends in the same place, with less precision.
+// SerinStatus is what Serin adds to the status of a Canary. Nothing outside Serin needs it. Where an older definition of the
+// resource drops the field, a condition has the same content; see ConditionState.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SerinStatus struct {
