@@ -46,7 +46,7 @@ func waiting(s Snapshot) Decision {
 		e := s.edit().effect(effects...)
 		e.serin.Command = s.Command
 		return e.fail(reasonAbort).done(nil)
-	case !s.Pruned && s.serin().Run != s.waitingRun(s.Status):
+	case s.serin().Run != s.waitingRun(s.Status):
 		return s.edit().effect(effects...).await().done(nil)
 	}
 	hooks := s.Plan.hooks(flaggerv1.RollbackHook)
@@ -63,7 +63,7 @@ func waiting(s Snapshot) Decision {
 	switch first := gates.First(); {
 	case first == nil:
 		return start(s, gates)
-	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name && !s.Pruned:
+	case first.Answer != nil && first.Opener == release.ByPerson && isHook(first, flaggerv1.ConfirmRolloutHook) && s.serin().Held != first.Name:
 		// It was asked and refused. A gate that only has to be asked again has nothing new to report.
 		return s.edit().effect(effects...).stepAside().refused(first).tell(s.waitingEvents(starts)...).done(gates)
 	default:

@@ -103,9 +103,6 @@ func (s *Snapshot) progressed(c Copy, recorded *flaggerv1.UnreadyWorkload) time.
 		// What came before this process looked is not known, so that the moment of its first look counts.
 		at = release.Later(at, c.Track.Unready)
 	}
-	if s.Pruned {
-		at = release.Later(at, s.Status.LastTransitionTime.Add(time.Second)) // such a status keeps whole seconds only
-	}
 	return s.past(at)
 }
 
@@ -121,7 +118,7 @@ func (s *Snapshot) primaryDeadline() time.Time { return s.primaryProgressed().Ad
 // withProgress records in the status of a decision since when a copy with a deadline is not ready and makes no progress,
 // so that a restart neither begins the deadline anew nor ends it early. What does not hold any more is removed at once.
 func withProgress(s Snapshot, d Decision) Decision {
-	if s.Pruned || s.Deleting || d.Status.Serin == nil {
+	if s.Deleting || d.Status.Serin == nil {
 		return d
 	}
 	canaryAsked, primaryAsked := deadlines(s, d)
@@ -191,7 +188,7 @@ func timed(phase flaggerv1.CanaryPhase) bool {
 }
 
 // pauseDeadline lets no deadline run while the user holds the release: what is missing when that ends could not be repaired
-// before. A pruned status cannot record that.
+// before.
 func pauseDeadline(s Snapshot, d Decision) Decision {
 	if d.Status.Serin == nil || d.Status.Serin.Since == nil || !timed(d.Status.Phase) {
 		return d
@@ -203,5 +200,5 @@ func pauseDeadline(s Snapshot, d Decision) Decision {
 
 // resumedAfterHold reports whether the user held the release until now, so that its deadline begins anew.
 func (s *Snapshot) resumedAfterHold() bool {
-	return s.serin().Since == nil && timed(s.Status.Phase) && !s.Pruned && !s.statusFromOtherController()
+	return s.serin().Since == nil && timed(s.Status.Phase) && !s.statusFromOtherController()
 }

@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ func firstLook(s Snapshot, effects []release.Effect) Decision {
 		conditions = append(conditions, rollbackPolled(hook, "first"))
 	}
 	pre := s.Plan.hooks(flaggerv1.PreRolloutHook)
-	if len(pre) > 0 && !s.serin().Started && !s.Pruned {
+	if len(pre) > 0 && !s.serin().Started {
 		// That the hooks are asked is said before they are, so that a crash does not ask them of another attempt.
 		gates := release.Look(s, conditions...)
 		if gates.Verdict() != release.Pass {
@@ -82,11 +81,7 @@ func (s *Snapshot) firstEvents(gates release.Gates) []release.Event {
 func preRollout(hook flaggerv1.CanaryWebhook, from time.Time) gate {
 	return func(s Snapshot) release.Gate {
 		name := hookGate(hook)
-		attempt := "first"
-		if s.Pruned {
-			attempt += strconv.Itoa(s.Status.FailedChecks) // all that tells that an answer was counted
-		}
-		p := s.hookProbe(hook, attempt, from)
+		p := s.hookProbe(hook, "first", from)
 		answer, ok := s.Answers.To(p)
 		switch {
 		case !ok && s.Now.Before(from):
@@ -124,7 +119,7 @@ func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 	e := s.edit().effect(effects...)
 	switch {
 	case first.Verdict == release.Fail && isHook(first, flaggerv1.RollbackHook):
-		return e.tell(gates.Events()...).rollback(first.Message).done(gates)
+		return e.tell(gates.Events()...).intend(intentRollback, first.Message).done(gates)
 	case first.Verdict == release.Fail:
 		// A pre-rollout hook refused. It is asked again one interval after the refused call.
 		asked := metav1.NewMicroTime(s.past(first.Answer.Began))
@@ -132,7 +127,7 @@ func firstRefused(s Snapshot, gates release.Gates, effects []release.Effect) Dec
 		e.status.FailedChecks++
 		e.serin.Started, e.serin.Asked = true, &asked
 		return e.done(gates)
-	case isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByPerson && s.serin().Held != first.Name && !s.Pruned:
+	case isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) && first.Opener == release.ByPerson && s.serin().Held != first.Name:
 		e.tell(withAlert(s.firstEvents(gates), s.muted(first.Name), release.Warn, "Canary traffic increase is waiting for approval.")...)
 		e.serin.Started, e.serin.Asked, e.serin.Held = true, nil, first.Name
 		return e.done(gates)

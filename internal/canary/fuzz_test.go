@@ -75,7 +75,7 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 	w := newWorld()
 	w.spec, w.command = c.Spec, command
 	w.settings.NoCrossNamespace, w.settings.MinInterval = from.rarely(), time.Duration(from.byte()%2)*10*time.Second
-	w.pruned, w.instant = from.rarely(), from.byte()%2 == 0
+	w.instant = from.byte()%2 == 0
 	w.target.available, w.target.exceeded = int32(from.byte()%2), from.rarely()
 	w.target.template = templates[from.byte()%3]
 	if !from.rarely() {
@@ -84,9 +84,6 @@ func live(t *testing.T, c *flaggerv1.Canary, command string, from *source) {
 	w.history = []content{{template: "v1"}}
 	w.deleting, w.finalizer = from.rarely(), from.rarely()
 	w.status = stored(c.Status)
-	if w.pruned {
-		w.status.Serin = nil
-	}
 	plan := w.plan()
 	if !from.rarely() {
 		w.routes[plan.Provider] = &canary.Route{

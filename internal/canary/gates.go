@@ -148,7 +148,7 @@ func windowOver(s Snapshot) release.Gate {
 
 // unobserved is true in the last window of blue/green where no router moves traffic: nothing changed for users, so there
 // is nothing to observe. A window that follows because a check failed or a gate was closed is a window like any other, or
-// both would be asked again and again at once. A pruned status cannot tell the two apart.
+// both would be asked again and again at once.
 func (s *Snapshot) unobserved() bool {
 	return s.serin().Window != nil && s.serin().Window.Unobserved
 }
@@ -171,17 +171,13 @@ func (s *Snapshot) attempt() string {
 	return strconv.FormatInt(start.UnixMicro(), 36)
 }
 
-// asked is when hooks that refused, and that are asked again one window later, were asked. A pruned status keeps whole
-// seconds only; see start.
+// asked is when hooks that refused, and that are asked again one window later, were asked.
 func (s *Snapshot) asked() (time.Time, bool) {
-	switch {
-	case s.serin().Asked != nil:
-		return s.serin().Asked.Time, true
-	case s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.Status.FailedChecks > 0:
-		return s.Status.LastTransitionTime.Add(time.Second), true
-	default:
+	asked := s.serin().Asked
+	if asked == nil {
 		return time.Time{}, false
 	}
+	return asked.Time, true
 }
 
 // askFrom is from when on those hooks are asked again; zero: at once. A refusal in the future counts as one of now.
@@ -215,9 +211,6 @@ func drained(s Snapshot) release.Gate {
 	case left != nil:
 		longest += s.Plan.Drain / 2 // it may have gone on for half a drain; see unnoticed
 		until = left.Add(longest)
-	}
-	if s.Pruned {
-		until = s.Status.LastTransitionTime.Add(s.Plan.Drain + time.Second)
 	}
 	if until.IsZero() {
 		return release.Passes("drained", "there was no traffic")
@@ -461,9 +454,6 @@ func unreachable(s Snapshot, p release.Probe, check Check, answer release.Answer
 func (s *Snapshot) unreachableSince(answer release.Answer) time.Time {
 	if since := s.serin().Unreachable; since != nil {
 		return s.past(since.Time)
-	}
-	if end := s.windowEnd(); s.Pruned && !end.IsZero() {
-		return s.past(end) // the only moment that such a status has
 	}
 	return s.past(answer.Began)
 }

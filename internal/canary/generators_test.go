@@ -65,7 +65,7 @@ func worlds() *rapid.Generator[*world] {
 		w := newWorld()
 		rare := func(label string) bool { return rapid.IntRange(0, 9).Draw(t, label) == 0 }
 		draw(t, w)
-		w.pruned, w.instant = rare("pruned"), rapid.Bool().Draw(t, "instant")
+		w.instant = rapid.Bool().Draw(t, "instant")
 		w.target, w.primary = somePods(t, "target"), somePods(t, "primary")
 		if !w.target.found {
 			w.targetProblem = "deployment cart.shop get query error: not found"
@@ -73,11 +73,7 @@ func worlds() *rapid.Generator[*world] {
 		w.history = []content{{template: "v1"}}
 		w.newest = somewhen(t, "newest")
 		w.late, w.unread = rapid.Bool().Draw(t, "late"), rare("unread")
-		w.status = someStatus(t)
-		if w.pruned {
-			w.status.Serin = nil
-		}
-		w.status = stored(w.status)
+		w.status = stored(someStatus(t))
 		w.deleting, w.finalizer = rare("deleting"), rare("finalizer")
 		if rare("obstacle") {
 			w.obstacle = "another Canary was first"

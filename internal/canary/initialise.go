@@ -44,12 +44,8 @@ func initialise(s Snapshot) Decision {
 		effects = append(effects, RouteStands{})
 	}
 	if s.Plan.scales() && !s.Workload.Target.gone() {
-		if !s.drainStarted() && !s.drainingForInitialisation() {
-			e := s.edit().effect(effects...).stamp(release.StampDrain)
-			if s.Pruned {
-				e.status.LastAppliedSpec = s.Workload.Target.PeerHash
-			}
-			return e.tell(gates.Events()...).done(gates)
+		if !s.drainStarted() {
+			return s.edit().effect(effects...).stamp(release.StampDrain).tell(gates.Events()...).done(gates)
 		}
 		gates = append(gates, release.Look(s, drained)...)
 		if gates.Verdict() != release.Pass {

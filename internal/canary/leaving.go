@@ -33,11 +33,7 @@ func leave(s Snapshot) Decision {
 		return keepStatus(s, gates, effects...)
 	}
 	effects = append(effects, GivenBack{})
-	switch {
-	case s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseTerminating:
-		// Such a status can say that everything was given back, and when, by its phase alone. The API knows this one.
-		return s.edit().effect(effects...).phase(flaggerv1.CanaryPhaseTerminated).done(gates)
-	case !s.Pruned && s.serin().DrainUntil == nil:
+	if !s.drainStarted() {
 		return s.edit().effect(effects...).stamp(release.StampDrain).done(gates)
 	}
 	gates = append(gates, release.Look(s, drained)...)

@@ -63,7 +63,7 @@ func inLine(s Snapshot, gates release.Gates, effects ...release.Effect) Decision
 	first, queue := gates.First(), s.serin().Queue
 	waits := first.Name == "turn"
 	switch {
-	case s.Pruned, queue == nil && !waits, first.Verdict == release.Ask:
+	case queue == nil && !waits, first.Verdict == release.Ask:
 		return keepStatus(s, gates, effects...)
 	case waits && queue == nil:
 		since := metav1.NewMicroTime(s.Now)

@@ -31,7 +31,7 @@ func decide(s Snapshot) Decision {
 		return suspended(s)
 	case s.Status.Phase == "":
 		e := s.edit().phase(flaggerv1.CanaryPhaseInitializing)
-		e.status.LastAppliedSpec = "" // no release has begun, whatever the status said; see drainingForInitialisation
+		e.status.LastAppliedSpec = "" // no release has begun, whatever the status said
 		return e.done(nil)
 	}
 	if gates := obstacles(s); len(gates) > 0 {

@@ -62,7 +62,7 @@ func rollsBack(s Snapshot, d Decision) bool {
 	intends := func(status flaggerv1.CanaryStatus) bool {
 		return status.Serin != nil && (status.Serin.Intent == intentRollback || status.Serin.Intent == intentCancel)
 	}
-	failed := s.intent() == "" && s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
+	failed := s.serin().Intent == "" && s.Status.FailedChecks >= s.Plan.Threshold && s.Status.Phase != flaggerv1.CanaryPhasePromoting
 	// A revision that arrives meanwhile must not get the users of the one before it, unobserved.
 	replaced := d.Status.Phase == flaggerv1.CanaryPhaseProgressing && s.canaryHasTraffic() && slices.ContainsFunc(d.Effects, takesOff)
 	ended := d.Status.Phase == flaggerv1.CanaryPhaseFailed && d.Status.CanaryWeight == 0 // not a promotion that failed

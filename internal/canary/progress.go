@@ -3,9 +3,6 @@ package canary
 import (
 	"fmt"
 	"strings"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/release"
@@ -16,7 +13,7 @@ func progress(s Snapshot) Decision {
 	if s.statusFromOtherController() {
 		return adopted(s)
 	}
-	intent := s.intent()
+	intent := s.serin().Intent
 	switch {
 	case s.rollingBack():
 		return takeBack(s)
@@ -35,10 +32,7 @@ func progress(s Snapshot) Decision {
 	if s.inheritsTraffic() && s.primaryReachable() {
 		return disinherited(s)
 	}
-	switch {
-	case s.commanded("promote") && s.Pruned:
-		return skipping(s) // the command itself is the only memory of it
-	case s.commanded("promote"):
+	if s.commanded("promote") {
 		e := s.edit()
 		e.serin.Command = s.Command
 		return e.intend(intentSkip, "a person promoted the release").tell(release.Event{
@@ -62,7 +56,7 @@ func progress(s Snapshot) Decision {
 func aborted(s Snapshot) Decision {
 	e := s.edit()
 	e.serin.Command = s.Command
-	return e.rollback(reasonAbort).tell(release.Event{
+	return e.intend(intentRollback, reasonAbort).tell(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Rolling back %s aborted by command", s.Plan.full()),
 	}).done(nil)
 }
@@ -83,9 +77,6 @@ func adopted(s Snapshot) Decision {
 		where += ", taking the target for the revision that it recorded, which could not be verified"
 	}
 	if s.live() > 0 || s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored {
-		if s.live() != s.Status.CanaryWeight {
-			e.status.LastTransitionTime = metav1.NewTime(s.Now.Truncate(time.Second)) // from which a pruned status knows its window
-		}
 		e.serin.Started = true
 		e.status.CanaryWeight = s.live() // the original reports none with iterations
 		e.status.Iterations = max(s.Status.Iterations, 0)
@@ -179,7 +170,7 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 		return e.routeAll(nil), true // the same
 	case live < said && !s.canaryReachable(), live > said && !s.primaryReachable():
 		return Decision{}, false
-	case s.Plan.Strategy == Weighted && live > 0, s.Pruned && live == s.planned():
+	case s.Plan.Strategy == Weighted && live > 0:
 		return Decision{}, false
 	}
 	if said == 0 {
@@ -188,14 +179,6 @@ func weightDrifted(s Snapshot, effects []release.Effect) (Decision, bool) {
 	return e.effect(RouteIs{Canary: said, Mirror: s.mirrors(s.Status.Iterations)}).cookies().window().tell(release.Event{
 		Type: release.Warning, Message: fmt.Sprintf("Restored %s canary weight %d, which was changed to %d by somebody else", s.Plan.full(), said, live),
 	}).done(nil), true
-}
-
-// planned is the weight that an iteration asks for. A status of another controller reports none with iterations.
-func (s *Snapshot) planned() int {
-	if s.Plan.Strategy == ABTesting && s.Status.Iterations > 0 || s.Plan.Strategy == BlueGreen && s.Status.Iterations > s.Plan.Iterations {
-		return release.Total
-	}
-	return 0
 }
 
 // mirrors is true while blue/green copies requests to the canary.
@@ -217,7 +200,7 @@ func notReady(s Snapshot, gates release.Gates, effects []release.Effect) Decisio
 	if first.Name == "canary-ready" {
 		message = withoutPods(s).canaryMessage()
 	}
-	return s.edit().effect(effects...).rollback(first.Message).tell(
+	return s.edit().effect(effects...).intend(intentRollback, first.Message).tell(
 		release.Event{Type: release.Warning, Message: message},
 		release.Event{
 			Type: release.Warning, Message: fmt.Sprintf("Rolling back %s progress deadline exceeded %s", s.Plan.full(), first.Message),

@@ -19,9 +19,6 @@ func promote(e *edit, gates release.Gates) Decision {
 	return e.stamp(release.StampSince).tell(s.copying()).done(gates)
 }
 
-// afterwardsAtMost is for how long after its end a release asks the hooks of the end where only that moment is known.
-const afterwardsAtMost = time.Minute
-
 func (s *Snapshot) copyID() string    { return s.id("promote", s.run()) }
 func (s *Snapshot) restoreID() string { return s.id("restore", s.run()) }
 
@@ -167,9 +164,9 @@ func (e *edit) succeed(intent string) *edit {
 	return e.tell(completed(e.s, intent))
 }
 
-// postRollout remembers that the hooks of the end are to be asked. A pruned status cannot: see afterPruned.
+// postRollout remembers that the hooks of the end are to be asked.
 func (e *edit) postRollout(intent string) *edit {
-	if len(e.s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 && !e.s.Pruned {
+	if len(e.s.Plan.hooks(flaggerv1.PostRolloutHook)) > 0 {
 		e.serin.Intent = intent
 	}
 	return e
@@ -243,21 +240,6 @@ func (s *Snapshot) postGates(phase flaggerv1.CanaryPhase) release.Gates {
 	return gates
 }
 
-// afterPruned asks those hooks where the status cannot remember that they are to be asked: for a while after the end.
-func (s *Snapshot) afterPruned() release.Gates {
-	ended := s.Status.Phase == flaggerv1.CanaryPhaseSucceeded || s.Status.Phase == flaggerv1.CanaryPhaseFailed
-	if !s.Pruned || !ended || !s.Now.Before(s.Status.LastTransitionTime.Add(afterwardsAtMost)) {
-		return nil
-	}
-	gates := s.postGates(s.Status.Phase)
-	for i := range gates {
-		for j := range gates[i].Events {
-			gates[i].Events[j].Standing = true
-		}
-	}
-	return gates
-}
-
 // skipping promotes without analysis: the primary first, then whatever traffic the canary has, its pods last. What is
 // skipped is the analysis, not that the new revision must be able to run.
 func skipping(s Snapshot) Decision {
@@ -274,7 +256,7 @@ func skipping(s Snapshot) Decision {
 			return notReady(s, gates, effects)
 		}
 		e := s.edit().effect(effects...).effect(CopyTemplate{Revision: s.pinnedRevision(), ID: s.copyID()}).stamp(release.StampSince)
-		if s.intent() == "" {
+		if s.serin().Intent == "" {
 			e.intend(intentSkip, "spec.skipAnalysis is true")
 		}
 		return e.tell(s.copying()).done(gates)
@@ -291,7 +273,6 @@ func skipping(s Snapshot) Decision {
 		return forgetDrain(s, effects)
 	case s.canaryHasTraffic() && !s.drainStarted():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft)
-		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
 	}
@@ -364,8 +345,5 @@ func (e *edit) failKeepingCanary(weight int, why string) *edit {
 	e.status.CanaryWeight = weight
 	e.settle()
 	e.serin.Promoted = nothing
-	if e.s.Pruned {
-		e.status.LastPromotedSpec = "" // the same, in the words of the API
-	}
 	return e.postRollout(intentFailed)
 }

@@ -259,7 +259,7 @@ func TestEveryWorldComesToRest(t *testing.T) {
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{T: t, world: newWorld()}
-		h.world.instant, h.world.pruned = true, rapid.IntRange(0, 4).Draw(t, "pruned") == 0
+		h.world.instant = true
 		draw(t, h.world)
 		h.live()
 		t.Repeat(map[string]func(*rapid.T){
@@ -386,8 +386,8 @@ func (h *history) see(p pass) {
 				h.fail("pods were taken away that have traffic")
 			}
 		}
-		// Where our part of the status is dropped, a crash may cost a drain; where somebody edits routes, half of one.
-		if down && !h.traffic.IsZero() && w.now.Sub(h.traffic) < plan.Drain/2 && !w.pruned {
+		// Where somebody edits routes, a crash may cost half a drain.
+		if down && !h.traffic.IsZero() && w.now.Sub(h.traffic) < plan.Drain/2 {
 			h.fail("pods were taken away %s after their traffic", w.now.Sub(h.traffic))
 		}
 		for _, effect := range p.news {
@@ -414,7 +414,7 @@ func (h *history) see(p pass) {
 		case strings.HasPrefix(event.Message, "New revision detected!"):
 			h.errors, h.advanced = 0, time.Time{}
 		case strings.HasPrefix(event.Message, "Advance ") && strings.Contains(event.Message, " canary "):
-			if !h.advanced.IsZero() && w.now.Sub(h.advanced) < plan.Window && !w.pruned {
+			if !h.advanced.IsZero() && w.now.Sub(h.advanced) < plan.Window {
 				h.fail("a step was observed for %s of %s", w.now.Sub(h.advanced), plan.Window)
 			}
 			h.advanced = w.now
@@ -428,7 +428,7 @@ func (h *history) see(p pass) {
 		}
 	}
 	if p.wrote && p.Status.Phase == flaggerv1.CanaryPhaseFailed && slices.ContainsFunc(p.Events, isEnd) {
-		if h.errors != 1 && !w.pruned {
+		if h.errors != 1 {
 			h.fail("a release failed with %d error alerts", h.errors)
 		}
 		h.errors = 0
@@ -471,7 +471,6 @@ type crash struct{ pass, effects int }
 type tale struct {
 	Spec    func(*world)
 	Name    string
-	Pruned  bool
 	Answers string
 	Then    string // what happens after 70 seconds
 }
@@ -492,7 +491,7 @@ func stories() *rapid.Generator[tale] {
 			"skip":       func(w *world) { w.spec.Analysis.StepWeight, w.spec.SkipAnalysis = 30, true },
 		}
 		name := rapid.SampledFrom(slices.Sorted(maps.Keys(specs))).Draw(t, "spec")
-		tale := tale{Spec: specs[name], Name: name, Pruned: rapid.IntRange(0, 4).Draw(t, "pruned") == 0}
+		tale := tale{Spec: specs[name], Name: name}
 		tale.Answers = rapid.SampledFrom([]string{"good", "bad"}).Draw(t, "answers")
 		if tale.Answers == "good" {
 			tale.Then = rapid.SampledFrom([]string{"", "v1", "v3", "delete", "abort"}).Draw(t, "then")
@@ -522,7 +521,7 @@ type end struct {
 
 func (s tale) play(t *rapid.T, crashes []crash) end {
 	w := newWorld()
-	w.instant, w.pruned = true, s.Pruned
+	w.instant = true
 	w.standing["all"] = s.Answers
 	w.spec.TargetRef = flaggerv1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "cart"}
 	w.spec.Analysis = &flaggerv1.CanaryAnalysis{

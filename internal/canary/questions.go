@@ -109,7 +109,7 @@ func identity(parts ...string) string {
 	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// Run names the attempt that a status is about, as the commands of users name it. Where the additive status is pruned the
+// Run names the attempt that a status is about, as the commands of users name it. In a status of another controller the
 // name comes from the fields of the API.
 func Run(uid string, status flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {

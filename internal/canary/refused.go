@@ -32,7 +32,7 @@ func Refused(s Snapshot, gates release.Gates, effect release.Effect, sentence st
 func (s *Snapshot) triedAtWindows(effect release.Effect) bool {
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		return s.intent() == "" && !slices.ContainsFunc(standing(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
+		return s.serin().Intent == "" && !slices.ContainsFunc(standing(*s), func(e release.Effect) bool { return reflect.DeepEqual(e, effect) })
 	default:
 		return false
 	}

@@ -1,8 +1,6 @@
 package canary
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
@@ -30,14 +28,10 @@ func rest(s Snapshot) Decision {
 		return recordPrimary(s)
 	case s.resumable():
 		return resume(s, s.Plan.primary()+" is ready")
-	case retry && revision == s.pinnedRevision() && s.hasAnalysed() && !s.Workload.Primary.Exceeded && !s.Pruned:
+	case retry && revision == s.pinnedRevision() && s.hasAnalysed() && !s.Workload.Primary.Exceeded:
 		return resume(s, "a person asked for it")
 	case s.promotionCompletable():
 		return withdraw(s)
-	}
-	if from := s.Status.LastTransitionTime.Add(time.Second); retry && s.Pruned && s.Now.Before(from) {
-		// Without Serin's part of the status, runs are distinguished by the second in which they began.
-		return wakeBy(keepStatus(s, nil, standing(s)...), from)
 	}
 	if revision == s.pinnedRevision() && !retry {
 		if s.serin().Queue != nil {
@@ -57,10 +51,10 @@ func rest(s Snapshot) Decision {
 // resting holds what is. References that lead nowhere are said while there is time to mend them: a release that starts
 // with them fails its checks.
 func resting(s Snapshot) Decision {
-	gates := s.afterPruned()
 	if len(s.Missing) == 0 {
-		return keepStatus(s, gates, standing(s)...)
+		return keepStatus(s, nil, standing(s)...)
 	}
+	gates := make(release.Gates, 0, len(s.Missing))
 	for _, missing := range s.Missing {
 		gates = append(gates, release.Fails("references", release.ByPerson, missing))
 	}

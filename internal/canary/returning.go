@@ -63,8 +63,7 @@ func (s *Snapshot) retainedMessage() string {
 // rollBackInPart gives the primary what it can carry, and leaves the canary the rest with all its pods.
 func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) Decision {
 	weight := s.retained()
-	recorded := s.serin().CarriedBy != nil || s.Pruned
-	if recorded && weight == s.live() && weight == s.Status.CanaryWeight {
+	if s.serin().CarriedBy != nil && weight == s.live() && weight == s.Status.CanaryWeight {
 		return keepStatus(s, gates, effects...)
 	}
 	e := s.edit().effect(effects...).recordThreshold()
@@ -76,19 +75,16 @@ func rollBackInPart(s Snapshot, gates release.Gates, effects []release.Effect) D
 	e.status.CanaryWeight = weight
 	e.forgetCookie() // else those who have it would stay with the canary, whatever its weight is
 	e.serin.CarriedBy = new(s.carriersNeeded())
-	if !s.Pruned { // where the name of the run follows from the condition
-		e.condition(flaggerv1.CanaryCondition{
-			Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
-			Message: fmt.Sprintf("Returning traffic to primary, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),
-		})
-	}
+	e.condition(flaggerv1.CanaryCondition{
+		Type: flaggerv1.ConditionPromoted, Status: corev1.ConditionUnknown, Reason: string(s.Status.Phase),
+		Message: fmt.Sprintf("Returning traffic to primary, primary not ready: %s keeps %d%% of the traffic.", s.Plan.Kind, weight),
+	})
 	return e.done(gates)
 }
 
 // recordThreshold records, where failed checks began the rollback, that it is decided, whatever becomes of the threshold meanwhile.
-// A pruned status cannot, and tells it at the end.
 func (e *edit) recordThreshold() *edit {
-	if told := e.s.threshold(); len(told) > 0 && !e.s.Pruned {
+	if told := e.s.threshold(); len(told) > 0 {
 		e.tell(told...).intend(intentRollback, reasonChecks)
 	}
 	return e

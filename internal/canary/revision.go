@@ -19,7 +19,7 @@ func (s *Snapshot) pinnedRevision() string {
 	case phase == flaggerv1.CanaryPhaseInitialized, phase == flaggerv1.CanaryPhaseSucceeded, s.primaryHasTemplate():
 		same = same || s.Workload.Same
 	default: // in the middle of a run, or after one that failed, the primary says nothing about the target
-		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time) && !s.Pruned
+		same = same || s.Status.LastAppliedSpec != "" && !s.Workload.NewestTemplate.After(s.Status.LastTransitionTime.Time)
 	}
 	if same {
 		return target.Revision
@@ -58,7 +58,7 @@ func sameConfigs(a, b map[string]string) bool {
 }
 
 // statusFromOtherController reports whether a status has no revision in Serin's form: another controller wrote it, or it lost that part.
-func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" && !s.Pruned }
+func (s *Snapshot) statusFromOtherController() bool { return s.serin().Revision == "" }
 
 // adopt records in our form what a status of another controller says.
 func (e *edit) adopt() *edit {

@@ -9,29 +9,9 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// intent is what was decided and is being carried out. A pruned status has no room for it; what it stands for is seen in
-// what the API's own fields say. See rollback for the intent to roll back.
-func (s *Snapshot) intent() string {
-	if !s.Pruned {
-		return s.serin().Intent
-	}
-	switch s.Status.Phase {
-	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
-		if s.Workload.Same && !s.primaryHasTemplate() && s.Workload.Target.Revision == s.pinnedRevision() {
-			return intentCancel // what was taken up is what the primary runs
-		}
-	case flaggerv1.CanaryPhasePromoting:
-		if s.Status.FailedChecks >= s.Plan.Threshold {
-			return intentRollback
-		}
-	default: // at rest nothing is carried out
-	}
-	return ""
-}
-
 // rollingBack reports whether traffic returns to the previous revision, or the release is cancelled.
 func (s *Snapshot) rollingBack() bool {
-	intent := s.intent()
+	intent := s.serin().Intent
 	switch s.Status.Phase {
 	case flaggerv1.CanaryPhaseProgressing, flaggerv1.CanaryPhaseWaitingPromotion:
 		failed := intent == "" && s.Status.FailedChecks >= s.Plan.Threshold
@@ -41,14 +21,6 @@ func (s *Snapshot) rollingBack() bool {
 	default: // idle, or no release
 		return false
 	}
-}
-
-// rollback records that the release will be rolled back, and why.
-func (e *edit) rollback(why string) *edit {
-	if e.s.Pruned {
-		e.status.FailedChecks = max(e.status.FailedChecks, e.s.Plan.Threshold) // the one intent that such a status can hold
-	}
-	return e.intend(intentRollback, why)
 }
 
 // takeBack returns to the revision that was promoted before: its template first, where a promotion had begun, then the
@@ -79,7 +51,6 @@ func takeBack(s Snapshot) Decision {
 		return forgetDrain(s, effects)
 	case s.canaryHasTraffic() && !s.drainStarted():
 		e := s.edit().effect(effects...).effect(RouteIs{}).stamp(release.StampDrain, release.StampLeft).recordThreshold()
-		e.taken()
 		e.forgetCookie()
 		return e.done(gates)
 	}
@@ -91,7 +62,7 @@ func takeBack(s Snapshot) Decision {
 	if !s.drainStarted() {
 		e.tell(s.threshold()...)
 	}
-	if s.intent() == intentCancel {
+	if s.serin().Intent == intentCancel {
 		e.phase(flaggerv1.CanaryPhaseSucceeded)
 		e.zero()
 		e.settle()
@@ -106,19 +77,12 @@ func (s *Snapshot) primaryHasRolledBackTemplate() bool {
 	return s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.primaryHasTemplate() || s.Workload.Primary.ID == s.restoreID()
 }
 
-// drainStarted reports whether the canary lost its traffic and the drain delay began. A pruned status shows that by its weight
-// alone: while that is not 0, the time at which it was written is not the time at which the traffic moved.
+// drainStarted reports whether the canary lost its traffic and the drain delay began.
 func (s *Snapshot) drainStarted() bool { return s.serin().DrainUntil != nil }
 
 // trafficReturned reports whether the canary has traffic again after it lost it: a user changed the route.
 func (s *Snapshot) trafficReturned() bool {
-	return (s.drainStarted() || s.drainingForInitialisation()) && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
-}
-
-// drainingForInitialisation reports whether, with a pruned status, the drain of a workload that is initialised began. Such a status
-// can only show it by a revision, which it does not have before.
-func (s *Snapshot) drainingForInitialisation() bool {
-	return s.Pruned && s.Status.Phase == flaggerv1.CanaryPhaseInitializing && s.Status.LastAppliedSpec != ""
+	return s.drainStarted() && s.readable() && (s.Route.Canary > 0 || s.Route.Mirrored)
 }
 
 // forgetDrain records that a drain has to begin again, before the traffic moves again: after a crash the time of the previous drain
@@ -126,27 +90,20 @@ func (s *Snapshot) drainingForInitialisation() bool {
 func forgetDrain(s Snapshot, effects []release.Effect) Decision {
 	e := s.edit().effect(effects...)
 	e.serin.DrainUntil = nil
-	if s.drainingForInitialisation() {
-		e.status.LastAppliedSpec = ""
-	}
 	return e.done(nil)
 }
 
 // hasUnrecordedTraffic reports whether the canary has traffic that the status does not record, because something else changed the
-// route. Traffic that was recorded less than half a drain delay ago counts as recorded; a pruned status records the weight.
+// route. Traffic that was recorded less than half a drain delay ago counts as recorded.
 func (s *Snapshot) hasUnrecordedTraffic() bool {
 	last := s.serin().LastTraffic
-	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2)) && !s.Pruned
+	known := last != nil && s.Now.Before(last.Add(s.Plan.Drain/2))
 	return s.live() > 0 && s.Status.CanaryWeight == 0 && s.Plan.Drain > 0 && !known
 }
 
 // notice records that the canary has traffic before that is removed: a crash afterwards must not lose the drain.
 func (s *Snapshot) notice() Decision {
-	e := s.copy() // what blocks it, if anything does, blocks it still
-	if s.Pruned {
-		e.status.CanaryWeight = s.live()
-	}
-	return e.stamp(release.StampLeft).done(nil)
+	return s.copy().stamp(release.StampLeft).done(nil) // what blocks it, if anything does, blocks it still
 }
 
 // sendsTrafficToEmptyTarget reports whether requests are sent to a target without pods while the primary could answer them. A
@@ -166,13 +123,6 @@ func withTrafficRescue(s Snapshot, d Decision) Decision {
 	d.Events = append(d.Events, release.Event{Type: release.Warning, Message: fmt.Sprintf(
 		"Routing all traffic of %s to primary: %d%% went to %s, which has no pods", s.Plan.full(), s.Route.Canary, s.Plan.workload())})
 	return d
-}
-
-// taken records, where the status is pruned, that the canary has no traffic anymore, and the time of that.
-func (e *edit) taken() {
-	if e.s.Pruned {
-		e.status.CanaryWeight = 0
-	}
 }
 
 // takesOff reports whether an effect leaves the canary without traffic.
@@ -227,7 +177,7 @@ func rollbackFailed(s Snapshot, gates release.Gates, effects []release.Effect) D
 
 // threshold is the event about a release that is rolled back because of failed checks alone.
 func (s *Snapshot) threshold() []release.Event {
-	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.intent() == intentCancel {
+	if s.Status.FailedChecks < s.Plan.Threshold || s.serin().Intent != "" || s.serin().Intent == intentCancel {
 		return nil
 	}
 	return []release.Event{{
@@ -236,8 +186,8 @@ func (s *Snapshot) threshold() []release.Event {
 	}}
 }
 
-// lastFailure is what the last failed check found, as the gates say that were written with its verdict; empty where the
-// stored definition drops them.
+// lastFailure is what the last failed check found, as the gates say that were written with its verdict; empty where there
+// are none.
 func (s *Snapshot) lastFailure() string {
 	i := slices.IndexFunc(s.serin().Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict == string(release.Fail) })
 	if i < 0 {

@@ -359,11 +359,6 @@ func (s *story) setting(t *testing.T, d *datadriven.TestData, arg datadriven.Cmd
 		w.instant = value(arg) == "instant"
 	case "replicas":
 		w.target.scale(int32(number(t, d, arg)), true)
-	case "pruned":
-		w.pruned = value(arg) != "no"
-		if w.pruned {
-			w.status.Serin = nil
-		}
 	default:
 		d.Fatalf(t, "unknown setting %s", arg.Key)
 	}

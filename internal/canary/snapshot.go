@@ -30,8 +30,6 @@ type Snapshot struct {
 	Answers  release.Answers
 	// Turn is whether this release may start beside those that move; nil where their number is not limited.
 	Turn *release.Turn
-	// Pruned is true where the stored definition of the resource drops status.serin.
-	Pruned bool
 }
 
 // Peer is another controller that acts on a Canary: two at once would undo each other's work.
@@ -143,7 +141,7 @@ func (s *Snapshot) canaryHasTraffic() bool {
 // primaryUnpromoted reports whether the primary runs a revision that was never promoted, because a promotion failed: the target
 // serves until the next revision repairs the primary.
 func (s *Snapshot) primaryUnpromoted() bool {
-	return s.serin().Promoted == nothing || s.Pruned && s.Status.LastPromotedSpec == "" && s.Status.Phase != flaggerv1.CanaryPhaseInitializing
+	return s.serin().Promoted == nothing
 }
 
 // primaryCanServe reports whether the primary has pods that may serve. After a failed promotion one pod is not enough: the primary

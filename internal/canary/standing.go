@@ -37,11 +37,11 @@ func (s *Snapshot) primaryAgain() release.Effect {
 	revision := s.Workload.Target.Revision
 	promoting := s.Status.Phase == flaggerv1.CanaryPhasePromoting || s.Status.Phase == flaggerv1.CanaryPhaseFinalising
 	switch {
-	case promoting && s.intent() == "" && revision == s.pinnedRevision():
+	case promoting && s.serin().Intent == "" && revision == s.pinnedRevision():
 		return PrimaryExists{Revision: revision, ID: s.copyID()}
 	case !promoting && (revision == s.promotedRevision() || s.primaryUnpromoted() && (s.live() > 0 || !s.Plan.Routed)):
 		return PrimaryExists{Revision: revision, ID: s.id("recreated", revision)}
-	case promoting && s.intent() == "":
+	case promoting && s.serin().Intent == "":
 		return s.recalled(s.pinnedRevision(), s.Status.LastAppliedSpec, "")
 	case s.primaryUnpromoted():
 		return s.recalled("", "", "") // nothing that it ran was promoted

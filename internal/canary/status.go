@@ -28,10 +28,6 @@ const maxMessage = 1 << 10
 // nothing is what a primary runs whose promotion failed: no revision equals it, so that any change is a release.
 const nothing = "none"
 
-// unknownSpec is what a pruned status says of a primary that serves although it is not known what it runs: no hash equals
-// it.
-const unknownSpec = "unknown"
-
 // edit is a status in the making, with what goes along with it.
 type edit struct {
 	s       Snapshot
@@ -182,9 +178,6 @@ func (e *edit) done(gates release.Gates) Decision {
 	if e.s.hasUnrecordedTraffic() && slices.ContainsFunc(e.effects, takesOff) {
 		return e.s.notice()
 	}
-	if e.s.Pruned {
-		e.stamp(release.StampMoved) // the only moment that such a status keeps; see start and drained
-	}
 	if len(gates) > 0 {
 		e.serin.Gates = nil // the shell writes them along
 	}
@@ -220,24 +213,18 @@ func Stamp(status *flaggerv1.CanaryStatus, plan Plan, stamps []release.Stamp, at
 			status.Serin.Since = &moment
 		case release.StampLeft:
 			status.Serin.LastTraffic = &moment
-		case release.StampMoved:
-			status.LastTransitionTime = metav1.NewTime(at.Truncate(time.Second))
 		default: // a stamp of another kind of release
 		}
 	}
 }
 
-// start is when the open window began, false when none is open. A pruned status keeps whole seconds only, so that its
-// window is one second longer rather than shorter.
+// start is when the open window began, false when none is open.
 func (s *Snapshot) start() (time.Time, bool) {
-	switch {
-	case s.serin().Window != nil:
-		return s.serin().Window.Start.Time, true
-	case s.Pruned && (s.Status.CanaryWeight > 0 || s.Status.Iterations > 0 || s.Route.Mirrored):
-		return s.Status.LastTransitionTime.Add(time.Second), true
-	default:
+	window := s.serin().Window
+	if window == nil {
 		return time.Time{}, false
 	}
+	return window.Start.Time, true
 }
 
 // past treats a moment in the future as now: a clock that jumped back must not extend a window.

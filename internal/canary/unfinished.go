@@ -73,10 +73,8 @@ func withdraw(s Snapshot) Decision {
 
 // inheritsTraffic is true while a run has the users of the revision before it, because no earlier one could serve them.
 func (s *Snapshot) inheritsTraffic() bool {
-	if unfinished := s.serin().Unfinished; unfinished != nil {
-		return unfinished.Inherited
-	}
-	return s.Pruned && s.primaryUnpromoted() && s.live() > 0 && s.Workload.Primary.Ready
+	unfinished := s.serin().Unfinished
+	return unfinished != nil && unfinished.Inherited
 }
 
 // disinherited takes the users that a revision has not earned away from it as soon as the primary can serve them, and
@@ -98,8 +96,7 @@ func disinherited(s Snapshot) Decision {
 // have it analyzed anew. A run that has the users of the revision before gives them back first, see disinherited.
 func (s *Snapshot) becameReady() bool {
 	primary := s.Workload.Primary
-	known := s.serin().Unfinished != nil || s.Pruned
-	return s.primaryUnpromoted() && known && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.serves()
+	return s.primaryUnpromoted() && s.serin().Unfinished != nil && !s.inheritsTraffic() && !s.primaryHasTemplate() && primary.Ready && primary.serves()
 }
 
 // recordPrimary writes down what such a primary runs.
@@ -114,10 +111,7 @@ func (e *edit) repaired() {
 	if !e.s.primaryUnpromoted() || !e.s.Workload.Primary.Ready || !e.s.Workload.Primary.Found {
 		return
 	}
-	switch unfinished := e.serin.Unfinished; {
-	case unfinished != nil:
+	if unfinished := e.serin.Unfinished; unfinished != nil {
 		e.serin.Promoted, e.status.LastPromotedSpec, e.serin.Unfinished = unfinished.Revision, unfinished.Spec, nil
-	case e.s.Pruned && e.s.Status.LastPromotedSpec == "":
-		e.status.LastPromotedSpec = unknownSpec
 	}
 }

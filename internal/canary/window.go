@@ -54,10 +54,10 @@ func judgeWindow(s Snapshot, effects []release.Effect) Decision {
 		e.serin.Window.Unconfirmed = true
 		return e.done(gates)
 	case first.Verdict == release.Fail && isHook(first, flaggerv1.RollbackHook):
-		return s.edit().effect(effects...).tell(gates.Events()...).rollback(first.Message).done(gates)
+		return s.edit().effect(effects...).tell(gates.Events()...).intend(intentRollback, first.Message).done(gates)
 	case first.Verdict == release.Fail:
 		return failCheck(s, gates, effects)
-	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil && !s.Pruned:
+	case first.Name == "provider-unreachable" && s.serin().Unreachable == nil:
 		return awayFrom(s, gates, effects)
 	case first.Opener == release.ByPerson && (isHook(first, flaggerv1.ConfirmTrafficIncreaseHook) || isHook(first, flaggerv1.ConfirmPromotionHook)):
 		return awaitApproval(s, gates, effects)

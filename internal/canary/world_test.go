@@ -31,7 +31,6 @@ type world struct {
 	obstacle, command   string
 	flagger             canary.Peer
 	missing             []string
-	pruned, unnoticed   bool // unnoticed until a process has written a status that came back without our part
 
 	target, primary pods
 	targetProblem   string
@@ -181,7 +180,7 @@ func (w *world) snapshot() canary.Snapshot {
 			Same:    w.primary.found && w.target.content == w.primary.content,
 			Configs: w.target.configs(), PeerConfigs: w.target.configs(), NewestTemplate: w.newest,
 		},
-		Answers: maps.Clone(w.answers), Pruned: w.pruned && !w.unnoticed,
+		Answers: maps.Clone(w.answers),
 	}
 	if until := s.Peer.Until; !until.IsZero() && !w.now.Before(until) {
 		s.Peer = canary.Peer{}
@@ -250,10 +249,6 @@ func (w *world) step() pass {
 func (w *world) written(s canary.Snapshot, d canary.Decision) flaggerv1.CanaryStatus {
 	status := *d.Status.DeepCopy()
 	canary.Stamp(&status, s.Plan, d.Stamp, w.now)
-	if w.pruned {
-		w.unnoticed = w.unnoticed && equality.Semantic.DeepEqual(stored(status), s.Status)
-		status.Serin = nil
-	}
 	return stored(status)
 }
 
@@ -272,7 +267,7 @@ func stored(status flaggerv1.CanaryStatus) flaggerv1.CanaryStatus {
 
 // restart loses what only the process knew.
 func (w *world) restart() {
-	w.answers, w.out, w.unnoticed, w.track = release.Answers{}, nil, w.pruned, [2]canary.ReadinessTrack{}
+	w.answers, w.out, w.track = release.Answers{}, nil, [2]canary.ReadinessTrack{}
 }
 
 // ask takes the questions of a decision; one of a release is out at a time.

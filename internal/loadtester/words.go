@@ -56,4 +56,6 @@ func isLiteral(parts []syntax.WordPart) bool {
 
 // isPattern reports whether a shell would look for files. It leaves a pattern without a match unchanged, and no file has the name
 // of a URL.
-func isPattern(word string) bool { return strings.ContainsAny(word, "*?[") && !strings.Contains(word, "://") }
+func isPattern(word string) bool {
+	return strings.ContainsAny(word, "*?[") && !strings.Contains(word, "://")
+}

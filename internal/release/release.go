@@ -59,7 +59,6 @@ const (
 	StampDrain  Stamp = "drain"  // the start of the drain delay
 	StampSince  Stamp = "since"  // when a workload was asked to change
 	StampLeft   Stamp = "left"   // when a revision lost its traffic
-	StampMoved  Stamp = "moved"  // when the status moved, where it keeps no other moment
 )
 
 // EventType is the type of a Kubernetes event.

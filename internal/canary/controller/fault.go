@@ -33,8 +33,9 @@ func (r *Reconciler) faulted(ctx context.Context, key types.NamespacedName, faul
 	case err != nil:
 		return fmt.Errorf("get Canary %s: %w", key, err)
 	}
-	s := &seen{object: object, snapshot: canary.Snapshot{
-		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(), Pruned: r.memory.pruned(key),
+	stored := decodeState(object)
+	s := &seen{object: object, stored: stored, snapshot: canary.Snapshot{
+		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
 		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
 	}}
 	decision := canary.Faulted(s.snapshot, shell.FaultSentence("release", fault))

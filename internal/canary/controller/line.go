@@ -46,7 +46,7 @@ func Queued(reader client.Reader, indexed bool) queue.Kind {
 			}
 			stored := make([]queue.Stored, 0, len(all.Items))
 			for i := range all.Items {
-				stored = append(stored, queue.Stored{Place: canary.PlaceOf(&all.Items[i]), Version: all.Items[i].ResourceVersion})
+				stored = append(stored, queue.Stored{Place: storedPlace(&all.Items[i]), Version: all.Items[i].ResourceVersion})
 			}
 			return stored, nil
 		},
@@ -59,7 +59,7 @@ func Queued(reader client.Reader, indexed bool) queue.Kind {
 			if err := reader.Get(ctx, key, c, options...); err != nil {
 				return queue.Stored{}, false, client.IgnoreNotFound(err)
 			}
-			return queue.Stored{Place: canary.PlaceOf(c), Version: c.ResourceVersion}, true, nil
+			return queue.Stored{Place: storedPlace(c), Version: c.ResourceVersion}, true, nil
 		},
 	}
 }
@@ -70,7 +70,14 @@ func placeOf(object client.Object) release.Place {
 	if !ok {
 		return release.Place{}
 	}
-	return canary.PlaceOf(c)
+	return storedPlace(c)
+}
+
+// storedPlace is the place that a Canary has as the API server stores it.
+func storedPlace(c *flaggerv1.Canary) release.Place {
+	decoded := *c // caches share c
+	decoded.Status = flaggerv1.DecodeState(c.Status)
+	return canary.PlaceOf(&decoded)
 }
 
 // turn is whether a release may start beside those that move; nil where that is not limited, or not the question now.
@@ -78,7 +85,8 @@ func (o *Observer) turn(ctx context.Context, s *seen) (*release.Turn, error) {
 	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
 		return nil, nil
 	}
-	return o.Line.Turn(ctx, canary.PlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	const pruned = false // the status of a Canary has its place with any schema
+	return o.Line.Turn(ctx, canary.PlaceOf(s.object), pruned, s.snapshot.Now)
 }
 
 // movedOn wakes the releases that may start because of a change of this one.

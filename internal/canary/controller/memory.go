@@ -15,9 +15,6 @@ import (
 type memory struct {
 	shell.Memory[remembered]
 	mu sync.Mutex
-	// prunes is true since a status write came back without our part. It belongs to the stored definition, not to one
-	// release.
-	prunes bool
 }
 
 // remembered is what is remembered of one Canary. All of it may be lost: it makes explanations better, saves requests, and
@@ -44,28 +41,6 @@ func newMemory() *memory {
 	return &memory{Memory: shell.Memory[remembered]{Explanations: shell.Explanations{WaitsFor: shell.WaitsFor}}}
 }
 
-func (m *memory) pruned(types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.prunes
-}
-
-// noticePruning compares what was written with what came back, and is true when pruning has just begun to show.
-func (m *memory) noticePruning(_ types.NamespacedName, written, stored *flaggerv1.SerinStatus) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	lost := written != nil && stored == nil
-	kept := stored != nil
-	switch {
-	case lost && !m.prunes:
-		m.prunes = true
-		return true
-	case kept:
-		m.prunes = false
-	}
-	return false
-}
-
 // explain returns what the status is to show about the gates of a decision.
 func (m *memory) explain(key types.NamespacedName, d canary.Decision, s canary.Snapshot, now time.Time) shell.Explanation {
 	var shown []shell.StatusGate
@@ -74,7 +49,7 @@ func (m *memory) explain(key types.NamespacedName, d canary.Decision, s canary.S
 			shown = append(shown, shell.StatusGate(gate))
 		}
 	}
-	return m.Explain(key, shell.Evaluation{Gates: d.Gates, Shown: shown, Provisional: d.Wake.Equal(s.Now), Pruned: s.Pruned, Now: now})
+	return m.Explain(key, shell.Evaluation{Gates: d.Gates, Shown: shown, Provisional: d.Wake.Equal(s.Now), Now: now})
 }
 
 // gatesOf returns the gates of an explanation in the form of the API.

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 )
 
 var (
@@ -69,19 +67,4 @@ func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	look("ready again", noon, false, time.Time{}, "")
 	first = noon.Add(stuckLook)
 	look("unready again", noon, true, first, "")
-}
-
-func TestPruningIsNoticedOnceAndItsEndToo(t *testing.T) {
-	m := newMemory()
-	written := &flaggerv1.SerinStatus{Run: "r"}
-	if !m.noticePruning(cart, written, nil) || m.noticePruning(cart, written, nil) {
-		t.Fatal("a status that comes back without our part must be noticed, and once")
-	}
-	if !m.pruned(other) {
-		t.Fatal("pruning belongs to the definition, so it holds for every release")
-	}
-	m.noticePruning(cart, written, written)
-	if m.pruned(cart) {
-		t.Fatal("a status that comes back whole ends it")
-	}
 }

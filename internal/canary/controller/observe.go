@@ -89,7 +89,8 @@ func targetOf(c *flaggerv1.Canary) string {
 
 // seen is a Canary, what is around it, and the snapshot that was made of both.
 type seen struct {
-	object            *flaggerv1.Canary
+	object            *flaggerv1.Canary      // with its state decoded
+	stored            flaggerv1.CanaryStatus // as the API server has it
 	snapshot          canary.Snapshot
 	renderer          traffic.Renderer
 	target            traffic.Target
@@ -111,15 +112,15 @@ func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now t
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
-	s, err := o.observe(ctx, object, now, peer, false)
+	s, err := o.observe(ctx, object, now, peer)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
 	return s.snapshot, nil
 }
 
-// observe looks at everything around a Canary. peer is who else acts on it. pruned is true where our part of its status is known to be lost.
-func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.Peer, pruned bool) (*seen, error) {
+// observe looks at everything around a Canary. peer is who else acts on it.
+func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now time.Time, peer canary.Peer) (*seen, error) {
 	settings := o.Settings
 	settings.Features = func(provider string) canary.Features { return Features(o.Routers, object, provider) }
 	plan := canary.NewPlan(object, settings)
@@ -127,7 +128,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 	s.snapshot = canary.Snapshot{
 		Now: now, UID: string(object.UID), Generation: object.Generation, Plan: plan, Status: *object.Status.DeepCopy(),
 		Deleting: object.DeletionTimestamp != nil, Finalizer: slices.Contains(object.Finalizers, finalizer),
-		Command: object.Annotations[canary.CommandAnnotation], Pruned: pruned, Peer: peer,
+		Command: object.Annotations[canary.CommandAnnotation], Peer: peer,
 	}
 	s.things = o.things(object)
 	if peer.Acts() && !canary.OwnRelease(object.Status) {
@@ -141,7 +142,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return s, nil // the plan says that this cannot be released
 	}
 	var asks []workload.Ask
-	if !pruned && !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
+	if !object.Status.LastTransitionTime.IsZero() && (object.Status.Serin == nil || object.Status.Serin.Revision == "") && object.Status.LastAppliedSpec != "" {
 		asks = append(asks, workload.AskHistory) // a status that another controller left
 	}
 	observed, err := target.Observe(ctx, object, asks...)

@@ -61,6 +61,7 @@ type Reconciler struct {
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory
+	form       statusForm
 	known      *ownwrites.Newest
 }
 
@@ -82,6 +83,7 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("get Canary %s: %w", key, err)
 	}
+	stored := decodeState(object)
 	began := r.Clock.Now()
 	peer, err := r.leftTo(ctx, key, began)
 	if err != nil {
@@ -93,10 +95,11 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
-	s, err := r.observe(ctx, object, began, peer, r.memory.pruned(key))
+	s, err := r.observe(ctx, object, began, peer)
 	if err != nil {
 		return r.later(ctx, key, began, err)
 	}
+	s.stored = stored
 	ctx = ownwrites.Checked(ctx, r.takenOver(object))
 	r.dependents.Set(key, s.things)
 	if err := r.Watch(s.workloads, s.routes); err != nil {
@@ -177,8 +180,7 @@ func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began 
 }
 
 // writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
-// brings the release back. The patch names the version that the decision was made on and holds the difference only, so
-// that fields of a newer Serin stay.
+// brings the release back.
 func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, explanation shell.Explanation) (written bool, err error) {
 	if s.snapshot.Peer.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
 		return false, nil
@@ -188,24 +190,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		status.Serin = &flaggerv1.SerinStatus{}
 	}
 	status.Serin.Gates = gatesOf(explanation)
-	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, status)
+	before := *s.object
+	before.Status = s.stored
+	stored, err := r.form.write(ctx, r.Client, &before, status)
 	if err != nil {
-		return false, fmt.Errorf("compare the status of Canary %s with what it was: %w", key, err)
-	}
-	stored := &flaggerv1.Canary{} // takes the answer
-	stored.Namespace, stored.Name = key.Namespace, key.Name
-	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsTooManyRequests(err) && !byServer(err) {
 			r.known.Forget(key) // where it was a conflict, somebody else was faster, and what was seen is known to be old
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
+	s.stored = decodeState(stored)
 	s.object = stored
 	r.known.Knows(key, stored)
-	if r.memory.noticePruning(key, status.Serin, stored.Status.Serin) {
-		r.Reporter.Pruned(ctx, stored)
-	}
 	return written, nil
 }
 

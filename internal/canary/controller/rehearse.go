@@ -15,7 +15,7 @@ import (
 // shows what a pass would write. refused is what kept an effect from being made true, where a person has to act on it.
 func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
 	r := &Reconciler{Parts: Parts{Observer: *o}}
-	s, err := o.observe(ctx, object.DeepCopy(), now, canary.Peer{}, false)
+	s, err := o.observe(ctx, object.DeepCopy(), now, canary.Peer{})
 	if err != nil {
 		return canary.Decision{}, nil, err
 	}

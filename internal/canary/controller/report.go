@@ -62,14 +62,6 @@ func (r *Reporter) Report(ctx context.Context, c *flaggerv1.Canary, plan canary.
 	}
 }
 
-// Pruned says once that the stored definition of the resource drops our part of the status.
-func (r *Reporter) Pruned(ctx context.Context, c *flaggerv1.Canary) {
-	r.Recorder.Event(ctx, reference(c), release.Event{
-		Type:    release.Warning,
-		Message: "The installed definition of canaries.flagger.app drops status.serin: releases work, with less precision after a restart; apply Serin's definitions with: serin crds | kubectl apply --server-side -f -",
-	})
-}
-
 // Forget drops what is queued and remembered of a release that is gone, once what was said last has left.
 func (r *Reporter) Forget(key types.NamespacedName) {
 	r.Standing.Forget(key)

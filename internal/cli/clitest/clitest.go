@@ -106,7 +106,6 @@ func Parse(text string, now time.Time) (explain.Observation, error) {
 		Deleting: object.DeletionTimestamp != nil,
 		Workload: canary.Workload{Problem: w.Problem, Target: w.Target.copy(), Primary: w.Primary.copy()},
 		Route:    canary.Route{Found: true, Canary: object.Status.CanaryWeight, Mirrored: w.Mirrored, Problem: w.RouteProblem, Confirmation: canary.CannotTell},
-		Pruned:   object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero(),
 	}
 	if w.Route != nil {
 		s.Route.Canary = *w.Route

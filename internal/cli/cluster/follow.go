@@ -505,7 +505,7 @@ func (f *follower) list(ctx context.Context, of client.ObjectList, options []cli
 	all := make([]client.Object, 0, len(items))
 	for _, item := range items {
 		if object, ok := item.(client.Object); ok {
-			all = append(all, typedAs(object, list))
+			all = append(all, decoded(typedAs(object, list)))
 		}
 	}
 	send(change{all: all})
@@ -553,7 +553,7 @@ func (f *follower) watch(ctx context.Context, of client.ObjectList, version stri
 				continue
 			}
 			if object, ok := event.Object.(client.Object); ok {
-				send(change{object: typedAs(object, list), deleted: event.Type == watch.Deleted})
+				send(change{object: decoded(typedAs(object, list)), deleted: event.Type == watch.Deleted})
 			}
 		}
 	}

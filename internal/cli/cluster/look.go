@@ -129,7 +129,6 @@ func (s *Session) observeCanary(ctx context.Context, l *lens, object *flaggerv1.
 		break
 	}
 	snapshot := &out.Snapshot
-	snapshot.Pruned = object.Status.Serin == nil && !object.Status.LastTransitionTime.IsZero()
 	denied := reading.kinds()
 	if len(out.Assumed) == 0 && (denied["ConfigMap"] || denied["Secret"]) {
 		assumeConfiguration(snapshot)

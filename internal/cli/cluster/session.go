@@ -175,7 +175,7 @@ func (s *Session) listed(ctx context.Context, sel Selection) (found, error) {
 		out.kinds = append(out.kinds, kind)
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
 			if object, is := item.(client.Object); is {
-				out.objects = append(out.objects, object)
+				out.objects = append(out.objects, decoded(object))
 			}
 			return nil
 		}); err != nil {
@@ -187,6 +187,14 @@ func (s *Session) listed(ctx context.Context, sel Selection) (found, error) {
 	}
 	slices.SortFunc(out.objects, func(a, b client.Object) int { return keyOf(a).Compare(keyOf(b)) })
 	return out, nil
+}
+
+// decoded puts the state of a Canary into its field, wherever it is stored.
+func decoded(object client.Object) client.Object {
+	if c, ok := object.(*flaggerv1.Canary); ok {
+		c.Status = flaggerv1.DecodeState(c.Status)
+	}
+	return object
 }
 
 // listOf is an empty list of a kind.
@@ -216,7 +224,7 @@ func (s *Session) named(ctx context.Context, namespace string, name Name) (clien
 		err := s.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name.Name}, object)
 		switch {
 		case err == nil:
-			there = append(there, object)
+			there = append(there, decoded(object))
 		case !unknown(err) && !forbidden(err) && !apierrors.IsNotFound(err):
 			return nil, explained("get "+string(kind)+" "+name.Name+inNamespace(namespace), err, kind)
 		default:

@@ -157,7 +157,7 @@ func aboutFlagger(s Survey) []string {
 		out = append(out, "No running Flagger was found.")
 	}
 	if s.Prunes {
-		out = append(out, "The installed definition of Canaries drops the fields that Serin adds to their status. Serin works without them, with less precision after a restart. To install the current definition before Serin starts:",
+		out = append(out, "The installed definition of Canaries drops what Serin adds to their status. Serin writes it into a condition instead, as JSON; to have it as fields:",
 			"  serin crds | kubectl apply --server-side --force-conflicts -f -")
 	}
 	if len(s.Canaries) == 0 {
@@ -187,7 +187,7 @@ func describeCanary(seen ObservedCanary, now time.Time) Canary {
 // adopted is a Canary after the reconciliation that adopts the state of another controller, and the events of that.
 func adopted(seen explain.Canary, now time.Time) (explain.Canary, []string) {
 	s := seen.Snapshot
-	s.Now, s.Pruned = now, false // whether Serin's part of the status is stored is known only after it was written
+	s.Now = now
 	seen.Snapshot = s
 	d := canary.Next(s)
 	if !Adopts(s.Status, d) {

@@ -28,7 +28,7 @@ func (l *ledger) stepIn(event any) (step, bool) {
 		r := h.of
 		rises := h.BySerin && h.after.found && h.after.canary > max(h.before.canary, r.status.CanaryWeight)
 		if rises && analysing(r.phase()) && !r.failedPromotion() {
-			return step{of: r, by: h.Actor, first: r.run.window == nil && !l.unwritten(r), what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
+			return step{of: r, by: h.Actor, first: r.run.window == nil, what: fmt.Sprintf("the weight rose to %d", h.after.canary)}, true
 		}
 	case workloadWritten:
 		if r := h.of; h.BySerin && r.promotes(h) {
@@ -44,12 +44,6 @@ func (l *ledger) stepIn(event any) (step, bool) {
 		}
 	}
 	return step{}, false
-}
-
-// unwritten is true of a window that a pruned status cannot tell of: in it requests are copied, and the weight is 0 but for
-// what somebody else made of it.
-func (l *ledger) unwritten(r *record) bool {
-	return l.pruning && r.run.window == nil && r.route.mirrored && (r.route.canary == 0 || r.route.foreign.After(r.run.began))
 }
 
 func analysing(phase flaggerv1.CanaryPhase) bool {
@@ -81,7 +75,7 @@ func (r *record) told(verb string, then time.Time) bool {
 // from is the earliest moment at which the open window may truly have begun: when its route was acknowledged, a call
 // before the status said so.
 func (l *ledger) from(w *window) time.Time {
-	if !l.Clocks.Changed && !l.pruning {
+	if !l.Clocks.Changed {
 		return w.start
 	}
 	slack := 200 * time.Millisecond
@@ -136,7 +130,7 @@ func (c *gatedPromotion) missing(s step, d *expectation) string {
 		// What is a new window for one process is that of before for another one, and no process can know.
 	case r.run.window != nil:
 		from = c.from(r.run.window)
-	case !c.unwritten(r):
+	default:
 		return "no window was open"
 	}
 	for i, metric := range d.metrics {
@@ -280,7 +274,6 @@ func (c *windowsJudgedOnce) counted(h canaryWritten) {
 	switch {
 	case after <= before:
 		return
-	case c.pruning: // where the status is pruned, the number stands for the decision to roll back as well
 	case after > before+1:
 		c.Violate("I4", r.name(), "the failed checks went from %d to %d", before, after)
 	case c.failing(h) == nil:
@@ -381,7 +374,7 @@ func (c *singleQueries) Observe(event any) {
 		return
 	}
 	// Somebody who writes another phase into the status, or wants it tried again, makes another question of it.
-	// What is asked in another phase is another call: a pruned status may name both runs by one second.
+	// What is asked in another phase is another call.
 	call := askKey{key.of, key.id + " " + string(q.hook.Phase), key.since}
 	known, seen := c.keys[call]
 	if !seen {
@@ -454,7 +447,7 @@ func (c *freshRun) restart(h canaryWritten) {
 // samples: what an earlier revision answered to users is not in what is measured of this one.
 func (c *freshRun) samples(q *question) {
 	r := q.of
-	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || c.pruning || r.tampered.After(r.run.left) {
+	if q.check == nil || r.run == nil || r.run.left.IsZero() || !c.Clocks.Consistent(r.run.left) || r.tampered.After(r.run.left) {
 		return // whoever wipes the status wipes the moment
 	}
 	back, err := time.ParseDuration(q.check.Metric.Interval)

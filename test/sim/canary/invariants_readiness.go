@@ -25,10 +25,6 @@ func (c *progressDeadline) Observe(event any) {
 		return // it was decided before
 	}
 	intended := after.Serin != nil && after.Serin.Intent == "rollback"
-	if c.pruning {
-		// There the number of failed checks stands for the decision.
-		intended = moving(after.Phase) && after.FailedChecks > before.FailedChecks && c.failing(h) == nil
-	}
 	switch failed := after.Phase == flaggerv1.CanaryPhaseFailed && moving(before.Phase); {
 	case intended && !c.otherwise(h):
 		c.hasty(h, &r.target, r.run.began, "rolled back")

@@ -100,7 +100,7 @@ func (c *rollbackToStable) Observe(event any) {
 	if r.run == nil || !moving(before.Phase) || after.Phase != flaggerv1.CanaryPhaseFailed {
 		return
 	}
-	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting || c.pruning
+	failedPromotion := after.Serin != nil && after.Serin.Promoted == "none" || after.CanaryWeight == 100 || r.providerless() && before.Phase == flaggerv1.CanaryPhasePromoting
 	touched := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.created.After(r.run.began)
 	if !failedPromotion && !touched && r.run.primary != "" && r.primary.content != r.run.primary && c.OldestView().After(r.run.promoted) {
 		c.Violate("I23", r.name(), "it was taken back, but the primary runs %s, and before the run it ran %s", r.primary.content, r.run.primary)
@@ -111,7 +111,7 @@ func (c *rollbackToStable) Observe(event any) {
 func (c *rollbackToStable) recorded(h canaryWritten) {
 	r, before := h.of, &h.before.Status
 	// Somebody may have written the phase since.
-	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none" || c.pruning && before.LastPromotedSpec == ""
+	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
 		c.Violate("I23", r.name(), "lastPromotedSpec changed in phase %s", before.Phase)
@@ -221,7 +221,7 @@ func (c *explainedWaits) Observe(event any) {
 		return
 	}
 	r := c.ByName[h.Release]
-	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || c.pruning || r.canary.Spec.Suspend || leaving(r) {
+	if r == nil || !moving(r.phase()) && r.phase() != flaggerv1.CanaryPhaseInitializing || r.canary.Spec.Suspend || leaving(r) {
 		return
 	}
 	// A write, or an answer that is out, brings the release back; and a moment ago the process may have seen something else.
@@ -256,7 +256,7 @@ func (r *record) lastTouched(l *ledger) time.Time {
 
 func (c *explainedWaits) Finish() {
 	for _, r := range c.All {
-		if !r.deleted.IsZero() || c.pruning || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
+		if !r.deleted.IsZero() || r.canary.Spec.Suspend || leaving(r) || resting(r.phase()) || len(c.rivals(r)) > 0 {
 			continue
 		}
 		if !waits(r.status) {

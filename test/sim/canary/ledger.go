@@ -31,7 +31,6 @@ type ledger struct {
 
 	// disagreed is when one of several processes whose clocks differ last wrote something.
 	disagreed time.Time
-	pruning   bool
 	// lateGateways follow routes seconds later than usual.
 	lateGateways bool
 }
@@ -226,9 +225,9 @@ func (l *ledger) readWrite(e *store.Event) []any {
 }
 
 func (l *ledger) readCanary(e oracle.Write) canaryWritten {
-	m := canaryWritten{Write: e, of: l.ByUID[e.New.UID()], before: actors.Typed[*flaggerv1.Canary](l.World, e.Old)}
+	m := canaryWritten{Write: e, of: l.ByUID[e.New.UID()], before: decoded(actors.Typed[*flaggerv1.Canary](l.World, e.Old))}
 	if e.Type != store.Deleted {
-		m.after = actors.Typed[*flaggerv1.Canary](l.World, e.New)
+		m.after = decoded(actors.Typed[*flaggerv1.Canary](l.World, e.New))
 	}
 	if m.of == nil || !m.status() {
 		return m
@@ -240,7 +239,7 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 			unearned: m.of.orphaned && m.of.route.canary > 0,
 		}
 	}
-	m.opens = opened(after, l.pruning) != opened(before, l.pruning) && !opened(after, l.pruning).IsZero()
+	m.opens = opened(after) != opened(before) && !opened(after).IsZero()
 	return m
 }
 
@@ -260,21 +259,26 @@ func (l *ledger) begins(m canaryWritten, name string) bool {
 		return true
 	case name == nameOf(before):
 		return false
-	case m.of.run != nil && !l.pruning && (unnamed(after) || unnamed(before)):
+	case m.of.run != nil && (unnamed(after) || unnamed(before)):
 		return m.BySerin && !unnamed(after) && takenUp(after) != takenUp(before) && after.LastAppliedSpec != after.LastPromotedSpec
 	default:
-		runs := m.of.primary.content // nobody can tell where there is no primary
-		back := (runs == "" || slices.Contains(m.of.target.ran(l.OldestView()), runs)) && after.LastAppliedSpec == after.LastPromotedSpec
-		now := m.of.target.content
-		back = back || now == m.of.primary.content || now == m.of.stable                             // whatever somebody made of what the status says of it
-		counts := after.FailedChecks == before.FailedChecks && after.Iterations == before.Iterations // a new attempt begins without any
-		return !l.pruning || !m.BySerin || m.of.run == nil || !back || !counts
+		return true
 	}
 }
 
 // unnamed is true of a status that names no attempt.
 func unnamed(status *flaggerv1.CanaryStatus) bool {
 	return status.Serin == nil || status.Serin.Run == ""
+}
+
+// decoded is a Canary with its state in the field, wherever it is stored.
+func decoded(c *flaggerv1.Canary) *flaggerv1.Canary {
+	if c == nil || !flaggerv1.HasEncodedState(c.Status) {
+		return c
+	}
+	out := *c // the version is shared
+	out.Status = flaggerv1.DecodeState(c.Status)
+	return &out
 }
 
 // moving is true of phases in which something is done.
@@ -298,7 +302,7 @@ func resting(phase flaggerv1.CanaryPhase) bool {
 	}
 }
 
-// nameOf tells one attempt from the next. Where the additive status is pruned, an attempt is told by what was taken up.
+// nameOf tells one attempt from the next. In a status of another controller, an attempt is told by what was taken up.
 func nameOf(status *flaggerv1.CanaryStatus) string {
 	if status.Serin != nil && status.Serin.Run != "" {
 		return status.Serin.Run
@@ -312,15 +316,11 @@ func takenUp(status *flaggerv1.CanaryStatus) string {
 }
 
 // opened is when the open window began, as a status says.
-func opened(status *flaggerv1.CanaryStatus, pruned bool) time.Time {
-	switch {
-	case status.Serin != nil && status.Serin.Window != nil:
-		return status.Serin.Window.Start.Time
-	case pruned && moving(status.Phase) && (status.CanaryWeight > 0 || status.Iterations > 0):
-		return status.LastTransitionTime.Time
-	default:
+func opened(status *flaggerv1.CanaryStatus) time.Time {
+	if status.Serin == nil || status.Serin.Window == nil {
 		return time.Time{}
 	}
+	return status.Serin.Window.Start.Time
 }
 
 func (l *ledger) recordCanary(h canaryWritten) {
@@ -414,9 +414,6 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 	if !h.BySerin {
 		r.tampered, r.mover = l.Now(), ""
 	}
-	if h.BySerin && h.after.Status.Serin == nil && h.after.Status.Phase != "" {
-		l.pruning = true
-	}
 	switch phase := h.after.Status.Phase; {
 	case h.begins != nil:
 		if analysing(h.before.Status.Phase) && r.run != nil && r.route.left.After(r.run.began) {
@@ -440,8 +437,8 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 		r.run.name = nameOf(&h.after.Status) // it may be told only now
 	}
 	if h.opens {
-		r.run.window = &window{opened: l.Now(), start: opened(&h.after.Status, l.pruning)}
-	} else if opened(&h.after.Status, l.pruning).IsZero() {
+		r.run.window = &window{opened: l.Now(), start: opened(&h.after.Status)}
+	} else if opened(&h.after.Status).IsZero() {
 		r.run.window = nil
 	}
 	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
@@ -451,9 +448,6 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 
 // succeeds takes down what of an attempt is true of the next one.
 func (l *ledger) succeeds(r *record, next *run) {
-	if last := r.run; l.pruning && last.name == next.name && last.began.Truncate(time.Second).Equal(next.began.Truncate(time.Second)) {
-		next.began = last.began // only the second tells them apart, so that an answer for one is for the other
-	}
 	if !r.run.promoted.IsZero() && r.tampered.After(r.run.promoted) {
 		r.stable = "" // the primary had the copy, and somebody wrote the status before that was said to be promoted
 	}

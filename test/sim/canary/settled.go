@@ -120,7 +120,7 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 		return true
 	}
 	// A gate that is polled is, when the status is written, either asked again or waits for that.
-	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && (c.Status.Serin == nil || opens(c, release.ByPerson, release.ByAnswer))
+	waits := c.Status.Phase == flaggerv1.CanaryPhaseWaiting && opens(c, release.ByPerson, release.ByAnswer)
 	return waits && k.services.neverApproved(c)
 }
 
@@ -131,13 +131,8 @@ func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
 		return false
 	}
-	// Where the status is pruned, an event says it: then nothing is due any more.
-	says := c.Status.Serin == nil && !k.world.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
-	if c.Status.Serin != nil {
-		i := slices.IndexFunc(c.Status.Serin.Gates, func(g flaggerv1.GateStatus) bool { return g.Verdict != string(release.Pass) })
-		says = i >= 0 && slices.Contains([]string{"primary-serves", "primary-restored"}, c.Status.Serin.Gates[i].Name)
-	}
-	return givenUp(primary) && says
+	gate := unmet(c, "")
+	return givenUp(primary) && gate != nil && slices.Contains([]string{"primary-serves", "primary-restored"}, gate.Name)
 }
 
 // opens is true when the first gate that is not passed, as the status says, is opened by one of those.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -234,7 +235,7 @@ func (p *users) command(r *Release, s *sim.Stream) {
 
 // restatus writes a status as nobody but the controller should.
 func (p *users) restatus(r *Release, words string, change func(*flaggerv1.CanaryStatus)) {
-	c := p.stored(r.Key)
+	c := actors.Typed[*flaggerv1.Canary](p.world, p.world.Server.Peek(canaryKind, r.Key)) // in the form in which it is stored
 	if c == nil {
 		return
 	}
@@ -281,7 +282,11 @@ func (p *users) nonsense(r *Release, s *sim.Stream) {
 // otherController leaves the status as one that knows nothing of ours would have written it.
 func (p *users) otherController(r *Release, _ *sim.Stream) {
 	if c := p.stored(r.Key); c != nil && c.Status.Serin != nil {
-		p.restatus(r, "let another controller write the status", func(status *flaggerv1.CanaryStatus) { status.Serin = nil })
+		p.restatus(r, "let another controller write the status", func(status *flaggerv1.CanaryStatus) {
+			if status.Serin = nil; flaggerv1.HasEncodedState(*status) { // Flagger retains the conditions of a phase, and writes the time
+				status.LastTransitionTime = metav1.NewTime(p.world.Now().Truncate(time.Second))
+			}
+		})
 	}
 }
 

@@ -129,9 +129,9 @@ func (p *users) change(name string, kind schema.GroupKind, change func(map[strin
 	return p.userClient.Write("user", name, kind, change)
 }
 
-// stored is a Canary as the API server has it; nil when there is none. It must not be changed.
+// stored is a Canary with its state decoded; nil when there is none. It must not be changed.
 func (k *Canaries) stored(key types.NamespacedName) *flaggerv1.Canary {
-	return actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key))
+	return decoded(actors.Typed[*flaggerv1.Canary](k.world, k.world.Server.Peek(canaryKind, key)))
 }
 
 // respecify changes the spec of a Canary.

@@ -47,7 +47,7 @@ var Canaries = []Mutant{
 		"window counted from lastTransitionTime",
 		"I3",
 		"internal/canary/status.go",
-		"return s.serin().Window.Start.Time, true", "return s.Status.LastTransitionTime.Time, true", 33,
+		"return window.Start.Time, true", "return s.Status.LastTransitionTime.Time, true", 33,
 	},
 	{
 		"threshold off by one",
@@ -216,7 +216,7 @@ var Canaries = []Mutant{
 		"pods taken away at rest",
 		"I18",
 		"internal/canary/rest.go",
-		"		return keepStatus(s, gates, standing(s)...)\n\t}\n\tfor _, missing", "		return keepStatus(s, gates, standing(s, DownToZero{})...)\n\t}\n\tfor _, missing", 2,
+		"		return keepStatus(s, nil, standing(s)...)\n\t}\n\tgates", "		return keepStatus(s, nil, standing(s, DownToZero{})...)\n\t}\n\tgates", 2,
 	},
 	{
 		"a label that never stands",
@@ -252,7 +252,7 @@ var Canaries = []Mutant{
 		"abort recorded and not carried out",
 		"I24",
 		"internal/canary/progress.go",
-		"return e.rollback(reasonAbort).tell(", "return e.tell(", 28,
+		"return e.intend(intentRollback, reasonAbort).tell(", "return e.tell(", 28,
 	},
 	{
 		"suspension ignored",
@@ -310,13 +310,13 @@ var Canaries = []Mutant{
 		"users that a revision has not earned stay with it",
 		"I33",
 		"internal/canary/progress.go",
-		"if s.inheritsTraffic() && s.primaryReachable() {", "if s.inheritsTraffic() && s.primaryReachable() && s.Pruned {", 0,
+		"if s.inheritsTraffic() && s.primaryReachable() {", "if s.inheritsTraffic() && s.primaryReachable() && s.Deleting {", 0,
 	},
 	{
 		"a primary that became ready stays unknown",
 		"I33",
 		"internal/canary/unfinished.go",
-		"return s.primaryUnpromoted() && known &&", "return s.primaryUnpromoted() && known && s.Pruned &&", 0,
+		"return s.primaryUnpromoted() && s.serin().Unfinished != nil &&", "return s.primaryUnpromoted() && s.Deleting &&", 0,
 	},
 	{
 		"all traffic back to one pod of the primary",
