@@ -243,6 +243,12 @@ var Canaries = []Mutant{
 		"return min(max(wake.Sub(now), 1), longestSleep)", "return 1", 1,
 	},
 	{
+		"a state that the schema drops is not written",
+		"I21",
+		"internal/canary/controller/statusform.go",
+		"status, schema == schemaDrops)", "status, false)", 20,
+	},
+	{
 		"what failed is tried again",
 		"I23",
 		"internal/canary/rest.go",
