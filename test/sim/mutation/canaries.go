@@ -258,7 +258,7 @@ var Canaries = []Mutant{
 		"abort recorded and not carried out",
 		"I24",
 		"internal/canary/progress.go",
-		"return e.intend(intentRollback, reasonAbort).tell(", "return e.tell(", 28,
+		"return e.intend(intentRollback, reasonAbort).tell(", "return e.tell(", 115,
 	},
 	{
 		"suspension ignored",
