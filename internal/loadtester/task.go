@@ -97,8 +97,6 @@ type refusal struct {
 	text   string
 }
 
-func (r *refusal) Error() string { return r.text }
-
 func badTask(format string, args ...any) *refusal {
 	return &refusal{status: 400, text: fmt.Sprintf(format, args...)}
 }
