@@ -34,7 +34,7 @@ func (p process) notifications(ctx context.Context, own cluster.Cluster, writes 
 	return dispatch.New(dispatch.Parts{
 		Client: writes, Clock: clock.RealClock{}, Outbox: p.notifying, Metrics: p.shown, Services: outbound.New(policy), Policy: policy,
 		Namespace: f.Argo.OwnNamespace, SelfService: f.Argo.SelfServiceNotification,
-		Tell: controller.LateTeller(recorder, p.shown), Health: p.sentence,
+		Tell: controller.LateEventRecorder(recorder, p.shown), Health: p.sentence,
 	}), nil
 }
 

@@ -45,17 +45,19 @@ func TestNothingOutlivesItsObject(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cluster, registry := &one{}, prometheus.NewRegistry()
 			outbox := telemetry.NewOutbox(clock.RealClock{}, logr.Discard())
-			f := &Frame[*corev1.ConfigMap, map[string]string]{
-				Kind:   schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: kind},
-				Client: cluster, Clock: clock.RealClock{}, Metrics: telemetry.New(registry),
-				Recorder: telemetry.NewRecorder(cluster, outbox, clock.RealClock{}, ""),
-				New:      func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-				Status:   func(object *corev1.ConfigMap) *map[string]string { return &object.Data },
-				Faulted: func(status map[string]string, sentence string) release.Decision[map[string]string] {
-					return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: sentence, Standing: true}}}
+			f := &Simple[*corev1.ConfigMap, map[string]string]{
+				Frame: Frame[*corev1.ConfigMap, map[string]string]{
+					Kind:   schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: kind},
+					Client: cluster, Clock: clock.RealClock{}, Metrics: telemetry.New(registry),
+					New:    func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+					Status: func(object *corev1.ConfigMap) *map[string]string { return &object.Data },
 				},
+				Recorder: telemetry.NewRecorder(cluster, outbox, clock.RealClock{}, ""),
 			}
-			f.Pass = func(ctx context.Context, object *corev1.ConfigMap) (reconcile.Result, error) {
+			f.Serving("", "", func(status map[string]string, message string) release.Decision[map[string]string] {
+				return release.Decision[map[string]string]{Status: status, Events: []release.Event{{Message: message, Standing: true}}}
+			}, nil)
+			f.ReconcileObject = func(ctx context.Context, object *corev1.ConfigMap) (reconcile.Result, error) {
 				f.Report(ctx, object, []release.Event{{Message: "it begins"}, {Message: "it waits", Standing: true}})
 				if object.Name[len(object.Name)-1] == '7' {
 					panic("a fault")

@@ -59,7 +59,7 @@ func (g *Guard) Run(ctx context.Context, clk clock.PassiveClock, key types.Names
 		}
 		fault := telemetry.Fault(cause)
 		log.FromContext(ctx).Error(fault, "Pass panicked", "stack", string(debug.Stack()))
-		if err := told(ctx, key, fault, faulted); err != nil {
+		if err := report(ctx, key, fault, faulted); err != nil {
 			log.FromContext(ctx).Error(err, "Told of a panic")
 		}
 		now := clk.Now()
@@ -68,7 +68,8 @@ func (g *Guard) Run(ctx context.Context, clk clock.PassiveClock, key types.Names
 	return pass(ctx, key)
 }
 
-func told(ctx context.Context, key types.NamespacedName, fault error, faulted func(context.Context, types.NamespacedName, error) error) (err error) {
+// report calls faulted, which may panic, too.
+func report(ctx context.Context, key types.NamespacedName, fault error, faulted func(context.Context, types.NamespacedName, error) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = telemetry.Fault(cause)
@@ -102,8 +103,8 @@ func (g *Guard) Keys() []types.NamespacedName {
 	return slices.Collect(maps.Keys(g.rows))
 }
 
-// FaultSentence is what people read of a panic in a pass; of is what the pass was over.
-func FaultSentence(of string, fault error) string {
+// FaultMessage is the message about a panic in a reconciliation of something.
+func FaultMessage(of string, fault error) string {
 	return fmt.Sprintf("Serin failed at this %s by a fault of its own (%v), and its log has the details: nothing of it changes until that is mended; it is tried again, at least every %s",
 		of, fault, MaxPause)
 }

@@ -94,6 +94,15 @@ func (m *Memory[E]) RetryAt(key types.NamespacedName, of Trouble, now time.Time)
 	return m.entry(key).retries.Again(of, now)
 }
 
+// Retry counts a failure, or ends a row of failures. It returns the time of the next attempt; zero: none is needed.
+func (m *Memory[E]) Retry(key types.NamespacedName, of Trouble, failed bool, now time.Time) time.Time {
+	if failed {
+		return m.RetryAt(key, of, now)
+	}
+	m.Succeeded(key, of)
+	return time.Time{}
+}
+
 // Succeeded ends a row of failures.
 func (m *Memory[E]) Succeeded(key types.NamespacedName, of Trouble) {
 	m.mu.Lock()

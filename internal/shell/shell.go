@@ -1,19 +1,17 @@
-// Package shell is what the shells of all kinds need alike: a guard around a pass, a way back onto the queue, the patch of a
-// status, how long to sleep; and a frame for passes that need little else.
+// Package shell contains what the reconcilers of all kinds share: the frame around a reconciliation, the memory between
+// reconciliations, the gates in a status, the classification of errors, and requeueing.
 //
-// It must not know any kind of resource.
+// It must not know any kind of resource: a kind describes itself in a Frame, and its decisions are made elsewhere.
 package shell
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"reflect"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -32,14 +30,6 @@ const (
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
-
-// Sentence is what an error says to a person: of one of the API server, what the server says.
-func Sentence(err error) string {
-	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return status.ErrStatus.Message
-	}
-	return err.Error()
-}
 
 // RateLimiter is the one of a controller's queue, unless it has one of its own. The library's default also shares ten retries a second among all, so that
 // those of broken releases would delay the others'.

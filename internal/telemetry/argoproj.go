@@ -56,11 +56,17 @@ func (m *Metrics) Exists(kind string, key types.NamespacedName) {
 
 // Reconciled records a reconciliation of an object of the argoproj API.
 func (m *Metrics) Reconciled(kind string, key types.NamespacedName, took time.Duration) {
+	if kind == rolloutKind {
+		m.rolloutReconciled(key, took)
+	}
 	m.record(kind, key, func(p passes) { p.took.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds()) })
 }
 
 // ReconcileFailed counts a reconciliation of an object of the argoproj API that failed.
 func (m *Metrics) ReconcileFailed(kind string, key types.NamespacedName) {
+	if kind == rolloutKind {
+		m.rolloutFailed(key)
+	}
 	m.record(kind, key, func(p passes) { p.failed.WithLabelValues(key.Namespace, key.Name).Inc() })
 }
 

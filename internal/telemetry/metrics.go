@@ -25,8 +25,11 @@ const (
 	MetricProbe = "metric"
 )
 
-// canaryKind is the label kind of Canaries.
-const canaryKind = "Canary"
+// canaryKind and rolloutKind are the values of the label kind.
+const (
+	canaryKind  = "Canary"
+	rolloutKind = "Rollout"
+)
 
 // Metrics are all series of the controller's own. The flagger_* families keep the names, labels and help texts that
 // dashboards and alerts of users rely on; in them name is the target's name, not the Canary's. Series of an object end

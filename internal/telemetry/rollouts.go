@@ -127,16 +127,16 @@ func (m *Metrics) Rollout(r Rollout) {
 	m.rollouts.updated.WithLabelValues(r.Namespace, r.Name).Set(float64(r.Updated))
 }
 
-// RolloutPassed records how long a reconciliation of a Rollout took.
-func (m *Metrics) RolloutPassed(namespace, name string, took time.Duration) {
-	m.rollouts.record(namespace, name, func(map[eventLabels]bool) {
-		m.rollouts.passes.WithLabelValues(namespace, name).Observe(took.Seconds())
+// rolloutReconciled records a reconciliation of a Rollout.
+func (m *Metrics) rolloutReconciled(key types.NamespacedName, took time.Duration) {
+	m.rollouts.record(key.Namespace, key.Name, func(map[eventLabels]bool) {
+		m.rollouts.passes.WithLabelValues(key.Namespace, key.Name).Observe(took.Seconds())
 	})
 }
 
-// RolloutFailed counts a reconciliation of a Rollout that failed.
-func (m *Metrics) RolloutFailed(namespace, name string) {
-	m.rollouts.record(namespace, name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(namespace, name).Inc() })
+// rolloutFailed counts a reconciliation of a Rollout that failed.
+func (m *Metrics) rolloutFailed(key types.NamespacedName) {
+	m.rollouts.record(key.Namespace, key.Name, func(map[eventLabels]bool) { m.rollouts.failures.WithLabelValues(key.Namespace, key.Name).Inc() })
 }
 
 // RolloutTold counts an event about a Rollout.

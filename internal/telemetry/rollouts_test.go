@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
@@ -19,8 +20,8 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	m.Rollout(shown)
 	m.RolloutTold("shop", "cart", "Normal", "RolloutCompleted")
 	m.RolloutEnded("Promoted", 90*time.Second, time.Minute)
-	m.RolloutFailed("shop", "cart")
-	m.RolloutPassed("shop", "cart", 250*time.Millisecond)
+	m.ReconcileFailed(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
+	m.Reconciled(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, 250*time.Millisecond)
 	want := []string{
 		`rollout_duration_seconds_count{status="Promoted"} 1`,
 		`rollout_duration_seconds_sum{status="Promoted"} 90`,
@@ -52,8 +53,8 @@ func TestARolloutShowsTheSeriesThatDashboardsRead(t *testing.T) {
 	expect(t, "series of a Rollout that is gone", left, []string{})
 
 	// The reconciliation that finds it gone ends after that, and so do notifications.
-	m.RolloutPassed("shop", "cart", time.Second)
-	m.RolloutFailed("shop", "cart")
+	m.Reconciled(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"}, time.Second)
+	m.ReconcileFailed(rolloutKind, types.NamespacedName{Namespace: "shop", Name: "cart"})
 	m.RolloutTold("shop", "cart", "Warning", "NotificationFailed")
 	left = slices.DeleteFunc(series(t, registry), func(line string) bool { return !strings.Contains(line, `name="cart"`) })
 	expect(t, "series that came back", left, []string{})

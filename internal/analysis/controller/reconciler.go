@@ -1,8 +1,8 @@
-// Package controller is the shell of package analysis: it observes AnalysisRuns, writes what was measured, tells people,
-// and hands out questions.
+// Package controller is the reconciler of AnalysisRuns: it observes them, writes what was measured, reports events and sends
+// queries.
 //
-// It must not decide anything about a run: an if on a phase belongs into the machine. It must not wait for the outside
-// either; questions leave through the prober and their answers bring the run back.
+// It must not decide anything about a run: an if on a phase belongs in the state machine. It must not wait for external services
+// either; queries are sent by the prober, and their answers requeue the run.
 package controller
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Parts are what a pass over an AnalysisRun needs.
+// Parts are what a reconciliation of an AnalysisRun needs.
 type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client   client.Client
@@ -39,29 +39,30 @@ type Parts struct {
 	InstanceID string
 }
 
-// Reconciler is one pass over one AnalysisRun.
+// Reconciler reconciles AnalysisRuns.
 type Reconciler struct {
 	Parts
 	pace  *pace
-	frame *shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
+	frame *shell.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]
 }
 
-// New makes a reconciler that has told nothing yet.
+// New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts, pace: newPace()}
-	r.frame = &shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
-		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind),
-		Client: parts.Client, Clock: parts.Clock, Recorder: parts.Recorder, Metrics: parts.Metrics,
-		InstanceLabel: argov1.InstanceIDLabel, InstanceID: parts.InstanceID,
-		New:     func() *argov1.AnalysisRun { return &argov1.AnalysisRun{} },
-		Status:  func(run *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &run.Status },
-		Pass:    r.pass,
-		Faulted: analysis.Faulted,
-		Left: func(key types.NamespacedName) {
-			parts.Prober.Forget(key)
-			r.pace.forget(key)
+	r.frame = &shell.Simple[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
+		Frame: shell.Frame[*argov1.AnalysisRun, argov1.AnalysisRunStatus]{
+			Kind:   argov1.SchemeGroupVersion.WithKind(argov1.AnalysisRunKind),
+			Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
+			New:             func() *argov1.AnalysisRun { return &argov1.AnalysisRun{} },
+			Status:          func(object *argov1.AnalysisRun) *argov1.AnalysisRunStatus { return &object.Status },
+			ReconcileObject: r.reconcile,
 		},
+		Recorder: parts.Recorder,
 	}
+	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, analysis.Faulted, func(key types.NamespacedName) {
+		parts.Prober.Forget(key)
+		r.pace.forget(key)
+	})
 	return r
 }
 
@@ -70,8 +71,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.frame.Reconcile(ctx, req)
 }
 
-// pass observes, decides, applies, writes, tells, asks.
-func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconcile.Result, error) {
+// reconcile observes one AnalysisRun, decides, applies the effects, writes the status, reports and sends queries.
+func (r *Reconciler) reconcile(ctx context.Context, run *argov1.AnalysisRun) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(run)
 	asking := prober.Key{NamespacedName: key, UID: run.UID}
 	s, err := r.observe(ctx, run, asking)
@@ -85,10 +86,10 @@ func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconci
 		}
 	}
 	if err := r.apply(ctx, run, d.Effects); err != nil {
-		return shell.Later(ctx, err)
+		return r.frame.RetryLater(ctx, key, err)
 	}
 	if err := r.frame.WriteStatus(ctx, run, d.Status); err != nil {
-		return shell.Later(ctx, err)
+		return r.frame.RetryLater(ctx, key, err)
 	}
 	r.frame.Report(ctx, run, d.Events)
 	if d.Status.Phase.Completed() {
@@ -101,7 +102,7 @@ func (r *Reconciler) pass(ctx context.Context, run *argov1.AnalysisRun) (reconci
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
 
-// observe is all that is known about a run.
+// observe returns everything that is known about a run.
 func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key prober.Key) (analysis.Snapshot, error) {
 	s := analysis.Snapshot{
 		Now: r.Clock.Now(), UID: run.UID, Spec: run.Spec, Status: run.Status,
@@ -137,7 +138,7 @@ func (r *Reconciler) observe(ctx context.Context, run *argov1.AnalysisRun, key p
 	return s, nil
 }
 
-// apply makes the effects true, in order, up to the first that fails.
+// apply applies the effects in order, up to the first that fails.
 func (r *Reconciler) apply(ctx context.Context, run *argov1.AnalysisRun, effects []release.Effect) error {
 	for _, effect := range effects {
 		var err error

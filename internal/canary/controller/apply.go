@@ -11,29 +11,35 @@ import (
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// apply makes the effects true, in order, up to the first that fails, which it returns. What could be done only in part comes
-// back as warnings: it holds nothing up.
-func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (warnings []release.Event, failed release.Effect, err error) {
+// apply applies the effects of a decision in order, up to the first that fails. An effect that was applied in part only is a
+// warning. The returned decision includes the warnings, and says what the user must fix; rejected is true if no watch notifies
+// of the fix. Other errors are returned.
+func (r *Reconciler) apply(ctx context.Context, s *seen, d canary.Decision) (decision canary.Decision, rejected bool, err error) {
+	events := slices.Concat(d.Events, s.warnings)
 	for _, effect := range d.Effects {
 		err := r.ensure(ctx, s, effect, d.Status)
 		var partly *workload.PartlyError
 		switch {
 		case errors.As(err, &partly):
 			for _, text := range partly.Texts {
-				warnings = append(warnings, release.Event{Type: release.Warning, Message: text, Standing: true})
+				events = append(events, release.Event{Type: release.Warning, Message: text, Standing: true})
 			}
+		case shell.NeedsUser(err), shell.Rejected(err):
+			return canary.Refused(s.snapshot, d.Gates, effect, shell.Message(err)), shell.Rejected(err), nil
 		case err != nil:
-			return warnings, effect, err
+			return d, false, err
 		}
 	}
-	return warnings, nil, nil
+	d.Events = events
+	return d, false, nil
 }
 
-// one makes one effect true. status is the one that will be written: it names the cookies of the run.
+// one applies one effect. status is the one that will be written: it names the cookies of the run.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect, status flaggerv1.CanaryStatus) error {
 	c := s.object
 	target := r.Workloads.Of(c)

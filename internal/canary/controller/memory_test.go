@@ -16,10 +16,10 @@ var (
 // A clock that is set back by a day does not delay the list of the pods by a day.
 func TestUnreadyPodsAreListedAlthoughTheClockIsSetBack(t *testing.T) {
 	m := newMemory()
-	m.podsDue(cart, false, true, noon, stuckLook)
+	m.podsDue(cart, false, true, noon, podsDueAfter)
 	yesterday := noon.Add(-24 * time.Hour)
-	if at, _ := m.podsDue(cart, false, true, yesterday, stuckLook); !at.Equal(yesterday.Add(stuckLook)) {
-		t.Errorf("got a list at %v, want it after %v", at, yesterday.Add(stuckLook))
+	if at, _ := m.podsDue(cart, false, true, yesterday, podsDueAfter); !at.Equal(yesterday.Add(podsDueAfter)) {
+		t.Errorf("got a list at %v, want it after %v", at, yesterday.Add(podsDueAfter))
 	}
 }
 
@@ -33,10 +33,10 @@ func TestPodsAreLookedAtBeforeAShortDeadline(t *testing.T) {
 // A clock that is set must not put the next look at the pods off for an hour.
 func TestALookAtPodsIsNotPutOffByTheClock(t *testing.T) {
 	m := newMemory()
-	m.podsDue(cart, false, true, noon, stuckLook)
+	m.podsDue(cart, false, true, noon, podsDueAfter)
 	later := noon.Add(time.Hour)
 	m.podsListed(cart, false, "", later)
-	if at, _ := m.podsDue(cart, false, true, later, stuckLook); at.After(later.Add(2 * stuckLook)) {
+	if at, _ := m.podsDue(cart, false, true, later, podsDueAfter); at.After(later.Add(2 * podsDueAfter)) {
 		t.Errorf("got %v", at)
 	}
 }
@@ -45,17 +45,17 @@ func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	m := newMemory()
 	look := func(what string, now time.Time, unready bool, at time.Time, problem string) {
 		t.Helper()
-		if gotAt, got := m.podsDue(cart, false, unready, now, stuckLook); !gotAt.Equal(at) || got != problem {
+		if gotAt, got := m.podsDue(cart, false, unready, now, podsDueAfter); !gotAt.Equal(at) || got != problem {
 			t.Fatalf("%s: got a look at %v and %q, want %v and %q", what, gotAt, got, at, problem)
 		}
 	}
-	first := noon.Add(stuckLook)
+	first := noon.Add(podsDueAfter)
 	look("unready", noon, true, first, "")
 	m.podsListed(cart, false, "", first)
-	look("nothing seen", first, true, noon.Add(2*stuckLook), "")
-	m.podsListed(cart, false, "", noon.Add(2*stuckLook))
-	look("nothing seen twice", noon.Add(2*stuckLook), true, noon.Add(4*stuckLook), "")
-	m.podsListed(cart, false, "ImagePullBackOff", noon.Add(4*stuckLook))
+	look("nothing seen", first, true, noon.Add(2*podsDueAfter), "")
+	m.podsListed(cart, false, "", noon.Add(2*podsDueAfter))
+	look("nothing seen twice", noon.Add(2*podsDueAfter), true, noon.Add(4*podsDueAfter), "")
+	m.podsListed(cart, false, "ImagePullBackOff", noon.Add(4*podsDueAfter))
 	look("seen", noon.Add(time.Hour), true, time.Time{}, "ImagePullBackOff")
 	look("ready", noon, false, time.Time{}, "")
 	for range maxPodLists {
@@ -65,6 +65,6 @@ func TestPodsAreLookedAtUntilTheyTellAndAgainAfterTheyWereReady(t *testing.T) {
 	}
 	look("often enough", noon.Add(time.Hour), true, time.Time{}, "")
 	look("ready again", noon, false, time.Time{}, "")
-	first = noon.Add(stuckLook)
+	first = noon.Add(podsDueAfter)
 	look("unready again", noon, true, first, "")
 }

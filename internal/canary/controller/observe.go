@@ -18,6 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/endpoints"
 	"github.com/serin-dev/serin/internal/metric"
+	"github.com/serin-dev/serin/internal/prober"
 	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/shell"
@@ -102,17 +103,24 @@ type seen struct {
 	// again is true where nothing tells of the change that is waited for: a right, or the definition of a kind, for which
 	// there is nothing to watch yet.
 	again bool
-	// warnings are what people should know of what the Canary refers to; it holds nothing up.
+	// warnings are about what the Canary refers to; they block nothing.
 	warnings []release.Event
+	// podsDue is when the pods of an unready workload have to be listed again; zero: never.
+	podsDue time.Time
+}
+
+// asking identifies the Canary for the prober.
+func (s *seen) asking() prober.Key {
+	return prober.Key{NamespacedName: client.ObjectKeyFromObject(s.object), UID: s.object.UID}
 }
 
 // Snapshot is what is known of a Canary now, without answers.
 func (o *Observer) Snapshot(ctx context.Context, object *flaggerv1.Canary, now time.Time) (canary.Snapshot, error) {
-	peer, err := acting(ctx, o.Peers, object.Namespace, now)
+	other, err := acting(ctx, o.Peers, object.Namespace, now)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
-	s, err := o.observe(ctx, object, now, peer)
+	s, err := o.observe(ctx, object, now, other)
 	if err != nil {
 		return canary.Snapshot{}, err
 	}
@@ -165,7 +173,7 @@ func (o *Observer) observe(ctx context.Context, object *flaggerv1.Canary, now ti
 		return nil, err
 	}
 	s.warnings = append(s.warnings, cutHooks(object)...)
-	s.snapshot.Turn, err = o.turn(ctx, s)
+	s.snapshot.Turn, err = o.queueTurn(ctx, s)
 	return s, err
 }
 
@@ -316,9 +324,9 @@ func (o *Observer) route(ctx context.Context, s *seen) error {
 	observed, versions, err := o.Applier.Observe(ctx, renderer, s.target)
 	s.versions = versions
 	switch {
-	case isSentence(err):
+	case shell.NeedsUser(err), shell.Rejected(err):
 		s.snapshot.Route = canary.Route{Problem: err.Error()}
-		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || byServer(err)
+		s.again = s.again || errors.Is(err, traffic.ErrNotInstalled) || shell.Rejected(err)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the route of %s: %w", s.object.Name, err)
@@ -335,17 +343,6 @@ func (s *seen) targetOf(provider string) traffic.Target {
 	target.SelectorValue = s.selects
 	return target
 }
-
-// isSentence is true for errors that a person must act on, and whose text tells how.
-func isSentence(err error) bool {
-	return errors.Is(err, traffic.ErrNotOwned) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) ||
-		errors.Is(err, traffic.ErrNotInstalled) || errors.Is(err, workload.ErrForeign) || errors.Is(err, workload.ErrGone) ||
-		errors.Is(err, workload.ErrNotInstalled) || errors.Is(err, workload.ErrUnusable) || byServer(err)
-}
-
-// byServer is true for what the API server refuses. No watch tells when it would no longer: rights, quotas and admission
-// are nobody's object here. For all other refusals one does.
-func byServer(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
 
 // cutHooks warns of webhooks that ask for more than is applied.
 func cutHooks(c *flaggerv1.Canary) []release.Event {

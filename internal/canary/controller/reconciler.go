@@ -1,15 +1,13 @@
-// Package controller is the shell of package canary: it observes, applies what the machine decided, writes the status,
-// tells people, and hands out probes.
+// Package controller is the reconciler of Canaries: it observes, applies the decisions of package canary, writes the status,
+// reports and sends queries.
 //
-// It must not decide anything about a release: an if on a phase belongs into the machine. It must not wait for the
-// outside either; questions leave through the prober and their answers bring the release back.
+// It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for external
+// services either; queries are sent by the prober, and their answers requeue the release.
 package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,27 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
 	"github.com/serin-dev/serin/internal/ownwrites"
 	"github.com/serin-dev/serin/internal/prober"
-	"github.com/serin-dev/serin/internal/queue"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/telemetry"
-	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
-	"github.com/serin-dev/serin/internal/workload"
 )
 
-// stuckLook is how long a workload may be unready before its pods are listed to name what keeps them from
-// running; with a short progress deadline half of that.
-const stuckLook = 10 * time.Second
+// podsDueAfter is how long a workload may be unready before its pods are listed to find what prevents them from running; with a
+// short progress deadline, half of that.
+const podsDueAfter = 10 * time.Second
 
-// Parts are what a pass over a Canary needs.
+// Parts are what a reconciliation of a Canary needs.
 type Parts struct {
 	Observer
 	// Reader reads from the API server.
@@ -46,142 +40,141 @@ type Parts struct {
 	Prober   *prober.Prober
 	Reporter *Reporter
 	Metrics  *telemetry.Metrics
-	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, bring their
-	// releases back. Add sets it; whoever runs passes without a manager provides it.
+	// Watch makes sure that changes of objects of these kinds, those of workloads and those of routes, requeue their
+	// releases. Add sets it; a caller without a manager provides it.
 	Watch func(workloads, routes []schema.GroupVersionKind) error
-	// Health shows a sentence about the health of a part to whoever runs Serin; an empty one takes it away. nil: nobody.
-	Health func(part, sentence string)
+	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: nobody.
+	Health func(part, message string)
 }
 
-// Reconciler is one pass over one Canary, and what is remembered between passes.
+// Reconciler reconciles Canaries.
 type Reconciler struct {
 	Parts
 
-	guard      shell.Guard
+	frame      *shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory
 	form       statusForm
-	known      *ownwrites.Newest
+	newest     *ownwrites.Newest
 }
 
-// New makes a reconciler that remembers nothing yet.
+// New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		known: ownwrites.NewestOf(flaggerv1.CanaryKind, parts.Reader),
+		newest: ownwrites.NewestOf(flaggerv1.CanaryKind, parts.Reader),
 	}
+	r.frame = &shell.Frame[*flaggerv1.Canary, flaggerv1.CanaryStatus]{
+		Kind:   flaggerv1.SchemeGroupVersion.WithKind(flaggerv1.CanaryKind),
+		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
+		New: releases.New, Subresource: true,
+		Serves:          func(*flaggerv1.Canary) bool { return true },
+		ReconcileObject: r.reconcile,
+		ReportFault:     r.reportFault,
+		Gone:            r.forget,
+		RetryAt:         r.memory.RetryAt,
+	}
+	return r
 }
 
-// pass is one pass over one Canary: observe, decide, apply, write, tell, ask.
-func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	object := &flaggerv1.Canary{}
-	switch err := r.Client.Get(ctx, key, object); {
-	case apierrors.IsNotFound(err):
-		r.forget(key)
-		return reconcile.Result{}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("get Canary %s: %w", key, err)
-	}
-	stored := decodeState(object)
-	began := r.Clock.Now()
-	peer, err := r.leftTo(ctx, key, began)
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
-	if !peer.Acts() || canary.OwnRelease(object.Status) {
-		err = r.takeOver(ctx, object, canary.Moves(object.Status.Phase))
-	}
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
-	s, err := r.observe(ctx, object, began, peer)
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
-	s.stored = stored
-	ctx = ownwrites.Checked(ctx, r.takenOver(object))
-	r.dependents.Set(key, s.things)
-	if err := r.Watch(s.workloads, s.routes); err != nil {
-		return reconcile.Result{}, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
-	}
-	asking := prober.Key{NamespacedName: key, UID: object.UID}
-	s.snapshot.Answers = r.Prober.Answers(asking)
-	if !peer.Acts() {
-		r.memory.track(key, &s.snapshot.Workload, began)
-	}
-	look, err := r.lookAtPods(ctx, key, s)
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
-	if by, due := r.memory.Lateness(key, began); due {
-		r.Metrics.Late(flaggerv1.CanaryKind, by)
-	}
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return r.frame.Reconcile(ctx, req)
+}
 
-	deciding := r.Clock.Now()
-	decision := canary.Next(s.snapshot)
-	r.Metrics.Decided(flaggerv1.CanaryKind, r.Clock.Since(deciding))
-	warnings, effect, failed := r.apply(ctx, s, decision)
-	decision.Events = slices.Concat(decision.Events, s.warnings, warnings)
-	if failed != nil && !isSentence(failed) {
-		return r.later(ctx, key, began, failed)
+// reconcile observes one Canary, decides, applies the effects, writes the status, reports and sends queries.
+func (r *Reconciler) reconcile(ctx context.Context, object *flaggerv1.Canary) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(object)
+	s, err := r.look(ctx, object)
+	if err != nil {
+		return r.frame.RetryLater(ctx, key, err)
 	}
-	if failed != nil {
-		decision = canary.Refused(s.snapshot, decision.Gates, effect, shell.Sentence(failed))
-	}
-	if byServer(failed) {
-		look = shell.Earliest(look, r.memory.RetryAt(key, shell.Refused, began))
-	} else {
-		r.memory.Succeeded(key, shell.Refused)
+	ctx = ownwrites.Checked(ctx, r.requireNewest(object))
+	decision := r.frame.Decide(func() canary.Decision { return canary.Next(s.snapshot) })
+	decision, rejected, err := r.apply(ctx, s, decision)
+	if err != nil {
+		return r.frame.RetryLater(ctx, key, err)
 	}
 	canary.Stamp(&decision.Status, s.snapshot.Plan, decision.Stamp, r.Clock.Now())
 	explanation := r.memory.explain(key, decision, s.snapshot, r.Clock.Now())
-	written, err := r.writeStatus(ctx, key, s, &decision, explanation)
+	written, err := r.writeStatus(ctx, s, decision, explanation)
 	if err != nil {
-		return r.later(ctx, key, began, err)
+		return r.frame.RetryLater(ctx, key, err)
 	}
-	outcome := queue.Outcome{Waits: canary.WaitsForTurn(decision)}
-	if !canary.PlaceOf(object).Moves && canary.PlaceOf(s.object).Moves {
-		outcome.Started = s.object.ResourceVersion
-	}
-	r.Line.Settle(flaggerv1.CanaryKind, key, outcome)
 	r.memory.Succeeded(key, shell.LostRace)
+	releases.Settle(r.Line, object, s.object, canary.WaitsForTurn(decision))
 	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
 	r.show(s, decision)
-	r.measure(s.snapshot.Plan, decision, began)
-	r.Prober.Ask(asking, decision.Probes)
-	r.Prober.Remember(asking, questionsOf(object))
+	r.measure(s.snapshot.Plan, decision, s.snapshot.Now)
+	r.Prober.Ask(s.asking(), decision.Probes)
+	r.Prober.Remember(s.asking(), questionsOf(object))
 
 	r.memory.ScheduleWake(key, decision.Wake)
-	if s.again {
-		look = shell.Earliest(look, r.memory.RetryAt(key, shell.NotInstalled, began))
-	} else {
-		r.memory.Succeeded(key, shell.NotInstalled)
-	}
+	again := shell.Earliest(s.podsDue, r.memory.Retry(key, shell.Refused, rejected, s.snapshot.Now), r.memory.Retry(key, shell.NotInstalled, s.again, s.snapshot.Now))
 	explain := explanation.At
-	if written || peer.Acts() {
+	if written || s.snapshot.Peer.Acts() {
 		explain = time.Time{} // the write shows all gates, or the status belongs to Flagger
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
-		decision.Wake = time.Time{} // the event of the write brings the release back
+		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
-	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, look))}, nil
+	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, again))}, nil
 }
 
-// later tells errors that go away by themselves, at once, from those that need patience.
-func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
-	switch {
-	case apierrors.IsConflict(err), errors.Is(err, ownwrites.ErrBehind), errors.Is(err, workload.ErrChanged), errors.Is(err, traffic.ErrChanged), apierrors.IsAlreadyExists(err):
-		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.RetryAt(key, shell.LostRace, began))}, nil
-	default:
-		return reconcile.Result{}, err
+// look observes a Canary, with what this process remembers of it and the answers that it received.
+func (r *Reconciler) look(ctx context.Context, object *flaggerv1.Canary) (*seen, error) {
+	key, now, stored := client.ObjectKeyFromObject(object), r.Clock.Now(), decodeState(object)
+	other, err := r.otherController(ctx, key, now)
+	if err != nil {
+		return nil, err
 	}
+	if !other.Acts() || canary.OwnRelease(object.Status) {
+		if err := r.checkNewest(ctx, object, canary.Moves(object.Status.Phase)); err != nil {
+			return nil, err
+		}
+	}
+	s, err := r.observe(ctx, object, now, other)
+	if err != nil {
+		return nil, err
+	}
+	s.stored = stored
+	r.dependents.Set(key, s.things)
+	if err := r.Watch(s.workloads, s.routes); err != nil {
+		return nil, fmt.Errorf("watch what Canary %s depends on: %w", key, err)
+	}
+	s.snapshot.Answers = r.Prober.Answers(s.asking())
+	if !other.Acts() {
+		r.memory.track(key, &s.snapshot.Workload, now)
+	}
+	if err := r.findPodProblems(ctx, key, s); err != nil {
+		return nil, err
+	}
+	if by, due := r.memory.Lateness(key, now); due {
+		r.Metrics.Late(flaggerv1.CanaryKind, by)
+	}
+	return s, nil
 }
 
-// writeStatus persists the decision, if it says anything new, and is true when that made a new version, whose event
-// brings the release back.
-func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, s *seen, d *canary.Decision, explanation shell.Explanation) (written bool, err error) {
+// reportFault reports a panic, in the condition Blocked and in an event.
+func (r *Reconciler) reportFault(ctx context.Context, object *flaggerv1.Canary, fault error) error {
+	key, now := client.ObjectKeyFromObject(object), r.Clock.Now()
+	stored := decodeState(object)
+	s := &seen{object: object, stored: stored, snapshot: canary.Snapshot{
+		Now: now, UID: string(object.UID), Generation: object.Generation, Status: *object.Status.DeepCopy(),
+		Plan: canary.Plan{Name: object.Name, Namespace: object.Namespace, Target: object.Spec.TargetRef.Name},
+	}}
+	decision := canary.Faulted(s.snapshot, shell.FaultMessage("release", fault))
+	if _, err := r.writeStatus(ctx, s, decision, r.memory.explain(key, decision, s.snapshot, now)); err != nil {
+		return err
+	}
+	r.Reporter.Report(ctx, s.object, s.snapshot.Plan, s.snapshot.Status.Phase, decision)
+	return nil
+}
+
+// writeStatus stores the decision if the status changes, or if a wait has to be explained. It reports whether that created a new
+// version, whose event requeues the release.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d canary.Decision, explanation shell.Explanation) (written bool, err error) {
 	if s.snapshot.Peer.Acts() || !explanation.Due && sameStatus(d.Status, s.snapshot.Status) {
 		return false, nil
 	}
@@ -190,23 +183,24 @@ func (r *Reconciler) writeStatus(ctx context.Context, key types.NamespacedName, 
 		status.Serin = &flaggerv1.SerinStatus{}
 	}
 	status.Serin.Gates = gatesOf(explanation)
+	key := client.ObjectKeyFromObject(s.object)
 	before := *s.object
 	before.Status = s.stored
 	stored, err := r.form.write(ctx, r.Client, &before, status)
 	if err != nil {
-		if !apierrors.IsTooManyRequests(err) && !byServer(err) {
-			r.known.Forget(key) // where it was a conflict, somebody else was faster, and what was seen is known to be old
+		if !apierrors.IsTooManyRequests(err) && !shell.Rejected(err) {
+			r.newest.Forget(key) // after a conflict, what was observed is known to be old
 		}
 		return false, fmt.Errorf("write the status of Canary %s: %w", key, err)
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	s.stored = decodeState(stored)
 	s.object = stored
-	r.known.Knows(key, stored)
+	r.newest.Knows(key, stored)
 	return written, nil
 }
 
-// show puts what is known into the metrics.
+// show updates the metrics of the release.
 func (r *Reconciler) show(s *seen, d canary.Decision) {
 	plan := s.snapshot.Plan
 	shown := telemetry.Canary{
@@ -244,7 +238,7 @@ func (r *Reconciler) show(s *seen, d canary.Decision) {
 	}
 }
 
-// measure counts what a decision says about the release, once its status is written.
+// measure counts the end of a release, once its status is written. began is the start of the reconciliation.
 func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Time) {
 	switch d.Ending {
 	case release.EndingPromoted:
@@ -260,12 +254,10 @@ func (r *Reconciler) measure(plan canary.Plan, d canary.Decision, began time.Tim
 	}
 }
 
-// lookAtPods names what keeps pods from running, with a LIST for a workload that has been unready for a while. It
-// returns when the next such look is due, zero for never.
-func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s *seen) (time.Time, error) {
+// findPodProblems finds what prevents pods from running, with a LIST for a workload that has been unready for a while.
+func (r *Reconciler) findPodProblems(ctx context.Context, key types.NamespacedName, s *seen) error {
 	w := &s.snapshot.Workload
-	var next time.Time
-	patience := min(stuckLook, s.snapshot.Plan.Deadline/2) // a release that is taken back shall say why
+	patience := min(podsDueAfter, s.snapshot.Plan.Deadline/2) // a release that is rolled back shall say why
 	for _, of := range []struct {
 		copy    *canary.Copy
 		primary bool
@@ -275,33 +267,35 @@ func (r *Reconciler) lookAtPods(ctx context.Context, key types.NamespacedName, s
 		if !at.IsZero() && !at.After(s.snapshot.Now) {
 			var err error
 			if problem, err = r.Workloads.Of(s.object).PodProblem(ctx, s.object, of.primary); err != nil {
-				return next, fmt.Errorf("look at the pods of %s: %w", key, err)
+				return fmt.Errorf("look at the pods of %s: %w", key, err)
 			}
 			r.memory.podsListed(key, of.primary, problem, s.snapshot.Now)
 			at, _ = r.memory.podsDue(key, of.primary, unready, s.snapshot.Now, patience)
 		}
 		of.copy.PodProblem = problem
-		next = shell.Earliest(next, at)
+		s.podsDue = shell.Earliest(s.podsDue, at)
 	}
-	return next, nil
+	return nil
 }
 
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.left.Forget(key, r.showPeer)
+// forget drops everything about a Canary that does not exist anymore.
+func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	r.left.Forget(key, r.showOtherController)
 	r.Prober.Forget(key)
 	r.Workloads.Forget(key)
 	r.dependents.Forget(key)
 	r.Reporter.Forget(key)
 	r.Line.Forget(flaggerv1.CanaryKind, key)
-	r.known.Forget(key)
+	r.newest.Forget(key)
 	r.memory.Forget(key)
 	r.Metrics.Forget(key.Namespace, key.Name)
+	return reconcile.Result{}, nil
 }
 
 // Footprint is what this process remembers of Canaries.
 func (r *Reconciler) Footprint() shell.Footprint {
 	return shell.FootprintOf(shell.Footprint{
-		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.known.Keys(),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.Keys(), "known": r.newest.Keys(),
 		"line": r.Line.Keys(flaggerv1.CanaryKind), "prober": r.Prober.Keys(), "recorder": r.Reporter.Recorder.Keys(), "standing": r.Reporter.Standing.Keys(),
 		"workloads": r.Workloads.Keys(),
 	})

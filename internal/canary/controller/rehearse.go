@@ -7,12 +7,13 @@ import (
 
 	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
 	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/workload"
 )
 
-// Rehearse is one pass over a Canary up to, and without, the write of its status: what is seen, what is decided, and the
-// effects. The clients of the Observer and of its parts decide what becomes of these: with clients that write nothing it
-// shows what a pass would write. refused is what kept an effect from being made true, where a person has to act on it.
+// Rehearse is one reconciliation of a Canary up to, and without, the write of its status. The clients of the Observer and of its
+// parts decide what becomes of the effects: with clients that write nothing, it shows what a reconciliation would write. refused is
+// what prevented an effect, where the user must fix it.
 func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now time.Time) (decision canary.Decision, refused, err error) {
 	r := &Reconciler{Parts: Parts{Observer: *o}}
 	s, err := o.observe(ctx, object.DeepCopy(), now, canary.Peer{})
@@ -25,7 +26,7 @@ func (o *Observer) Rehearse(ctx context.Context, object *flaggerv1.Canary, now t
 		var partly *workload.PartlyError
 		switch {
 		case err == nil, errors.As(err, &partly):
-		case isSentence(err):
+		case shell.NeedsUser(err), shell.Rejected(err):
 			return decision, err, nil
 		default:
 			return decision, nil, err

@@ -27,7 +27,7 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Workers is how many passes may run at once; zero means ten.
+	// Workers is the number of concurrent reconciliations; zero means ten.
 	Workers int
 	// Routes is the cluster that has the route objects; nil means the manager's.
 	Routes cluster.Cluster
@@ -101,30 +101,30 @@ func (r *Reconciler) watched(tracking bool) []client.Object {
 	return all
 }
 
-// Touched are the releases to look at because a watch tells of a change. before is nil for
-// an object that is new, after for one that is gone.
+// Touched returns the Canaries to reconcile because of a change of an object. before is nil for a new object, after for a deleted
+// one.
 func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
 	}
 	if r.Peers.Told(kind, before, after) {
-		return r.all(ctx)
+		return releases.Requests(ctx, r.Client)
 	}
 	switch object := object.(type) {
 	case *flaggerv1.Canary:
-		r.movedOn(ctx, before, after)
+		releases.Changed(ctx, r.Line, before, after)
 		return r.concerned(ctx, object)
 	case *discoveryv1.EndpointSlice:
 		if !endpoints.Changed(before, after) {
 			return nil
 		}
-		return r.affected(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
+		return r.requestsFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
 		if before != nil && after != nil && !worthALook(before, after) {
 			return nil
 		}
-		return r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		return r.requestsFor(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 	}
 }
 
@@ -154,11 +154,7 @@ func (r *Reconciler) concerned(ctx context.Context, c *flaggerv1.Canary) []recon
 	return requests
 }
 
-func (r *Reconciler) affected(t watching.Thing) []reconcile.Request {
-	keys := r.dependents.Of(t)
-	requests := make([]reconcile.Request, 0, len(keys))
-	for _, key := range keys {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
-	}
-	return requests
+// requestsFor returns a request for each Canary that depends on an object.
+func (r *Reconciler) requestsFor(t watching.Thing) []reconcile.Request {
+	return shell.Requests(r.dependents.Of(t))
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/serin-dev/serin/internal/telemetry"
 )
 
-// Parts are what a pass over an Experiment needs.
+// Parts are what a reconciliation of an Experiment needs.
 type Parts struct {
 	// Client reads from caches and sees its own writes.
 	Client client.Client
@@ -41,27 +41,29 @@ type Parts struct {
 	InstanceID string
 }
 
-// Reconciler is one pass over one Experiment.
+// Reconciler reconciles Experiments.
 type Reconciler struct {
 	Parts
-	frame *shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]
+	frame *shell.Simple[*argov1.Experiment, argov1.ExperimentStatus]
 	// watchServices brings Experiments back when their Services change, from the first that has any on: a cluster has many,
 	// and few Experiments. nil: whoever runs passes does.
 	watchServices func() error
 }
 
-// New makes a reconciler that has told nothing yet.
+// New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
 	r := &Reconciler{Parts: parts}
-	r.frame = &shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]{
-		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind),
-		Client: parts.Client, Clock: parts.Clock, Recorder: parts.Recorder, Metrics: parts.Metrics,
-		InstanceLabel: argov1.InstanceIDLabel, InstanceID: parts.InstanceID,
-		New:     func() *argov1.Experiment { return &argov1.Experiment{} },
-		Status:  func(e *argov1.Experiment) *argov1.ExperimentStatus { return &e.Status },
-		Pass:    r.pass,
-		Faulted: experiment.Faulted,
+	r.frame = &shell.Simple[*argov1.Experiment, argov1.ExperimentStatus]{
+		Frame: shell.Frame[*argov1.Experiment, argov1.ExperimentStatus]{
+			Kind:   argov1.SchemeGroupVersion.WithKind(argov1.ExperimentKind),
+			Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
+			New:             func() *argov1.Experiment { return &argov1.Experiment{} },
+			Status:          func(object *argov1.Experiment) *argov1.ExperimentStatus { return &object.Status },
+			ReconcileObject: r.reconcile,
+		},
+		Recorder: parts.Recorder,
 	}
+	r.frame.Serving(argov1.InstanceIDLabel, parts.InstanceID, experiment.Faulted, nil)
 	return r
 }
 
@@ -70,21 +72,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.frame.Reconcile(ctx, req)
 }
 
-// pass observes, decides, applies, writes, tells.
-func (r *Reconciler) pass(ctx context.Context, e *argov1.Experiment) (reconcile.Result, error) {
+// reconcile observes one Experiment, decides, applies the effects, writes the status and reports.
+func (r *Reconciler) reconcile(ctx context.Context, e *argov1.Experiment) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(e)
 	seen, err := r.observe(ctx, e)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	d := r.frame.Decide(func() experiment.Decision { return experiment.Next(seen.snapshot) })
-	// What an effect could not do the status does not say it did: it is written all the same, so that deadlines run.
+	// The status is written although an effect failed, so that deadlines run; it does not say that the effect succeeded.
 	failed := r.apply(ctx, seen, &d)
 	if err := r.frame.WriteStatus(ctx, e, d.Status); err != nil {
-		return shell.Later(ctx, errors.Join(err, failed))
+		return r.frame.RetryLater(ctx, key, errors.Join(err, failed))
 	}
-	r.tellRollout(ctx, e, r.frame.Report(ctx, e, d.Events))
+	r.reportToRollout(ctx, e, r.frame.Report(ctx, e, d.Events))
 	if failed != nil {
-		return shell.Later(ctx, failed)
+		return r.frame.RetryLater(ctx, key, failed)
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), d.Wake)}, nil
 }
@@ -136,8 +139,8 @@ func brokenIf(status *argov1.ExperimentStatus, template, kind string, err error,
 	return experiment.Broken(status, template, fmt.Sprintf("Failed to create %s for template '%s': %v", kind, template, err), now), nil
 }
 
-// tellRollout tells the Rollout that the Experiment is a step of what its analyses came to.
-func (r *Reconciler) tellRollout(ctx context.Context, e *argov1.Experiment, news []release.Event) {
+// reportToRollout reports the results of the analyses to the Rollout of which the Experiment is a step.
+func (r *Reconciler) reportToRollout(ctx context.Context, e *argov1.Experiment, news []release.Event) {
 	owner := metav1.GetControllerOf(e)
 	if owner == nil || owner.Kind != argov1.RolloutKind {
 		return

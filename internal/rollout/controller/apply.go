@@ -19,6 +19,7 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/rollout/replicaset"
+	"github.com/serin-dev/serin/internal/shell"
 )
 
 // errTaken says that somebody else has the name that a ReplicaSet should get.
@@ -36,23 +37,23 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.cause }
 
-// apply makes the effects true, in order, up to the first that fails. What has changed by it is told, whatever becomes of
-// the rest.
-func (r *Reconciler) apply(ctx context.Context, s *seen, effects []release.Effect) (told []release.Event, err error) {
+// applyEffects applies effects in order, up to the first that fails. It returns the events about what changed, whether one failed
+// or not.
+func (r *Reconciler) applyEffects(ctx context.Context, s *seen, effects []release.Effect) (all []release.Event, err error) {
 	for _, effect := range effects {
 		changed, events, err := r.one(ctx, s, effect)
-		told = append(told, events...)
+		all = append(all, events...)
 		if event, news := rollout.Told(effect); changed && news {
-			told = append(told, event)
+			all = append(all, event)
 		}
 		if err != nil {
-			return told, err
+			return all, err
 		}
 	}
-	return told, nil
+	return all, nil
 }
 
-// one makes one effect true, and says whether that changed anything.
+// one applies one effect, and reports whether that changed anything.
 func (r *Reconciler) one(ctx context.Context, s *seen, effect release.Effect) (changed bool, events []release.Event, err error) {
 	switch e := effect.(type) {
 	case rollout.RouteIs:
@@ -138,7 +139,7 @@ func (r *Reconciler) edit(ctx context.Context, s *seen, how func(*argov1.Rollout
 		return false, err
 	}
 	if changed {
-		r.known.Proves(s.key(), s.object)
+		r.newest.Proves(s.key(), s.object)
 	}
 	s.object = after
 	return changed, nil
@@ -164,7 +165,7 @@ func (r *Reconciler) takeOut(ctx context.Context, s *seen, pointers []string) er
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return fmt.Errorf("take out of Rollout %s what cannot be read: %w", s.key(), err)
 	}
-	r.known.Proves(s.key(), s.object)
+	r.newest.Proves(s.key(), s.object)
 	s.object = after
 	return nil
 }
@@ -190,7 +191,7 @@ func (r *Reconciler) annotate(ctx context.Context, s *seen, key, value string) (
 func (s *seen) set(name string) (*appsv1.ReplicaSet, error) {
 	rs := s.sets[name]
 	if rs == nil {
-		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), errChanged)
+		return nil, fmt.Errorf("ReplicaSet %s of Rollout %s: %w", name, s.key(), shell.ErrChanged)
 	}
 	return rs, nil
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,9 +14,6 @@ import (
 	"github.com/serin-dev/serin/internal/jsontree"
 	"github.com/serin-dev/serin/internal/shell"
 )
-
-// errChanged says that an object is not as the decision saw it. The next pass sees it as it is.
-var errChanged = errors.New("it has changed since it was looked at")
 
 // change writes the difference between two forms of an object under the version of the first, and is true when there was
 // any. The answer is in after.

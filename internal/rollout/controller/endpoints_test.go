@@ -82,14 +82,14 @@ func TestNothingWaitsForEndpointsThatMayNotBeRead(t *testing.T) {
 			p.reconciler.EndpointsUnread = "EndpointSlices may not be read, so nothing waits for them"
 		},
 		"found now": func(p *pocket) {
-			p.reconciler.Client = interceptor.NewClient(p.client, interceptor.Funcs{
+			p.use(interceptor.NewClient(p.client, interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					if _, is := list.(*discoveryv1.EndpointSliceList); is {
 						return refused
 					}
 					return c.List(ctx, list, options...)
 				},
-			})
+			}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

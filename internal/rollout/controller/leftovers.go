@@ -32,7 +32,7 @@ func (r *Reconciler) marked(ctx context.Context, key types.NamespacedName) ([]*u
 	for _, kind := range r.Marked {
 		more, err := r.markedOf(ctx, kind, key)
 		switch {
-		case isSentence(err), errors.Is(err, traffic.ErrUnreachable):
+		case shell.NeedsUser(err), errors.Is(err, traffic.ErrUnreachable):
 			continue // whoever has these objects cannot be asked; the watch of the kind notifies once it can
 		case err != nil:
 			return nil, err
@@ -88,7 +88,7 @@ func (r *Reconciler) leftovers(ctx context.Context, key types.NamespacedName) (r
 		return reconcile.Result{}, fmt.Errorf("look for Rollout %s, which manages %s %s: %w", key, marked[0].GetKind(), marked[0].GetName(), err)
 	}
 	began := r.Clock.Now()
-	sign, err := r.leftTo(ctx, key, began)
+	sign, err := r.otherController(ctx, key, began)
 	if err != nil || sign.Text != "" {
 		return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, err
 	}

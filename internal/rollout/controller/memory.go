@@ -30,7 +30,7 @@ type memory struct {
 // remembered is what is remembered of one Rollout.
 type remembered struct {
 	uid types.UID
-	// compared is true once its ReplicaSets were seen to be those of the API server; see currentSets.
+	// compared is true once its ReplicaSets were seen to be those of the API server; see requireNewestSets.
 	compared bool
 	// routed is what the status was to remember of routers last.
 	routed []argov1.RoutedStatus

@@ -1,7 +1,7 @@
-// Package controller is the shell of package rollout: it observes, applies what the machine decided, writes the status and
-// tells people.
+// Package controller is the reconciler of Rollouts: it observes, applies the decisions of package rollout, writes the status and
+// reports.
 //
-// It must not decide anything about a release: an if on a phase belongs into the machine. It must not wait for anything
+// It must not decide anything about a release: an if on a phase belongs in the state machine. It must not wait for anything
 // but the API server.
 package controller
 
@@ -18,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
 	"github.com/serin-dev/serin/internal/ownwrites"
+	"github.com/serin-dev/serin/internal/peer"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
 	"github.com/serin-dev/serin/internal/shell"
@@ -32,7 +32,7 @@ import (
 	"github.com/serin-dev/serin/internal/watching"
 )
 
-// Parts are what a pass over a Rollout needs.
+// Parts are what a reconciliation of a Rollout needs.
 type Parts struct {
 	Observer
 	Clock    clock.PassiveClock
@@ -41,136 +41,104 @@ type Parts struct {
 	Metrics  *telemetry.Metrics
 	// Notifications dispatches notifications; nil: there are none.
 	Notifications *dispatch.Dispatcher
-	// Resync is how often a workload is looked at of whose changes no watch tells.
+	// Resync is how often a workload is read of whose changes no watch notifies.
 	Resync time.Duration
-	// Watch makes sure that changes of objects of these kinds bring their releases back. Add sets it; whoever runs passes
-	// without a manager provides it.
+	// Watch makes sure that changes of objects of these kinds requeue their releases. Add sets it; a caller without a manager
+	// provides it.
 	Watch func(kinds []schema.GroupVersionKind) error
 	// Marked are the kinds of users' objects, beside Services, that carry marks of Rollouts and may be watched.
 	Marked []schema.GroupVersionKind
-	// Health shows a sentence about the health of a part to whoever runs Serin; an empty one takes it away. nil: nobody.
-	Health func(part, sentence string)
+	// Health shows a message about the health of a part to the administrator; an empty one removes it. nil: nobody.
+	Health func(part, message string)
 }
 
-// Reconciler is one pass over one Rollout, and what is remembered between passes.
+// Reconciler reconciles Rollouts.
 type Reconciler struct {
 	Parts
 
-	guard      shell.Guard
+	frame      *shell.Frame[*argov1.Rollout, argov1.RolloutStatus]
 	dependents *watching.Dependents
 	left       watching.Left
 	memory     *memory
-	// known are Rollouts, and lenders the workloads whose templates they have.
-	known, lenders *ownwrites.Newest
+	// newest are Rollouts, and newestWorkloads the workloads whose templates they have.
+	newest, newestWorkloads *ownwrites.Newest
 }
 
-// New makes a reconciler that remembers nothing yet.
+// New returns a reconciler that remembers nothing yet.
 func New(parts Parts) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Parts: parts, dependents: watching.NewDependents(), memory: newMemory(),
-		known: ownwrites.NewestOf(argov1.RolloutKind, parts.Reader), lenders: ownwrites.NewestOf("the workload of Rollout", parts.Reader),
+		newest: ownwrites.NewestOf(argov1.RolloutKind, parts.Reader), newestWorkloads: ownwrites.NewestOf("the workload of Rollout", parts.Reader),
 	}
+	r.frame = &shell.Frame[*argov1.Rollout, argov1.RolloutStatus]{
+		Kind:   argov1.SchemeGroupVersion.WithKind(argov1.RolloutKind),
+		Client: parts.Client, Clock: parts.Clock, Metrics: parts.Metrics,
+		New: releases.New, Subresource: true,
+		Serves:          func(object *argov1.Rollout) bool { return object.DeletionTimestamp == nil }, // its end is an event of its own
+		ReconcileObject: r.reconcile,
+		ReportFault:     r.reportFault,
+		Gone:            r.reconcileGone,
+		RetryAt:         r.memory.RetryAt,
+	}
+	return r
 }
 
-// pass is one pass over one Rollout: observe, decide, apply, write, tell.
-func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	object := &argov1.Rollout{}
-	switch err := r.Client.Get(ctx, key, object); {
-	case apierrors.IsNotFound(err):
-		if err := r.gone(ctx, key, ""); err != nil {
-			return reconcile.Result{}, err
-		}
-		return r.leftovers(ctx, key)
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("get Rollout %s: %w", key, err)
-	case object.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil // its end is an event of its own
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return r.frame.Reconcile(ctx, req)
+}
+
+// reconcileGone restores what a Rollout had that does not exist anymore.
+func (r *Reconciler) reconcileGone(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	if err := r.gone(ctx, key, ""); err != nil {
+		return reconcile.Result{}, err
 	}
+	return r.leftovers(ctx, key)
+}
+
+// reconcile observes one Rollout, decides, applies the effects, writes the status and reports.
+func (r *Reconciler) reconcile(ctx context.Context, object *argov1.Rollout) (reconcile.Result, error) {
+	key, began := client.ObjectKeyFromObject(object), r.Clock.Now()
 	if err := r.gone(ctx, key, object.UID); err != nil { // one of the same name before it
 		return reconcile.Result{}, err
 	}
 	r.Metrics.RolloutExists(key.Namespace, key.Name)
-	began := r.Clock.Now()
-	sign, err := r.leftTo(ctx, key, began)
+	other, err := r.otherController(ctx, key, began)
 	if err != nil {
-		return r.later(ctx, key, began, err)
+		return r.frame.RetryLater(ctx, key, err)
 	}
-	if sign.Text != "" {
-		r.tell(ctx, object, r.Standing.News(key, rollout.LeftTo(sign.Text, sign.Until).Events)...)
+	if other.Text != "" {
+		r.record(ctx, object, r.Standing.News(key, rollout.LeftTo(other.Text, other.Until).Events)...)
 		if !rollout.OwnRelease(object.Status) {
-			return reconcile.Result{RequeueAfter: shell.WakeIn(began, sign.Until)}, nil
+			return reconcile.Result{RequeueAfter: shell.WakeIn(began, other.Until)}, nil
 		}
 	}
-	if r.memory.meets(key, object.UID) {
-		r.tell(ctx, object, added(object))
-		if adopted, ok := rollout.Adopted(object); ok {
-			r.tell(ctx, object, adopted)
-		}
-	}
-	ctx = ownwrites.Checked(ctx, r.takeOver(object))
-	s, err := r.observe(ctx, object, began)
-	if errors.Is(err, traffic.ErrUnreachable) {
-		return r.unreachable(ctx, object, began, err)
-	}
-	if err != nil {
-		return r.later(ctx, key, began, err)
-	}
-	ctx = ownwrites.Checked(ctx, r.takeOverSets(s, r.takeOverWorkload(s, r.takeOver(object))))
-	r.dependents.Set(key, s.things)
-	if err := r.Watch(s.kinds); err != nil {
-		return reconcile.Result{}, fmt.Errorf("watch what Rollout %s depends on: %w", key, err)
-	}
-	if by, due := r.memory.Lateness(key, began); due {
-		r.Metrics.Late(argov1.RolloutKind, by)
-	}
-
-	deciding := r.Clock.Now()
-	decision := rollout.Next(s.snapshot)
-	r.Metrics.Decided(argov1.RolloutKind, r.Clock.Since(deciding))
-	if sign.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
-		wake := sign.Until
-		r.settle(s.object, s, rollout.Decision{})
-		if decision.Wake.After(s.snapshot.Now) { // such as a deadline
-			wake = shell.Earliest(wake, decision.Wake)
-		}
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, wake)}, nil
-	}
-	told, failed := r.apply(ctx, s, decision.Effects)
-	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is there
-	r.tellAbout(ctx, r.about(s), told...)
-	if failed == nil {
-		decision = rollout.Settled(s.snapshot, decision)
-	} else {
-		if decision, err = r.failed(s, decision.Gates, failed); err != nil {
-			return r.later(ctx, key, began, err)
-		}
-		switch {
-		case errors.Is(failed, errTaken):
-			failed = nil // the next pass takes another name
-		case errors.Is(failed, traffic.ErrUnreachable):
-			failed, s.again = nil, shell.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch tells that it answers
-		}
-	}
+	r.recordFirst(ctx, object)
+	s, err := r.look(ownwrites.Checked(ctx, r.requireNewest(object)), object, began)
 	switch {
-	case refused(failed):
-		failed, s.again = nil, shell.Earliest(s.again, r.memory.RetryAt(key, shell.Refused, began))
-	default:
-		r.memory.Succeeded(key, shell.Refused)
+	case errors.Is(err, traffic.ErrUnreachable):
+		return r.unreachable(ctx, object, began, err)
+	case err != nil:
+		return r.frame.RetryLater(ctx, key, err)
 	}
-	if s.missing {
-		s.again = shell.Earliest(s.again, r.memory.RetryAt(key, shell.NotInstalled, began))
-	} else {
-		r.memory.Succeeded(key, shell.NotInstalled)
+	ctx = ownwrites.Checked(ctx, r.requireNewestSets(s, r.requireNewestWorkload(s, r.requireNewest(object))))
+	decision := r.frame.Decide(func() rollout.Decision { return rollout.Next(s.snapshot) })
+	if other.Text != "" && !rollout.RollsBack(s.snapshot, decision) {
+		return r.leaveTo(other, s, decision), nil
+	}
+	decision, failed, err := r.apply(ctx, s, decision)
+	if err != nil {
+		return r.frame.RetryLater(ctx, key, err)
 	}
 	explanation := r.memory.explain(s, decision)
-	written, err := r.writeStatus(ctx, s, &decision, explanation, s.released || explanation.Due)
+	written, err := r.writeStatus(ctx, s, decision, explanation, s.released || explanation.Due)
 	if err != nil {
-		return r.later(ctx, key, began, err)
+		return r.frame.RetryLater(ctx, key, err)
 	}
-	r.settle(object, s, decision)
+	releases.Settle(r.Line, object, s.object, rollout.WaitsForTurn(decision))
 	r.memory.Do(key, func(e *remembered) { e.routed, e.routedKnown = s.routed(), true })
 	r.memory.Succeeded(key, shell.LostRace)
-	r.tellAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
+	r.recordAbout(ctx, r.about(s), r.Standing.News(key, slices.Concat(decision.Events, s.heard))...)
 	r.notify(ctx, r.about(s))
 	r.show(s, decision)
 	r.memory.ScheduleWake(key, decision.Wake)
@@ -179,14 +147,64 @@ func (r *Reconciler) pass(ctx context.Context, key types.NamespacedName) (reconc
 		explain = time.Time{} // the status shows all gates now
 	}
 	if written && !decision.Wake.After(s.snapshot.Now) {
-		decision.Wake = time.Time{}
+		decision.Wake = time.Time{} // the event of the write requeues the release
 	}
 	return reconcile.Result{RequeueAfter: shell.WakeIn(r.Clock.Now(), shell.Earliest(decision.Wake, explain, s.again))}, failed
 }
 
-// failed is what is decided instead where the failure of an effect is part of what is known of the release; else it is
+// look observes a Rollout, and makes sure that changes of what it depends on requeue it.
+func (r *Reconciler) look(ctx context.Context, object *argov1.Rollout, now time.Time) (*seen, error) {
+	s, err := r.observe(ctx, object, now)
+	if err != nil {
+		return nil, err
+	}
+	r.dependents.Set(s.key(), s.things)
+	if err := r.Watch(s.kinds); err != nil {
+		return nil, fmt.Errorf("watch what Rollout %s depends on: %w", s.key(), err)
+	}
+	if by, due := r.memory.Lateness(s.key(), now); due {
+		r.Metrics.Late(argov1.RolloutKind, by)
+	}
+	return s, nil
+}
+
+// leaveTo ends a reconciliation because another controller acts on the Rollout. Serin still rolls its own release back, for
+// example at a deadline.
+func (r *Reconciler) leaveTo(other peer.Sign, s *seen, d rollout.Decision) reconcile.Result {
+	releases.Settle(r.Line, s.object, s.object, false)
+	wake := other.Until
+	if d.Wake.After(s.snapshot.Now) {
+		wake = shell.Earliest(wake, d.Wake)
+	}
+	return reconcile.Result{RequeueAfter: shell.WakeIn(s.snapshot.Now, wake)}
+}
+
+// apply applies the effects of a decision, and returns the decision that follows: about a failure that is a part of what is known
+// of the release, or about the changes of the status that need no further effect. failed is to be retried with backoff after the
+// status is written; err ends the reconciliation.
+func (r *Reconciler) apply(ctx context.Context, s *seen, d rollout.Decision) (decision rollout.Decision, failed, err error) {
+	events, failed := r.applyEffects(ctx, s, d.Effects)
+	s.snapshot.Now = release.Later(s.snapshot.Now, r.Clock.Now()) // a pause begins when its weight is set
+	r.recordAbout(ctx, r.about(s), events...)
+	if failed == nil {
+		decision = rollout.Settled(s.snapshot, d)
+	} else if decision, err = r.failed(s, d.Gates, failed); err != nil {
+		return decision, nil, err
+	}
+	rejected := shell.NeedsUser(failed) || shell.Rejected(failed)
+	switch {
+	case errors.Is(failed, traffic.ErrUnreachable):
+		failed, s.again = nil, shell.Earliest(s.again, s.snapshot.Now.Add(unreachableRetry)) // no watch notifies when it answers
+	case rejected, errors.Is(failed, errTaken): // the next reconciliation takes another name
+		failed = nil
+	}
+	s.again = shell.Earliest(s.again, r.memory.Retry(s.key(), shell.Refused, rejected, s.snapshot.Now), r.memory.Retry(s.key(), shell.NotInstalled, s.missing, s.snapshot.Now))
+	return decision, failed, nil
+}
+
+// failed is the decision about the failure of an effect, where that is a part of what is known of the release; otherwise, it is
 // the failure itself.
-func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout.Decision, error) {
+func (r *Reconciler) failed(s *seen, evaluated release.Gates, cause error) (rollout.Decision, error) {
 	if refusal, ok := errors.AsType[*refusedError](cause); ok {
 		return rollout.CreateRefused(s.snapshot, refusal.name, refusal.cause.Error()), nil
 	}
@@ -194,74 +212,59 @@ func (r *Reconciler) failed(s *seen, looked release.Gates, cause error) (rollout
 	case errors.Is(cause, errTaken):
 		return rollout.NameTaken(s.snapshot), nil
 	case errors.Is(cause, traffic.ErrUnreachable):
-		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
-		return rollout.Unreachable(s.snapshot, looked, shell.Sentence(cause)), nil
-	case refused(cause):
-		r.Metrics.RolloutFailed(s.object.Namespace, s.object.Name)
-		return rollout.Refused(s.snapshot, looked, shell.Sentence(cause)), nil
+		r.Metrics.ReconcileFailed(argov1.RolloutKind, s.key())
+		return rollout.Unreachable(s.snapshot, evaluated, shell.Message(cause)), nil
+	case shell.NeedsUser(cause), shell.Rejected(cause):
+		r.Metrics.ReconcileFailed(argov1.RolloutKind, s.key())
+		return rollout.Refused(s.snapshot, evaluated, shell.Message(cause)), nil
 	default:
 		return rollout.Decision{}, cause
 	}
 }
 
-// refused is true of what somebody has to put right before it can succeed. It is tried again less and less often: what
-// thousands of such releases ask for is one reconciliation each in five minutes.
-func refused(cause error) bool {
-	return isSentence(cause) || apierrors.IsForbidden(cause) || apierrors.IsInvalid(cause)
-}
-
-// later tells errors that go away by themselves, at once, from those that need patience.
-func (r *Reconciler) later(ctx context.Context, key types.NamespacedName, began time.Time, err error) (reconcile.Result, error) {
-	switch {
-	case overtaken(err):
-		log.FromContext(ctx).V(1).Info("Looked again", "why", err.Error())
-		return reconcile.Result{RequeueAfter: shell.WakeIn(began, r.memory.RetryAt(key, shell.LostRace, began))}, nil
-	default:
-		r.Metrics.RolloutFailed(key.Namespace, key.Name)
-		return reconcile.Result{}, err
+// reportFault reports a panic, in the gates of the status and in an event.
+func (r *Reconciler) reportFault(ctx context.Context, object *argov1.Rollout, fault error) error {
+	s := &seen{object: object, spec: object.Spec, snapshot: rollout.Snapshot{Now: r.Clock.Now(), Status: *object.Status.DeepCopy()}}
+	if err := r.lookForFormer(s, nil); err != nil { // the status remembers them
+		return err
 	}
-}
-
-// overtaken is true of what only says that somebody was faster, this process itself among them: the next look knows it.
-func overtaken(err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, ownwrites.ErrBehind) || apierrors.IsAlreadyExists(err) ||
-		errors.Is(err, errChanged) || errors.Is(err, traffic.ErrChanged)
+	decision := rollout.Faulted(s.snapshot, shell.FaultMessage(argov1.RolloutKind, fault))
+	explanation := r.memory.explain(s, decision)
+	if _, err := r.writeStatus(ctx, s, decision, explanation, explanation.Unsaid()); err != nil {
+		return err
+	}
+	r.recordAbout(ctx, r.about(s), r.Standing.News(s.key(), decision.Events)...)
+	return nil
 }
 
 // writeStatus stores the decision if the status changes, or if forced, and reports whether that created a new version, whose
-// event requeues the release. The patch names the version that the decision was based on and contains only the difference, so
-// that fields of a newer Serin are retained.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d *rollout.Decision, explanation shell.Explanation, forced bool) (written bool, err error) {
+// event requeues the release.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen, d rollout.Decision, explanation shell.Explanation, forced bool) (written bool, err error) {
 	if !forced && rollout.SameStatus(withoutGates(d.Status), withoutGates(s.snapshot.Status)) {
 		return false, nil
 	}
 	status := *d.Status.DeepCopy()
 	status.Serin = explained(status, explanation, s.routed())
-	patch, err := shell.StatusPatch(s.object.ResourceVersion, &s.snapshot.Status, &status)
+	stored, err := r.frame.PatchStatus(ctx, s.object, &s.snapshot.Status, &status)
 	if err != nil {
-		return false, fmt.Errorf("compare the status of Rollout %s with what it was: %w", s.key(), err)
-	}
-	stored := &argov1.Rollout{} // takes the answer
-	stored.Namespace, stored.Name = s.object.Namespace, s.object.Name
-	if err := r.Client.Status().Patch(ctx, stored, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		if !apierrors.IsConflict(err) {
-			r.known.Forget(s.key())
+			r.newest.Forget(s.key())
 		}
-		return false, fmt.Errorf("write the status of Rollout %s: %w", s.key(), err)
+		return false, err
 	}
 	written = stored.ResourceVersion != s.object.ResourceVersion
 	if r.memory.losesPlace(status.Serin, stored.Status.Serin) {
-		s.again = shell.Earliest(s.again, s.snapshot.Now) // the line knows who waits, now that the status cannot say it
+		s.again = shell.Earliest(s.again, s.snapshot.Now) // the queue knows who waits, now that the status cannot say it
 	}
 	s.object = stored
-	r.known.Knows(s.key(), stored)
+	r.newest.Knows(s.key(), stored)
 	if r.memory.noticePruning(status.Serin, stored.Status.Serin) {
-		r.tell(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
+		r.record(ctx, stored, release.Event{Type: release.Warning, Reason: "StatusPruned", Message: textPruned})
 	}
 	return written, nil
 }
 
-// textPruned is what people read of definitions that know nothing of Serin.
+// textPruned is the message about a definition that does not contain the fields of Serin.
 const textPruned = "The installed definition of rollouts.argoproj.io drops status.serin: releases work, with less precision after a restart, and do not say what they wait for; apply Serin's definitions with: serin crds --group argoproj.io | kubectl apply --server-side -f -"
 
 // explained is what Serin adds to a status: what is waited for, when the pause began, while there is one, which release is
@@ -321,7 +324,7 @@ func (r *Reconciler) gone(ctx context.Context, key types.NamespacedName, now typ
 			return fmt.Errorf("give back what Rollout %s had: %w", key, err)
 		}
 	}
-	r.tell(ctx, was, removed(was))
+	r.record(ctx, was, removed(was))
 	r.memory.settled(key)
 	r.forget(key)
 	return nil
@@ -396,14 +399,14 @@ func (r *Reconciler) restore(ctx context.Context, was *argov1.Rollout) error {
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.left.Forget(key, r.showPeer)
+	r.left.Forget(key, r.showOtherController)
 	r.Line.Forget(argov1.RolloutKind, key)
 	if r.Outside != nil {
 		r.Outside.Forget(key)
 	}
 	r.memory.Forget(key)
-	r.known.Forget(key)
-	r.lenders.Forget(key)
+	r.newest.Forget(key)
+	r.newestWorkloads.Forget(key)
 	r.dependents.Forget(key)
 	r.Recorder.Forget(key)
 	if r.Notifications != nil {
@@ -416,8 +419,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 // Footprint is what this process remembers of Rollouts.
 func (r *Reconciler) Footprint() shell.Footprint {
 	parts := shell.Footprint{
-		"guard": r.guard.Keys(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.known.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
-		"lenders": r.lenders.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
+		"guard": r.frame.Panicked(), "dependents": r.dependents.Keys(), "left": r.left.Keys(), "memory": r.memory.keys(), "known": r.newest.Keys(), "line": r.Line.Keys(argov1.RolloutKind),
+		"lenders": r.newestWorkloads.Keys(), "recorder": r.Recorder.Keys(), "standing": r.Standing.Keys(),
 	}
 	if r.Outside != nil {
 		parts["prober"] = r.Outside.Keys()

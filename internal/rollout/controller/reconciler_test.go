@@ -358,6 +358,7 @@ func TestNothingOutlivesARollout(t *testing.T) {
 			p := newPocket(t, cart, cartService)
 			registry := prometheus.NewRegistry()
 			p.reconciler.Metrics = telemetry.New(registry)
+			p.restart()
 			p.settle()
 			was, cache := p.rollout(), p.reconciler.Client
 			if deleted {
@@ -365,7 +366,7 @@ func TestNothingOutlivesARollout(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else {
-				p.reconciler.Client = withoutRollouts{cache}
+				p.use(withoutRollouts{cache})
 			}
 			p.reconciler.Touched(t.Context(), schema.GroupKind{Group: argov1.GroupName, Kind: argov1.RolloutKind}, was, nil)
 			for range 2 {
@@ -473,7 +474,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 	p.settle()
 	p.edit(image("cart:3"))
 	well := p.reconciler.Client
-	p.reconciler.Client = tripping{well}
+	p.use(tripping{well})
 	p.writes = nil
 	for i := range 3 {
 		result, err := p.pass()
@@ -490,7 +491,7 @@ func TestAPanicIsToldOnTheRollout(t *testing.T) {
 		t.Errorf("gates %+v", gates)
 	}
 
-	p.reconciler.Client = well
+	p.use(well)
 	p.settle()
 	if status := p.rollout().Status; status.Phase != argov1.RolloutPhasePaused || slices.ContainsFunc(shownGates(status), func(g shell.StatusGate) bool { return g.Name == "fault" }) {
 		t.Errorf("mended, and %s: %+v", status.Phase, shownGates(status))

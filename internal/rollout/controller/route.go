@@ -10,6 +10,7 @@ import (
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/release"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/watching"
 )
@@ -53,7 +54,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 				s.kinds = append(s.kinds, ref.GVK)
 			}
 		}
-		if isSentence(err) {
+		if shell.NeedsUser(err) {
 			continue
 		}
 		if err != nil {
@@ -61,7 +62,7 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 		}
 		observed, versions, err := r.Applier.Observe(ctx, router.Renderer, target)
 		s.versions[i] = versions
-		if isSentence(err) {
+		if shell.NeedsUser(err) {
 			continue
 		}
 		if err != nil {
@@ -77,11 +78,6 @@ func (r *Reconciler) lookAtRoute(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// isSentence is true for errors that a person must act on, and whose text tells how.
-func isSentence(err error) bool {
-	return errors.Is(err, traffic.ErrNotOwned) || errors.Is(err, traffic.ErrUnsupported) || errors.Is(err, traffic.ErrInvalid) || errors.Is(err, traffic.ErrNotInstalled)
-}
-
 // validateRoutes finds what of the user's routes does not fit the spec.
 func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorList, error) {
 	if _, err := r.routersOf(s.object); err != nil {
@@ -93,7 +89,7 @@ func (r *Reconciler) validateRoutes(ctx context.Context, s *seen) (field.ErrorLi
 		case errors.Is(err, traffic.ErrNotInstalled):
 			s.missing = true // no watch tells of a definition
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
-		case isSentence(err):
+		case shell.NeedsUser(err):
 			return field.ErrorList{field.Forbidden(traffic.RoutingPath(), err.Error())}, nil
 		case err != nil:
 			return nil, err
@@ -120,7 +116,7 @@ func (r *Reconciler) routeIs(ctx context.Context, s *seen, e rollout.RouteIs) (c
 			events = append(events, release.Event{Type: typeOf(event.Warning), Reason: event.Reason, Message: event.Message})
 		}
 		changed = changed || outcome.Changed
-		if overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
+		if shell.Overtaken(err) || errors.Is(err, traffic.ErrUnreachable) { // which the decision that follows tells
 			return changed, events, err
 		}
 		if err != nil {

@@ -85,6 +85,9 @@ func routed(t *testing.T) *pocket {
 // restart is another process.
 func (p *pocket) restart() { p.reconciler = New(p.reconciler.Parts) }
 
+// use replaces the client of the reconciler.
+func (p *pocket) use(c client.Client) { p.reconciler.Client, p.reconciler.frame.Client = c, c }
+
 // has is true when one of the objects of a kind has a text in it.
 func (p *pocket) has(kind, text string) bool {
 	p.Helper()

@@ -15,6 +15,7 @@ import (
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
 	"github.com/serin-dev/serin/internal/watching"
 )
 
@@ -133,7 +134,7 @@ func (r *Reconciler) selects(ctx context.Context, s *seen, e rollout.ServiceSele
 		return false, err
 	}
 	if before == nil {
-		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, errChanged)
+		return false, fmt.Errorf("switch Service %s.%s: %w", e.Service, s.object.Namespace, shell.ErrChanged)
 	}
 	after := before.DeepCopy()
 	if err := unstructured.SetNestedField(after.Object, e.Hash, "spec", "selector", argov1.PodTemplateHashLabel); err != nil {

@@ -30,7 +30,7 @@ import (
 
 // Options of the controller.
 type Options struct {
-	// Workers is how many passes may run at once; zero means ten.
+	// Workers is the number of concurrent reconciliations; zero means ten.
 	Workers int
 	// Cache of what is watched.
 	Cache cache.Cache
@@ -115,20 +115,20 @@ func (r *Reconciler) watched(o Options) []client.Object {
 	return all
 }
 
-// Touched are the releases to look at because a watch tells of a change. before is nil for an object that is new, after
-// for one that is gone.
+// Touched returns the Rollouts to reconcile because of a change of an object. before is nil for a new object, after for a deleted
+// one.
 func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before, after client.Object) []reconcile.Request {
 	object := after
 	if object == nil {
 		object = before
 	}
 	if r.Peers.Told(kind, before, after) {
-		return r.all(ctx)
+		return append(releases.Requests(ctx, r.Client), r.orphans(ctx)...)
 	}
 	switch object := object.(type) {
 	case *argov1.Rollout:
 		r.note(before, after)
-		r.movedOn(ctx, before, after)
+		releases.Changed(ctx, r.Line, before, after)
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 	case *appsv1.ReplicaSet:
 		return r.owners(ctx, object)
@@ -146,9 +146,9 @@ func (r *Reconciler) Touched(ctx context.Context, kind schema.GroupKind, before,
 		if !endpoints.Changed(before, after) {
 			return nil
 		}
-		return r.affected(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
+		return r.requestsFor(endpoints.Of(object.Namespace, endpoints.ServiceOf(object)))
 	default:
-		requests := r.affected(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
+		requests := r.requestsFor(watching.Thing{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 		for _, manager := range managers(before, after) {
 			if !slices.Contains(requests, manager) {
 				requests = append(requests, manager)
@@ -196,13 +196,9 @@ func (r *Reconciler) owners(ctx context.Context, rs *appsv1.ReplicaSet) []reconc
 	return requests
 }
 
-func (r *Reconciler) affected(t watching.Thing) []reconcile.Request {
-	keys := r.dependents.Of(t)
-	requests := make([]reconcile.Request, 0, len(keys))
-	for _, key := range keys {
-		requests = append(requests, reconcile.Request{NamespacedName: key})
-	}
-	return requests
+// requestsFor returns a request for each Rollout that depends on an object.
+func (r *Reconciler) requestsFor(t watching.Thing) []reconcile.Request {
+	return shell.Requests(r.dependents.Of(t))
 }
 
 // note remembers what no later look would show: a Rollout as it was when it was deleted.
@@ -210,20 +206,6 @@ func (r *Reconciler) note(before, after client.Object) {
 	if was, ok := before.(*argov1.Rollout); ok && after == nil {
 		r.memory.ends(was)
 	}
-}
-
-// all releases, because a peer acts on any.
-func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
-	var list argov1.RolloutList
-	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		log.FromContext(ctx).Error(err, "Looked for the Rollouts that an Argo Rollouts may act on")
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for i := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-	}
-	return append(requests, r.orphans(ctx)...)
 }
 
 // orphans are the Rollouts that Services name, whether they exist or not.

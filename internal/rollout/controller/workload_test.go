@@ -111,7 +111,8 @@ func TestDeploymentsOfOthersAreNotVisited(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	p.reconciler.Client, p.reconciler.Applier.Client = counting, counting
+	p.use(counting)
+	p.reconciler.Applier.Client = counting
 	p.settle()
 	if len(selected) == 0 || slices.ContainsFunc(selected, func(s string) bool { return s != byManager+"=cart" }) {
 		t.Errorf("lists of Deployments select %q", selected)

@@ -97,8 +97,8 @@ var Canaries = []Mutant{
 		"status before effects",
 		"I9",
 		"internal/canary/controller/reconciler.go",
-		"	warnings, effect, failed := r.apply(ctx, s, decision)\n",
-		"	if _, err := r.writeStatus(ctx, key, s, &decision, shell.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\twarnings, effect, failed := r.apply(ctx, s, decision)\n", 15,
+		"	decision, rejected, err := r.apply(ctx, s, decision)\n",
+		"	if _, err := r.writeStatus(ctx, s, decision, shell.Explanation{Due: true}); err != nil {\n\t\treturn reconcile.Result{}, err\n\t}\n\tdecision, rejected, err := r.apply(ctx, s, decision)\n", 15,
 	},
 	{
 		"no wake-up for a window",
@@ -125,7 +125,7 @@ var Canaries = []Mutant{
 		"I9q",
 		"internal/canary/controller/reconciler.go",
 		"	r.memory.ScheduleWake(key, decision.Wake)\n",
-		"	r.memory.ScheduleWake(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		look = began.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
+		"	r.memory.ScheduleWake(key, decision.Wake)\n	if s.snapshot.Plan.Suspended {\n		s.podsDue = s.snapshot.Now.Add(10 * time.Minute)\n		_ = r.Reporter.Reader.Get(ctx, key, object)\n	}\n",
 		20,
 	},
 	{

@@ -90,7 +90,7 @@ var Rollouts = []Mutant{
 		"a Rollout that is gone is looked up again",
 		"I9q",
 		"internal/rollout/controller/reconciler.go",
-		"		return r.leftovers(ctx, key)\n", "		_ = r.Reader.Get(ctx, key, object)\n\t\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
+		"	return r.leftovers(ctx, key)\n", "	_ = r.Reader.Get(ctx, key, releases.New())\n\treturn reconcile.Result{RequeueAfter: 10 * time.Minute}, nil\n", 18,
 	},
 	{
 		"what a service shows back of a secret",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
 	"github.com/serin-dev/serin/internal/notification/dispatch"
@@ -17,17 +18,17 @@ import (
 // Component is the source of all events about Rollouts.
 const Component = "rollouts-controller"
 
-// Teller tells people of an event of a Rollout, which exists: as a Kubernetes event, and in the metrics.
-func Teller(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
-	return teller(recorder.Event, metrics)
+// EventRecorder returns a function that records an event of a Rollout which exists: as a Kubernetes event, and in the metrics.
+func EventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+	return recordWith(recorder.Event, metrics)
 }
 
-// LateTeller is Teller where the Rollout may be gone.
-func LateTeller(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
-	return teller(recorder.LateEvent, metrics)
+// LateEventRecorder is EventRecorder for a Rollout that may be gone.
+func LateEventRecorder(recorder *telemetry.Recorder, metrics *telemetry.Metrics) func(ctx context.Context, object *argov1.Rollout, event release.Event) {
+	return recordWith(recorder.LateEvent, metrics)
 }
 
-func teller(record func(context.Context, corev1.ObjectReference, release.Event), metrics *telemetry.Metrics) func(context.Context, *argov1.Rollout, release.Event) {
+func recordWith(record func(context.Context, corev1.ObjectReference, release.Event), metrics *telemetry.Metrics) func(context.Context, *argov1.Rollout, release.Event) {
 	return func(ctx context.Context, object *argov1.Rollout, event release.Event) {
 		record(ctx, corev1.ObjectReference{
 			APIVersion: argov1.SchemeGroupVersion.String(), Kind: argov1.RolloutKind,
@@ -37,23 +38,34 @@ func teller(record func(context.Context, corev1.ObjectReference, release.Event),
 	}
 }
 
-// tell tells people what happened to a Rollout of which no more is known than the object.
-func (r *Reconciler) tell(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
-	r.tellAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
+// record records events of a Rollout of which no more is known than the object.
+func (r *Reconciler) record(ctx context.Context, object *argov1.Rollout, events ...release.Event) {
+	r.recordAbout(ctx, dispatch.About{Object: object, Runs: r.runsOf(object)}, events...)
 }
 
-// tellAbout tells people what happened to a Rollout, those who asked for notifications too.
-func (r *Reconciler) tellAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
-	tell := Teller(r.Recorder, r.Metrics)
+// recordAbout records events of a Rollout, also for the notifications that users asked for.
+func (r *Reconciler) recordAbout(ctx context.Context, about dispatch.About, events ...release.Event) {
+	record := EventRecorder(r.Recorder, r.Metrics)
 	for _, event := range events {
-		tell(ctx, about.Object, event)
+		record(ctx, about.Object, event)
 		if r.Notifications != nil {
 			r.Notifications.Happened(ctx, about, event)
 		}
 	}
 }
 
-// notify has those told who asked for what a Rollout is now.
+// recordFirst records the events of the first reconciliation of a Rollout by this process.
+func (r *Reconciler) recordFirst(ctx context.Context, object *argov1.Rollout) {
+	if !r.memory.meets(client.ObjectKeyFromObject(object), object.UID) {
+		return
+	}
+	r.record(ctx, object, added(object))
+	if adopted, ok := rollout.Adopted(object); ok {
+		r.record(ctx, object, adopted)
+	}
+}
+
+// notify sends the notifications about the present state of a Rollout.
 func (r *Reconciler) notify(ctx context.Context, about dispatch.About) {
 	if r.Notifications != nil {
 		r.Notifications.Changed(ctx, about)
@@ -87,7 +99,7 @@ func removed(object *argov1.Rollout) release.Event {
 	}
 }
 
-// show puts what is known into the metrics.
+// show updates the metrics of the release.
 func (r *Reconciler) show(s *seen, d rollout.Decision) {
 	shown := telemetry.Rollout{
 		Namespace: s.object.Namespace, Name: s.object.Name, Phase: metricPhase(d.Status),
@@ -107,11 +119,11 @@ func (r *Reconciler) show(s *seen, d rollout.Decision) {
 	r.Metrics.Rollout(shown)
 	if now := d.Status.Duration; ended(now) && !ended(s.snapshot.Status.Duration) && now.RolloutStartedAt != nil {
 		total := now.FinishedAt.Sub(now.RolloutStartedAt.Time)
-		held := int64(0)
+		paused := int64(0)
 		if now.TotalManualPauseDurationSeconds != nil {
-			held = *now.TotalManualPauseDurationSeconds
+			paused = *now.TotalManualPauseDurationSeconds
 		}
-		r.Metrics.RolloutEnded(string(*now.CompletionStatus), total, time.Duration(held)*time.Second)
+		r.Metrics.RolloutEnded(string(*now.CompletionStatus), total, time.Duration(paused)*time.Second)
 	}
 }
 

@@ -233,9 +233,9 @@ func TestAnEffectThatWarnsIsAppliedInEveryPass(t *testing.T) {
 	w := newStandingWorld(t)
 	w.edit(t, "Service", "cart", `{"spec":{"clusterIP":"None"}}`)
 	for pass := range 3 {
-		warnings, _, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
-		if err != nil || len(warnings) != 1 {
-			t.Fatalf("pass %d: got warnings %v, error %v, want one warning", pass, warnings, err)
+		decision, _, err := w.reconciler.apply(t.Context(), w.seen(t), canary.Decision{Effects: []release.Effect{canary.ServicesExist{Apex: true}}})
+		if err != nil || len(decision.Events) != 1 {
+			t.Fatalf("pass %d: got warnings %v, error %v, want one warning", pass, decision.Events, err)
 		}
 	}
 }

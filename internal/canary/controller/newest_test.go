@@ -55,10 +55,10 @@ func TestTakeOver(t *testing.T) {
 			reads := &reads{Reader: fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(test.live).Build()}
 			r := New(Parts{Reader: reads})
 			if test.wrote != "" {
-				r.known.Knows(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
+				r.newest.Knows(client.ObjectKeyFromObject(test.live), at(test.wrote, moves))
 			}
 			for i, cached := range test.cached {
-				err := r.takeOver(t.Context(), cached, canary.Moves(cached.Status.Phase))
+				err := r.checkNewest(t.Context(), cached, canary.Moves(cached.Status.Phase))
 				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind[i] || err != nil && !got {
 					t.Errorf("version %s: %v, behind should be %t", cached.ResourceVersion, err, test.behind[i])
 				}
@@ -80,16 +80,16 @@ func TestAConflictHasTheCanaryReadAnew(t *testing.T) {
 	reads := &reads{Reader: cluster}
 	r := New(Parts{Observer: Observer{Client: cluster}, Reader: reads})
 	key := client.ObjectKeyFromObject(live)
-	r.known.Knows(key, cached)
-	if err := r.takeOver(t.Context(), cached, true); err != nil || reads.n != 0 {
+	r.newest.Knows(key, cached)
+	if err := r.checkNewest(t.Context(), cached, true); err != nil || reads.n != 0 {
 		t.Fatalf("before the conflict: %v after %d reads, want none", err, reads.n)
 	}
 	s := &seen{object: cached, snapshot: canary.Snapshot{Status: cached.Status}}
 	decision := canary.Decision{Status: flaggerv1.CanaryStatus{Phase: flaggerv1.CanaryPhasePromoting}}
-	if _, err := r.writeStatus(t.Context(), key, s, &decision, shell.Explanation{Due: true}); !apierrors.IsConflict(err) {
+	if _, err := r.writeStatus(t.Context(), s, decision, shell.Explanation{Due: true}); !apierrors.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
-	if err := r.takeOver(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrBehind) || reads.n != 1 {
+	if err := r.checkNewest(t.Context(), cached, true); !errors.Is(err, ownwrites.ErrBehind) || reads.n != 1 {
 		t.Errorf("after the conflict: %v after %d reads, want ErrBehind after one", err, reads.n)
 	}
 }

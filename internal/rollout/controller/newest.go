@@ -14,45 +14,45 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-// takeOver keeps a process from acting on a Rollout as it was long ago: see ownwrites.Newest. Writes of the Rollout itself
-// name the version that they were decided on, and prove by themselves that it is the newest.
-func (r *Reconciler) takeOver(object *argov1.Rollout) ownwrites.Check {
+// requireNewest prevents a process from acting on an old version of a Rollout: see ownwrites.Newest. Writes of the Rollout itself
+// name the version that they are based on, and prove that it is the newest.
+func (r *Reconciler) requireNewest(object *argov1.Rollout) ownwrites.Check {
 	return func(ctx context.Context, written client.Object) error {
 		if _, itself := written.(*argov1.Rollout); itself {
 			return nil
 		}
-		return r.known.TakeOver(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
+		return r.newest.TakeOver(ctx, client.ObjectKeyFromObject(object), object, &argov1.Rollout{})
 	}
 }
 
-// takeOverWorkload is the same of the workload whose template a Rollout has: by one of long ago a release would begin to what
-// was there before. It is asked at writes of the Rollout itself as well, whose version says nothing of the workload.
-func (r *Reconciler) takeOverWorkload(s *seen, check ownwrites.Check) ownwrites.Check {
-	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read anew in each pass
+// requireNewestWorkload does the same for the workload whose template a Rollout has: with an old version, a release of a previous
+// template would start. It is checked at writes of the Rollout itself as well, whose version says nothing about the workload.
+func (r *Reconciler) requireNewestWorkload(s *seen, check ownwrites.Check) ownwrites.Check {
+	if s.workload == nil || s.workload.object == nil || s.workload.object.GroupVersionKind() == replicaSetKind { // which is read in each reconciliation
 		return check
 	}
 	object := s.workload.object
 	return func(ctx context.Context, written client.Object) error {
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(object.GroupVersionKind())
-		if err := r.lenders.TakeOver(ctx, s.key(), object, live); err != nil {
+		if err := r.newestWorkloads.TakeOver(ctx, s.key(), object, live); err != nil {
 			return err
 		}
 		return check(ctx, written)
 	}
 }
 
-// takeOverSets is the same of its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list one
-// of them may be missing, be gone by now, or have pods that it has lost, and what follows from that are ReplicaSets and pods too
-// many, or users without pods.
-func (r *Reconciler) takeOverSets(s *seen, check ownwrites.Check) ownwrites.Check {
+// requireNewestSets does the same for its ReplicaSets, all of which are read once, at the first write for a Rollout: in an old list,
+// one of them may be missing, be deleted by now, or have pods that it has lost. This would lead to surplus ReplicaSets and pods, or
+// to users without pods.
+func (r *Reconciler) requireNewestSets(s *seen, check ownwrites.Check) ownwrites.Check {
 	return func(ctx context.Context, written client.Object) error {
 		if err := check(ctx, written); err != nil || r.memory.Own(s.key()).compared {
 			return err
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.spec.Selector)
 		if err != nil || selector.Empty() {
-			return nil //nolint:nilerr // it is told that the selector is none, and nothing is scaled
+			return nil //nolint:nilerr // validation reports the selector, and nothing is scaled
 		}
 		var live appsv1.ReplicaSetList
 		if err := r.Reader.List(ctx, &live, client.InNamespace(s.object.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -76,7 +76,7 @@ func (r *Reconciler) takeOverSets(s *seen, check ownwrites.Check) ownwrites.Chec
 	}
 }
 
-// older is true of what a cache has of a ReplicaSet of which more was asked since, or that has lost pods.
+// older reports whether the cache has an old version of a ReplicaSet: its spec was changed since, or it has lost pods.
 func older(cached, live *appsv1.ReplicaSet) bool {
 	return cached == nil || cached.UID != live.UID || cached.Generation < live.Generation ||
 		cached.Status.AvailableReplicas > live.Status.AvailableReplicas

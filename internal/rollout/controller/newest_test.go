@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/ownwrites"
 )
 
-func TestTakeOver(t *testing.T) {
+func TestRequireNewest(t *testing.T) {
 	at := func(uid types.UID, version string) *argov1.Rollout {
 		return &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid, ResourceVersion: version}}
 	}
@@ -40,9 +40,9 @@ func TestTakeOver(t *testing.T) {
 			}
 			p := newPocket(t, manifests...)
 			if test.knows != "" {
-				p.reconciler.known.Knows(key, at("1", test.knows))
+				p.reconciler.newest.Knows(key, at("1", test.knows))
 			}
-			check := p.reconciler.takeOver(test.cached)
+			check := p.reconciler.requireNewest(test.cached)
 			for range 2 { // what was read once is not read again, but for one that is gone
 				err := check(t.Context(), &appsv1.ReplicaSet{})
 				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {
@@ -62,7 +62,7 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-func TestTakeOverWorkload(t *testing.T) {
+func TestRequireNewestWorkload(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		kind         string
@@ -96,12 +96,12 @@ func TestTakeOverWorkload(t *testing.T) {
 				return object
 			}
 			if test.known != "" {
-				p.reconciler.lenders.Knows(key, at(test.known))
+				p.reconciler.newestWorkloads.Knows(key, at(test.known))
 			}
 			object := at(test.version)
 			rollout := &argov1.Rollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 			asked := 0
-			check := p.reconciler.takeOverWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
+			check := p.reconciler.requireNewestWorkload(&seen{object: rollout, workload: &workloadObject{object: object}}, func(context.Context, client.Object) error {
 				asked++
 				return nil
 			})
@@ -124,7 +124,7 @@ func TestTakeOverWorkload(t *testing.T) {
 	}
 }
 
-func TestTakeOverSets(t *testing.T) {
+func TestRequireNewestSets(t *testing.T) {
 	set := func(name string, uid types.UID, generation int64) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, Generation: generation}}
 	}
@@ -156,7 +156,7 @@ func TestTakeOverSets(t *testing.T) {
 			for _, rs := range test.cached {
 				s.sets[rs.Name] = rs
 			}
-			check := p.reconciler.takeOverSets(s, func(context.Context, client.Object) error { return nil })
+			check := p.reconciler.requireNewestSets(s, func(context.Context, client.Object) error { return nil })
 			for range 2 { // what was seen to be right is not read again
 				err := check(t.Context(), rollout)
 				if got := errors.Is(err, ownwrites.ErrBehind); got != test.behind || err != nil && !got {

@@ -167,7 +167,7 @@ func TestWhoIsRefusedStepsAside(t *testing.T) {
 func TestAPlaceThatCannotBeStored(t *testing.T) {
 	b := newBeside(t, cart, cartService)
 	patches := 0
-	b.reconciler.Client = interceptor.NewClient(b.client, interceptor.Funcs{
+	b.use(interceptor.NewClient(b.client, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, of string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
 			patches++
 			if err := c.SubResource(of).Patch(ctx, object, patch, options...); err != nil {
@@ -180,7 +180,7 @@ func TestAPlaceThatCannotBeStored(t *testing.T) {
 			stored.Status.Serin = nil
 			return c.Status().Update(ctx, stored)
 		},
-	})
+	}))
 	b.settle()
 	b.moves(true)
 	b.edit(image("cart:2"))

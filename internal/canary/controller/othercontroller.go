@@ -1,0 +1,43 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/watching"
+)
+
+var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+// acting is the Flagger that acts on Canaries of a namespace.
+func acting(ctx context.Context, peers *watching.Peers, namespace string, now time.Time) (canary.Peer, error) {
+	sign, err := peers.Acting(ctx, namespace, now)
+	return canary.Peer{Sign: sign.Text, Until: sign.Until}, err
+}
+
+// otherController is the Flagger that acts on a release instead of Serin. The administrator is notified when Serin begins to leave
+// releases to it, and when it continues with them.
+func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (canary.Peer, error) {
+	other, err := acting(ctx, r.Peers, key.Namespace, now)
+	if err != nil {
+		return other, err
+	}
+	message := ""
+	if other.Acts() {
+		r.newest.Forget(key) // what is read of it now is old when Flagger is gone
+		message = other.Message()
+	}
+	r.left.Note(ctx, key, message, r.showOtherController)
+	return other, nil
+}
+
+// showOtherController shows in the health of the process to which other controller releases are left; empty: to none.
+func (r *Reconciler) showOtherController(message string) {
+	if r.Health != nil {
+		r.Health("peer", message)
+	}
+}

@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	flaggerv1 "github.com/serin-dev/serin/api/flagger/v1beta1"
+	"github.com/serin-dev/serin/internal/canary"
+	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/release"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+var releases = shell.Releases[*flaggerv1.Canary]{
+	Kind:    flaggerv1.CanaryKind,
+	New:     func() *flaggerv1.Canary { return &flaggerv1.Canary{} },
+	NewList: func() client.ObjectList { return &flaggerv1.CanaryList{} },
+	Place:   storedPlace,
+}
+
+// storedPlace is the place that a Canary has as the API server stores it.
+func storedPlace(c *flaggerv1.Canary) release.Place {
+	decoded := *c // caches share c
+	decoded.Status = flaggerv1.DecodeState(c.Status)
+	return canary.PlaceOf(&decoded)
+}
+
+// IndexPlaces lets caches find the Canaries that are in progress, or in the queue, without reading all.
+func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
+	return releases.Index(ctx, indexer)
+}
+
+// Queued are Canaries as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
+func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
+
+// queueTurn returns whether a release may start beside those in progress; nil where that is not limited, or not the question now.
+func (o *Observer) queueTurn(ctx context.Context, s *seen) (*release.Turn, error) {
+	if !o.Line.Limits() || !canary.MayStart(s.snapshot) {
+		return nil, nil
+	}
+	const pruned = false // the status of a Canary has its place with any schema
+	return o.Line.Turn(ctx, canary.PlaceOf(s.object), pruned, s.snapshot.Now)
+}

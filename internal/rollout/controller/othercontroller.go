@@ -1,0 +1,33 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/serin-dev/serin/internal/peer"
+	"github.com/serin-dev/serin/internal/rollout"
+)
+
+// otherController is the Argo Rollouts that acts on a release instead of Serin. The administrator is notified when Serin begins to
+// leave releases to it, and when it continues with them.
+func (r *Reconciler) otherController(ctx context.Context, key types.NamespacedName, now time.Time) (peer.Sign, error) {
+	sign, err := r.Peers.Acting(ctx, key.Namespace, now)
+	if err != nil {
+		return sign, err
+	}
+	message := ""
+	if sign.Text != "" {
+		message = rollout.LeftTo(sign.Text, sign.Until).Message
+	}
+	r.left.Note(ctx, key, message, r.showOtherController)
+	return sign, nil
+}
+
+// showOtherController shows in the health of the process to which other controller releases are left; empty: to none.
+func (r *Reconciler) showOtherController(message string) {
+	if r.Health != nil {
+		r.Health("peer of Rollouts", message)
+	}
+}

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	argov1 "github.com/serin-dev/serin/api/argoproj/v1alpha1"
+	"github.com/serin-dev/serin/internal/queue"
+	"github.com/serin-dev/serin/internal/rollout"
+	"github.com/serin-dev/serin/internal/shell"
+)
+
+var releases = shell.Releases[*argov1.Rollout]{
+	Kind:    argov1.RolloutKind,
+	New:     func() *argov1.Rollout { return &argov1.Rollout{} },
+	NewList: func() client.ObjectList { return &argov1.RolloutList{} },
+	Place:   rollout.PlaceOf,
+}
+
+// IndexPlaces lets caches find the Rollouts that are in progress, or in the queue, without reading all.
+func IndexPlaces(ctx context.Context, indexer client.FieldIndexer) error {
+	return releases.Index(ctx, indexer)
+}
+
+// Queued are Rollouts as the queue reads them. indexed is true for a reader with the index of IndexPlaces.
+func Queued(reader client.Reader, indexed bool) queue.Kind { return releases.Queued(reader, indexed) }
+
+// lookForTurn finds out whether a release may start beside those in progress.
+func (r *Reconciler) lookForTurn(ctx context.Context, s *seen) (err error) {
+	s.snapshot.Spec = s.spec
+	if !r.Line.Limits() || !rollout.MayStart(s.snapshot) {
+		return nil
+	}
+	s.snapshot.Pruned = r.memory.unplaced()
+	s.snapshot.Turn, err = r.Line.Turn(ctx, rollout.PlaceOf(s.object), s.snapshot.Pruned, s.snapshot.Now)
+	return err
+}
