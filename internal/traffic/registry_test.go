@@ -1,11 +1,7 @@
 package traffic_test
 
 import (
-	"os"
-	"strings"
 	"testing"
-
-	"github.com/cockroachdb/datadriven"
 
 	"github.com/serin-dev/serin/internal/traffic"
 	"github.com/serin-dev/serin/internal/traffic/gatewayapi"
@@ -68,46 +64,6 @@ func TestRegistry(t *testing.T) {
 	for _, name := range []string{"smi:v1alpha1:", "smi:v1alpha4", "smi", "istio:smi"} {
 		if _, ok := r.ForCanary(name); ok {
 			t.Errorf("ForCanary(%s) found a renderer", name)
-		}
-	}
-}
-
-func TestFeatureTable(t *testing.T) {
-	datadriven.RunTest(t, "testdata/features.txt", func(*testing.T, *datadriven.TestData) string {
-		return traffic.CanaryFeatureTable(registry())
-	})
-}
-
-// TestNoProviderKnowsAnother holds the border that makes a provider one folder.
-func TestNoProviderKnowsAnother(t *testing.T) {
-	var providers []string
-	folders, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		if folder.IsDir() && folder.Name() != "testdata" && folder.Name() != "traffictest" {
-			providers = append(providers, folder.Name())
-		}
-	}
-	for _, provider := range providers {
-		files, err := os.ReadDir(provider)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			if !strings.HasSuffix(file.Name(), ".go") {
-				continue
-			}
-			text, err := os.ReadFile(provider + "/" + file.Name())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, other := range providers {
-				if other != provider && strings.Contains(string(text), `internal/traffic/`+other+`"`) {
-					t.Errorf("%s/%s imports its sibling %s", provider, file.Name(), other)
-				}
-			}
 		}
 	}
 }

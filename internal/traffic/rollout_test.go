@@ -157,20 +157,6 @@ func TestApplyRolloutOwnsWhatItMakes(t *testing.T) {
 	}
 }
 
-func TestApplyRolloutLeavesWhatBelongsToSomebodyElse(t *testing.T) {
-	theirs := users()
-	theirs.SetKind("DestinationRule")
-	theirs.SetName("made")
-	c := newCluster(t, users(), theirs)
-	x, target := routerOf(t, fakeRouter{})
-	if _, err := (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil); !errors.Is(err, traffic.ErrNotOwned) {
-		t.Errorf("error %v, want ErrNotOwned", err)
-	}
-	if wrote := c.wrote(); wrote != nil {
-		t.Errorf("wrote %v", wrote)
-	}
-}
-
 func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	c := newCluster(t)
 	a := &traffic.Applier{Client: c}
@@ -193,24 +179,6 @@ func TestApplyRolloutTellsWhatIsMissingAndWhatCouldNotBeMade(t *testing.T) {
 	got, err = (&traffic.Applier{Client: c}).Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil)
 	if !apierrors.IsForbidden(err) || len(got.Events) != 2 || got.Events[1].Reason != "NotCreated" || !got.Events[1].Warning {
 		t.Errorf("error %v, events %v", err, got.Events)
-	}
-}
-
-func TestRestoreRolloutWritesTheUsersOwnOnly(t *testing.T) {
-	c := newCluster(t, users())
-	a := &traffic.Applier{Client: c}
-	x, target := routerOf(t, fakeRouter{})
-	if _, err := a.Apply(t.Context(), x.Renderer, target, release.Route{Canary: 20}, nil); err != nil {
-		t.Fatal(err)
-	}
-	c.wrote()
-	for _, want := range [][]string{{"patch VirtualService"}, nil} {
-		if err := a.Restore(t.Context(), x.Renderer, target); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, c.wrote()); diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package alb carries traffic by annotations of the user's Ingresses, which the AWS load balancer controller makes into
+// Package alb routes traffic with annotations of the user's Ingresses, which the AWS load balancer controller makes into
 // target groups with weights.
 //
 // It must not know other providers, clients, AWS itself, or why a weight is what it is.
@@ -133,7 +133,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 		[2]string{"ingress", "ingresses"}, root(t), existing)
 }
 
-// Restore sends all requests to the Service of the action itself, and takes managed routes and bookkeeping away.
+// Restore sends all requests to the Service of the action itself, and removes managed routes and bookkeeping.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {

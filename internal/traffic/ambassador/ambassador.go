@@ -1,6 +1,6 @@
-// Package ambassador carries traffic by a second Mapping of Emissary, the ambassador, beside each of the user's.
+// Package ambassador routes traffic with a second Mapping of Emissary, the ambassador, beside each of the user's.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package ambassador
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What people read of Mappings that cannot be used.
+// Messages about Mappings that cannot be used.
 const (
 	textNoMapping = "must provide at least one mapping"
 	textWeight    = "Ambassador mapping %q can not define weight"
@@ -72,7 +72,7 @@ func (rd RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Obje
 	return refs
 }
 
-// Render makes the canary's Mappings, and takes them away when nobody needs them any more.
+// Render creates the canary's Mappings, and deletes them when they are no longer needed.
 func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func canaryMapping(t traffic.Target, r release.Route, users, canary traffic.Foun
 	return obj, nil
 }
 
-// made is where the canary's Mapping begins. Argo's has no owner, and is known by leading where it does.
+// made is the object to render the canary's Mapping into. Argo's has no owner, and is known by leading where it does.
 func made(t traffic.Target, users, canary traffic.Found) (*unstructured.Unstructured, error) {
 	if canary.Object != nil && metav1.GetControllerOf(canary.Object) == nil && serviceOf(canary) == serviceOfCanary(t, users) {
 		obj := canary.Object.DeepCopy()
@@ -184,7 +184,7 @@ func hasWeight(mapping *unstructured.Unstructured) bool {
 	return err != nil || weight != 0
 }
 
-// Restore has nothing to give back: the user's Mappings were never changed.
+// Restore has nothing to restore: the user's Mappings were never changed.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

@@ -1,7 +1,7 @@
-// Package apisix carries traffic by a second ApisixRoute, whose rules win over those of the user's that they are copies
+// Package apisix routes traffic with a second ApisixRoute, whose rules win over those of the user's that they are copies
 // of.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package apisix
 
 import (
@@ -72,13 +72,18 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	if err != nil {
 		return nil, err
 	}
+	writeCopy(obj, user, rules)
+	return []*unstructured.Unstructured{usersRoute: user, canaryRoute: obj}, nil
+}
+
+// writeCopy writes the rules into a copy of the user's ApisixRoute.
+func writeCopy(obj, user *unstructured.Unstructured, rules []map[string]any) {
 	traffic.CopyMetadata(obj, user, func(string) bool { return false })
 	want := map[string]any{"http": traffic.List(rules)}
 	if class, ok, _ := unstructured.NestedString(user.Object, "spec", "ingressClassName"); ok {
 		want["ingressClassName"] = class
 	}
 	traffic.SetFields(traffic.Spec(obj), want, specKeys...)
-	return []*unstructured.Unstructured{usersRoute: user, canaryRoute: obj}, nil
 }
 
 // renderRules copies the user's rules that lead to the apex, with both sides in place of it.

@@ -49,7 +49,7 @@ func (RolloutRenderer) Refs(t traffic.Target, _ release.Route, _ traffic.Objects
 	return refs
 }
 
-// Render writes the weights, and makes and takes away the ApisixRoutes of managed routes.
+// Render writes the weights, and creates and deletes the ApisixRoutes of managed routes.
 func (rd RolloutRenderer) Render(t traffic.Target, r release.Route, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	if err := rd.Features(t).Check(t, r); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func backendOf(rule map[string]any, service string) map[string]any {
 	return nil
 }
 
-// renderManaged makes the ApisixRoute of a managed route that is in force, and takes away one that is not. An object of
-// that name that is somebody else's is in nobody's way until it is needed.
+// renderManaged creates the ApisixRoute of a managed route that is in force, and deletes one that is not. An object of that
+// name with another owner is an error only when the route is needed.
 func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *unstructured.Unstructured, rules []map[string]any) (*unstructured.Unstructured, error) {
 	i := slices.IndexFunc(r.HeaderRoutes, func(route release.HeaderRoute) bool { return route.Name == x.Ref.Name && len(route.Match) > 0 })
 	if i < 0 {
@@ -139,12 +139,7 @@ func renderManaged(t traffic.Target, r release.Route, x traffic.Found, users *un
 		}
 		copies = append(copies, copied)
 	}
-	traffic.CopyMetadata(obj, users, func(string) bool { return false })
-	want := map[string]any{"http": traffic.List(copies)}
-	if class, ok, _ := unstructured.NestedString(users.Object, "spec", "ingressClassName"); ok {
-		want["ingressClassName"] = class
-	}
-	traffic.SetFields(traffic.Spec(obj), want, specKeys...)
+	writeCopy(obj, users, copies)
 	return obj, nil
 }
 
@@ -232,7 +227,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return field.ErrorList{field.Invalid(path, x.Ref.Name, x.Ref.String()+" "+fault)}
 }
 
-// Restore has nothing to take back: weights stay, and what was made goes with the Rollout.
+// Restore has nothing to restore: weights remain, and what was created is deleted with the Rollout.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

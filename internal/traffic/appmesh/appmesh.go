@@ -1,7 +1,7 @@
-// Package appmesh carries traffic by the objects of AWS App Mesh: nodes for the pods, a router with weighted targets, and
+// Package appmesh routes traffic with the objects of AWS App Mesh: nodes for the pods, a router with weighted targets, and
 // services that clients name, in two versions of its API.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package appmesh
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What people read of a mesh that cannot work.
+// Messages about a mesh that cannot work.
 const (
 	textNoService = "must provide virtual-service"
 	textNoRoutes  = "No routes defined for AppMesh virtual-router %s"
@@ -288,7 +288,7 @@ func validateRouter(t traffic.Target, x traffic.Found, at *field.Path) field.Err
 	return all
 }
 
-// Restore takes the mark away. The nodes keep their selectors: without them they would select the same pods, which App
+// Restore removes the mark. The nodes keep their selectors: without them they would select the same pods, which App
 // Mesh refuses.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()

@@ -1,6 +1,6 @@
-// Package contour carries traffic by an HTTPProxy without a host, which the user's root HTTPProxy includes.
+// Package contour routes traffic with an HTTPProxy without a host, which the user's root HTTPProxy includes.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package contour
 
 import (

@@ -1,4 +1,4 @@
-// Package gatewayapi carries traffic by an HTTPRoute of the Gateway API, for every gateway and mesh that serves it.
+// Package gatewayapi routes traffic with an HTTPRoute of the Gateway API, for every gateway and mesh that serves it.
 //
 // It must not know other providers, clients, or which controller reads the route.
 package gatewayapi

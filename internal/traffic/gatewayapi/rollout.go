@@ -339,7 +339,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return all
 }
 
-// Restore takes managed rules, experiments and the label away. Weights stay.
+// Restore removes managed rules, experiments and the label. Weights remain.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	l, err := layoutOf(t)

@@ -1,7 +1,7 @@
-// Package gloo carries traffic by a RouteTable of Gloo Edge, to which the user's VirtualService delegates, and one
+// Package gloo routes traffic with a RouteTable of Gloo Edge, to which the user's VirtualService delegates, and one
 // Upstream for each side.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package gloo
 
 import (

@@ -1,6 +1,6 @@
-// Package istio carries traffic by an Istio VirtualService and one DestinationRule for each side.
+// Package istio routes traffic with an Istio VirtualService and one DestinationRule for each side.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package istio
 
 import (

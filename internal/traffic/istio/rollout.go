@@ -15,7 +15,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// What people read of an Istio router that cannot work.
+// Messages about an Istio router that cannot work.
 const (
 	textEitherService   = "either VirtualService or VirtualServices must be configured"
 	textInvalidRoutes   = "Istio VirtualService has invalid %s routes. Error: %s"
@@ -283,7 +283,7 @@ func (e editor) fault(x traffic.Found) error {
 	return err
 }
 
-// Restore takes managed routes, experiments, revisions and the mark away. Weights stay.
+// Restore removes managed routes, experiments, revisions and the mark. Weights remain.
 func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	out := existing.Unchanged()
 	for i, x := range existing {

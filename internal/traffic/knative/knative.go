@@ -1,4 +1,4 @@
-// Package knative carries traffic by the shares of a Knative Service, between the revision that an annotation names as
+// Package knative routes traffic with the shares of a Knative Service, between the revision that an annotation names as
 // the primary and the latest one.
 //
 // It must not know other providers, clients, or who names the primary revision, and when.

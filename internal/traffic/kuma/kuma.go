@@ -1,6 +1,6 @@
-// Package kuma carries traffic by a TrafficRoute of Kuma, which has no namespace.
+// Package kuma routes traffic with a TrafficRoute of Kuma, which has no namespace.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package kuma
 
 import (

@@ -1,7 +1,7 @@
-// Package nginx carries traffic by a second Ingress for the NGINX ingress controller, which takes its share of the
+// Package nginx routes traffic with a second Ingress for the NGINX ingress controller, which takes its share of the
 // requests of the user's Ingress from annotations.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package nginx
 
 import (

@@ -174,7 +174,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 		slices.DeleteFunc(slices.Clone(existing), func(x traffic.Found) bool { return x.Ref.Owned }))
 }
 
-// Restore has nothing to give back: the user's Ingresses were never changed.
+// Restore has nothing to restore: the user's Ingresses were never changed.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

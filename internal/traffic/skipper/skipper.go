@@ -1,7 +1,7 @@
-// Package skipper carries traffic by a second Ingress for Skipper, which wins over the user's Ingress while the canary
+// Package skipper routes traffic with a second Ingress for Skipper, which wins over the user's Ingress while the canary
 // gets requests, and shares them between both sides.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package skipper
 
 import (

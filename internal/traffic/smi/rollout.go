@@ -83,7 +83,7 @@ func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traf
 	return out, nil
 }
 
-// Restore has nothing to give back: the TrafficSplit was made for the Rollout.
+// Restore has nothing to restore: the TrafficSplit was created for the Rollout.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

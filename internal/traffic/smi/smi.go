@@ -1,4 +1,4 @@
-// Package smi carries traffic by a TrafficSplit of the Service Mesh Interface, for Linkerd, Open Service Mesh and every
+// Package smi routes traffic with a TrafficSplit of the Service Mesh Interface, for Linkerd, Open Service Mesh and every
 // other mesh that reads one.
 //
 // It must not know other providers, clients, or which mesh reads the split; what a mesh wants to be told besides comes

@@ -110,7 +110,7 @@ func (RolloutRenderer) Validate(t traffic.Target, existing traffic.Objects) fiel
 	return nil
 }
 
-// Restore has nothing to take back: weights stay.
+// Restore has nothing to restore: weights remain.
 func (RolloutRenderer) Restore(_ traffic.Target, existing traffic.Objects) ([]*unstructured.Unstructured, error) {
 	return existing.Unchanged(), nil
 }

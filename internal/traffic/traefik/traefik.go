@@ -1,6 +1,6 @@
-// Package traefik carries traffic by a TraefikService, which the user's IngressRoute names in place of a Service.
+// Package traefik routes traffic with a TraefikService, which the user's IngressRoute names in place of a Service.
 //
-// It must not know other providers, clients, or why a weight is what it is.
+// It must not know other providers, clients, or the reason for a weight.
 package traefik
 
 import (

@@ -254,63 +254,58 @@ func otherOwners(t traffic.Target, ref traffic.Ref) []otherOwner {
 		otherOwner{name: "a Canary that adopted it", annotations: map[string]string{traffic.OriginalAnnotation: `{"canary":"web/basket"}`}})
 }
 
-// demand is a route that needs one feature and nothing else. There is a Canary unless the route is a Rollout's.
-type demand struct {
+// demands are routes that need one feature and nothing else; those of a Canary with an analysis.
+var demands = []struct {
 	name     string
 	declared func(traffic.Features) bool
-	demand   func(*flaggerv1.Canary, *release.Route)
-}
-
-var demands = []demand{
-	{"weights", func(f traffic.Features) bool { return f.Weights }, func(_ *flaggerv1.Canary, r *release.Route) { r.Canary = 20 }},
-	{"matches", func(f traffic.Features) bool { return f.Matches }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Matches = []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}}
+	analysis *flaggerv1.CanaryAnalysis
+	route    release.Route
+}{
+	{"weights", func(f traffic.Features) bool { return f.Weights }, nil, release.Route{Canary: 20}},
+	{"matches", func(f traffic.Features) bool { return f.Matches }, nil, release.Route{
+		Matches: []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}},
 	}},
-	{"query parameters", func(f traffic.Features) bool { return f.QueryParams }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Matches = []release.Match{{QueryParams: map[string]release.StringMatch{"user": {Exact: "insider"}}}}
+	{"query parameters", func(f traffic.Features) bool { return f.QueryParams }, nil, release.Route{
+		Matches: []release.Match{{QueryParams: map[string]release.StringMatch{"user": {Exact: "insider"}}}},
 	}},
-	{"source labels", func(f traffic.Features) bool { return f.SourceLabels }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Matches = []release.Match{{SourceLabels: map[string]string{"zone": "a"}}}
+	{"source labels", func(f traffic.Features) bool { return f.SourceLabels }, nil, release.Route{
+		Matches: []release.Match{{SourceLabels: map[string]string{"zone": "a"}}},
 	}},
-	{"mirror in blue/green", func(f traffic.Features) bool { return f.Mirror }, func(c *flaggerv1.Canary, r *release.Route) {
-		analyze(c, flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true})
-		r.Mirror.On = true
+	{
+		"mirror in blue/green", func(f traffic.Features) bool { return f.Mirror },
+		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true}, release.Route{Mirror: release.Mirror{On: true}},
+	},
+	{
+		"mirror before weights", func(f traffic.Features) bool { return f.WeightedMirror },
+		&flaggerv1.CanaryAnalysis{StepWeight: 20, Mirror: true}, release.Route{Mirror: release.Mirror{On: true}},
+	},
+	{
+		"mirror a share", func(f traffic.Features) bool { return f.MirrorPercent },
+		&flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true, MirrorWeight: 30}, release.Route{Mirror: release.Mirror{On: true, Percent: 30}},
+	},
+	{"session affinity", func(f traffic.Features) bool { return f.Sticky }, nil, release.Route{
+		Sticky: &release.Sticky{Canary: release.Cookie{Name: "ship", Value: "abc", MaxAge: 60}},
 	}},
-	{"mirror before weights", func(f traffic.Features) bool { return f.WeightedMirror }, func(c *flaggerv1.Canary, r *release.Route) {
-		analyze(c, flaggerv1.CanaryAnalysis{StepWeight: 20, Mirror: true})
-		r.Mirror.On = true
+	{"session affinity of the primary", func(f traffic.Features) bool { return f.PrimarySticky }, nil, release.Route{
+		Sticky: &release.Sticky{Primary: release.Cookie{Name: "anchor", Value: "abc", MaxAge: 60}},
 	}},
-	{"mirror a share", func(f traffic.Features) bool { return f.MirrorPercent }, func(c *flaggerv1.Canary, r *release.Route) {
-		analyze(c, flaggerv1.CanaryAnalysis{Iterations: 3, Mirror: true, MirrorWeight: 30})
-		r.Mirror = release.Mirror{On: true, Percent: 30}
+	{"experiments", func(f traffic.Features) bool { return f.Others }, nil, release.Route{
+		Others: []release.Destination{{Service: "cart-exp", Weight: 5}},
 	}},
-	{"session affinity", func(f traffic.Features) bool { return f.Sticky }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Sticky = &release.Sticky{Canary: release.Cookie{Name: "ship", Value: "abc", MaxAge: 60}}
+	{"max weight", func(f traffic.Features) bool { return f.MaxWeight }, nil, release.Route{Total: 1000}},
+	{"header routes", func(f traffic.Features) bool { return f.HeaderRoutes }, nil, release.Route{
+		HeaderRoutes: []release.HeaderRoute{{Name: "testers"}},
 	}},
-	{"session affinity of the primary", func(f traffic.Features) bool { return f.PrimarySticky }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Sticky = &release.Sticky{Primary: release.Cookie{Name: "anchor", Value: "abc", MaxAge: 60}}
+	{"mirror routes", func(f traffic.Features) bool { return f.MirrorRoutes }, nil, release.Route{
+		MirrorRoutes: []release.MirrorRoute{{Name: "shadow"}},
 	}},
-	{"experiments", func(f traffic.Features) bool { return f.Others }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.Others = []release.Destination{{Service: "cart-exp", Weight: 5}}
-	}},
-	{"max weight", func(f traffic.Features) bool { return f.MaxWeight }, func(_ *flaggerv1.Canary, r *release.Route) { r.Total = 1000 }},
-	{"header routes", func(f traffic.Features) bool { return f.HeaderRoutes }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.HeaderRoutes = []release.HeaderRoute{{Name: "testers"}}
-	}},
-	{"mirror routes", func(f traffic.Features) bool { return f.MirrorRoutes }, func(_ *flaggerv1.Canary, r *release.Route) {
-		r.MirrorRoutes = []release.MirrorRoute{{Name: "shadow"}}
-	}},
-	{"A/B and mirror together", func(traffic.Features) bool { return false }, func(c *flaggerv1.Canary, r *release.Route) {
-		analyze(c, flaggerv1.CanaryAnalysis{Iterations: 3})
-		r.Mirror.On = true
-		r.Matches = []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}}
-	}},
-}
-
-func analyze(c *flaggerv1.Canary, analysis flaggerv1.CanaryAnalysis) {
-	if c != nil {
-		c.Spec.Analysis = &analysis
-	}
+	{
+		"A/B and mirror together", func(traffic.Features) bool { return false },
+		&flaggerv1.CanaryAnalysis{Iterations: 3}, release.Route{
+			Mirror:  release.Mirror{On: true},
+			Matches: []release.Match{{Headers: map[string]release.StringMatch{"x-user": {Exact: "insider"}}}},
+		},
+	},
 }
 
 // NewObject is an object of a user with that name and spec.

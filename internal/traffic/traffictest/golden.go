@@ -184,35 +184,11 @@ func (g *golden) namespaceOf(obj *unstructured.Unstructured) string {
 }
 
 func (g *golden) route(d *datadriven.TestData) (release.Route, error) {
-	if g.target.Rollout != nil {
-		return g.rolloutRoute(d)
-	}
-	r := release.Route{
-		Matches: traffic.Matches(g.target.Canary),
-		Sticky:  traffic.Sticky(g.target.Canary, g.target.Canary.Status),
-	}
-	for _, arg := range d.CmdArgs {
-		number := 0
-		if len(arg.Vals) > 0 {
-			var err error
-			if number, err = strconv.Atoi(arg.Vals[0]); err != nil {
-				return r, err
-			}
-		}
-		switch arg.Key {
-		case "canary":
-			r.Canary = number
-		case "mirror":
-			r.Mirror = release.Mirror{On: true, Percent: number}
-		default:
-			return r, fmt.Errorf("unknown argument %s", arg.Key)
-		}
-	}
-	return r, nil
-}
-
-func (g *golden) rolloutRoute(d *datadriven.TestData) (release.Route, error) {
 	var r release.Route
+	if g.target.Canary != nil {
+		r.Matches = traffic.Matches(g.target.Canary)
+		r.Sticky = traffic.Sticky(g.target.Canary, g.target.Canary.Status)
+	}
 	g.target.CanaryHash, g.target.StableHash, g.target.Drained = "6d4f", "77c9", false
 	for _, arg := range d.CmdArgs {
 		var err error
@@ -224,7 +200,7 @@ func (g *golden) rolloutRoute(d *datadriven.TestData) (release.Route, error) {
 		case "other":
 			r.Others, err = destinations(arg.Vals)
 		case "header", "mirror":
-			g.addManagedRoutes(&r, arg.Vals)
+			err = g.addRoutes(&r, arg.Vals)
 		case "canary-hash":
 			g.target.CanaryHash = strings.Join(arg.Vals, "")
 		case "stable-hash":
@@ -254,16 +230,24 @@ func destinations(values []string) ([]release.Destination, error) {
 	return out, nil
 }
 
-// addManagedRoutes adds the managed routes of the named steps.
-func (g *golden) addManagedRoutes(r *release.Route, names []string) {
+// addRoutes adds the managed routes of the named steps of a Rollout, or the mirror of a Canary.
+func (g *golden) addRoutes(r *release.Route, values []string) (err error) {
+	if g.target.Canary != nil {
+		r.Mirror.On = true
+		if len(values) > 0 {
+			r.Mirror.Percent, err = strconv.Atoi(values[0])
+		}
+		return err
+	}
 	for _, step := range g.target.Rollout.Spec.Strategy.Canary.Steps {
-		if s := step.SetHeaderRoute; s != nil && slices.Contains(names, s.Name) && len(s.Match) > 0 {
+		if s := step.SetHeaderRoute; s != nil && slices.Contains(values, s.Name) && len(s.Match) > 0 {
 			r.HeaderRoutes = append(r.HeaderRoutes, traffic.HeaderRoute(*s))
 		}
-		if s := step.SetMirrorRoute; s != nil && slices.Contains(names, s.Name) && len(s.Match) > 0 {
+		if s := step.SetMirrorRoute; s != nil && slices.Contains(values, s.Name) && len(s.Match) > 0 {
 			r.MirrorRoutes = append(r.MirrorRoutes, traffic.MirrorRoute(*s))
 		}
 	}
+	return nil
 }
 
 // store stores the desired objects and prints those that changed.

@@ -367,12 +367,12 @@ func undeclaredRefused(t *rapid.T, f *fixture) {
 		if x.declared(declared) {
 			continue
 		}
-		target, route := f.target, release.Route{}
-		if target.Canary != nil {
+		target := f.target
+		if target.Canary != nil && x.analysis != nil {
 			target.Canary = target.Canary.DeepCopy()
+			target.Canary.Spec.Analysis = x.analysis
 		}
-		x.demand(target.Canary, &route)
-		if got, err := f.Render(target, route, f.find(route, f.given(t))); !errors.Is(err, traffic.ErrUnsupported) {
+		if got, err := f.Render(target, x.route, f.find(x.route, f.given(t))); !errors.Is(err, traffic.ErrUnsupported) {
 			t.Fatalf("%s: got %v, error %v, want ErrUnsupported", x.name, got, err)
 		}
 	}
