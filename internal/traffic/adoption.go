@@ -129,8 +129,8 @@ func adoptedByFlagger(annotations map[string]string) bool {
 	return applied && annotations[fluxReconcile] == disabled && annotations[fluxDrift] == disabled
 }
 
-// CreatedByFlagger reports, for an object that cannot have an owner reference, whether Flagger created it and nobody has
-// adopted it since: it has Flagger's annotations, and no sign of a user who applied it.
+// CreatedByFlagger reports, for an object that cannot have an owner reference, whether Flagger created it and it has not
+// been adopted since: it has Flagger's annotations, and no sign of a user who applied it.
 func CreatedByFlagger(obj *unstructured.Unstructured) bool {
 	annotations := obj.GetAnnotations()
 	for _, key := range []string{lastApplied, OriginalAnnotation, CanaryAnnotation} {

@@ -45,7 +45,7 @@ const (
 )
 
 // Sticky are the cookies that a status keeps, with the attributes that the spec asks for; nil without session affinity
-// and as long as no cookie was ever made. Values are made by whoever writes the status, so that rendering stays a
+// and as long as no cookie was ever made. Values are created when the status is written, so that rendering remains a
 // function of what is stored.
 //
 // A cookie without a name, which Flagger wrote where no name was given, is none.
@@ -122,9 +122,8 @@ func CookiePattern(c release.Cookie) string {
 	return ".*" + regexp.QuoteMeta(c.Name) + ".*" + regexp.QuoteMeta(c.Value) + ".*"
 }
 
-// ExpiredCookie is the cookie that a route without traffic to the canary takes from clients, and whether there is one. A
-// status that still has the cookie of the run that is being taken back stands for the status that will have it as the
-// previous one: effects come before status.
+// ExpiredCookie is the cookie that a route without traffic to the canary expires in clients, and whether there is one. Effects
+// come before the status: during a rollback, the status still has the cookie of the run in place of the previous one.
 func ExpiredCookie(s *release.Sticky) (release.Cookie, bool) {
 	if s == nil {
 		return release.Cookie{}, false

@@ -19,7 +19,7 @@ import (
 // DefaultPrefix of the annotations that the controller reads.
 const DefaultPrefix = "alb.ingress.kubernetes.io"
 
-// Options are what the process is told about AWS.
+// Options configure the use of AWS.
 type Options struct {
 	// VerifyTargetGroups is true where the load balancers themselves are asked whether they do what the Ingresses say.
 	VerifyTargetGroups bool
@@ -105,7 +105,7 @@ func fault(t traffic.Target) *field.Error {
 const maxStickiness = 604800
 
 // Read takes the weights from the actions. What load balancers do with them is known to AWS alone: what it is to be asked
-// goes with them, where the process is told to.
+// goes with them, where the process is configured to query it.
 func (rd RolloutRenderer) Read(t traffic.Target, existing traffic.Objects) (traffic.Observed, error) {
 	out := traffic.Observed{Confirmed: traffic.CannotTell}
 	for _, x := range existing {

@@ -72,7 +72,7 @@ func (b Balancer) Status(namespace string, f traffic.Forward) argov1.ALBStatus {
 	return status
 }
 
-// after is how metrics name what an ARN names: what stands behind the last occurrence of a mark.
+// after is how metrics name what an ARN names: the part after the last occurrence of a separator.
 func after(arn, mark string) string { return arn[strings.LastIndex(arn, mark)+len(mark):] }
 
 // Unforwarded says what of the wanted shares a load balancer does not have; empty: it has all. The rules that count are

@@ -134,7 +134,7 @@ func separate(t traffic.Target) []part {
 	}
 }
 
-// own is the route of an object: that of the release, or, for who calls the canary by its name, the canary alone.
+// own is the route of an object: that of the release, or, for clients that call the canary by its name, the canary alone.
 func own(routed bool, r release.Route) release.Route {
 	if routed {
 		return r

@@ -57,7 +57,7 @@ var (
 	}
 )
 
-// routesOfRelease are told apart by their names. One of the same name that leads elsewhere is the user's, and is replaced.
+// routesOfRelease are identified by their names. One of the same name that leads elsewhere is the user's, and is replaced.
 func routesOfRelease(t traffic.Target) traffic.Field {
 	return traffic.Field{
 		Fields: traffic.Fields{"name": {}, "priority": {}, "http": {Fields: ruleFields}, "httpRoute": {Fields: ruleFields}},
@@ -78,7 +78,7 @@ func weightedTargets(route map[string]any) []map[string]any {
 	return out
 }
 
-// Priorities of the routes of an A/B test: who matches, and everybody else.
+// Priorities of the routes of an A/B test: matching requests, and all others.
 const (
 	first  = 10
 	second = 20

@@ -21,7 +21,7 @@ type Renderer struct {
 }
 
 // New makes the renderer of the provider contour. The class is that of the Contour which shall read the HTTPProxy; empty
-// leaves it to whoever made or includes it.
+// leaves the class as it is.
 func New(class string) Renderer { return Renderer{class: class} }
 
 // Features are weights, and matches by header.

@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// specFields are those of the release. Rules are told apart by what they do.
+// specFields are those of the release. Rules are identified by what they do.
 func (r Renderer) specFields(t traffic.Target) traffic.Fields {
 	rules := traffic.Fields{
 		"matches":     {Fields: matchFields},
@@ -157,7 +157,7 @@ func (r Renderer) rulesByRole(t traffic.Target, route release.Route) ([]gatewayv
 }
 
 // stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
-// cookie is taken back from those who still have it.
+// cookie is expired for clients that still have it.
 func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1.HTTPRouteRule) ([]gatewayv1.HTTPRouteRule, error) {
 	cookieRule := func(c release.Cookie, canary int) (gatewayv1.HTTPRouteRule, error) {
 		rule := base
@@ -198,7 +198,7 @@ func stickyRules(t traffic.Target, route release.Route, base, weighted gatewayv1
 	return append(rules, weighted), nil
 }
 
-// baseRule is what all rules share, whoever they are for.
+// baseRule is what all rules have in common.
 func (r Renderer) baseRule(t traffic.Target) (gatewayv1.HTTPRouteRule, error) {
 	service := t.Canary.Spec.Service
 	var rule gatewayv1.HTTPRouteRule

@@ -12,7 +12,7 @@ import (
 	"github.com/serin-dev/serin/internal/traffic"
 )
 
-// specFields are what of a RouteTable Serin writes. Options and all else may be written by others. Routes are told apart by
+// specFields are what of a RouteTable Serin writes. Options and all else may be written by others. Routes are identified by
 // what they do.
 func specFields(existing traffic.Objects) traffic.Fields {
 	destinations := traffic.Field{

@@ -20,7 +20,7 @@ var (
 	headerFields  = traffic.FieldsOf[flaggerv1.Headers]()
 )
 
-// virtualServiceFields are those of the release. Rules are told apart by what they do, and their destinations by the host.
+// virtualServiceFields are those of the release. Rules are identified by what they do, and their destinations by the host.
 func virtualServiceFields(t traffic.Target) traffic.Fields {
 	rules := traffic.Field{
 		Fields: traffic.Fields{
@@ -153,7 +153,7 @@ func renderRules(t traffic.Target, r release.Route) ([]map[string]any, error) {
 }
 
 // stickyRules puts rules for clients that have a cookie before the weighted one. Without traffic to the canary, the
-// cookie is taken back from those who still have it.
+// cookie is expired for clients that still have it.
 func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]any) ([]map[string]any, error) {
 	if r.Mirror.On {
 		mirror(t, r.Mirror, weighted)
@@ -195,7 +195,7 @@ func stickyRules(t traffic.Target, r release.Route, base, weighted map[string]an
 	return append(rules, weighted), nil
 }
 
-// baseRule is what all rules share, whoever they are for.
+// baseRule is what all rules have in common.
 func baseRule(t traffic.Target) (map[string]any, error) {
 	service := t.Canary.Spec.Service
 	rule := map[string]any{}

@@ -303,7 +303,7 @@ func (RolloutRenderer) Restore(t traffic.Target, existing traffic.Objects) ([]*u
 			continue
 		}
 		if !t.UnmarkManaged(obj) {
-			continue // another Rollout's, or nobody's any more
+			continue // another Rollout's, or no longer managed
 		}
 		if subsets := e.withoutExperiments(spec, e.added); spec["subsets"] != nil {
 			rule := ruleOf(t)

@@ -89,7 +89,7 @@ type chosen struct {
 	http map[string]any
 }
 
-// The protocols of routes, as the field of the spec and as people are told.
+// The protocols of routes: the field of the spec, and the name in messages.
 var protocols = []struct{ field, name string }{{"http", "HTTP"}, {"tls", "TLS"}, {"tcp", "TCP"}}
 
 // choose finds the routes that the spec means: those that it names, and of a protocol of which it names none the only one.

@@ -1,7 +1,7 @@
 // Package knative routes traffic with the shares of a Knative Service, between the revision that an annotation names as
 // the primary and the latest one.
 //
-// It must not know other providers, clients, or who names the primary revision, and when.
+// It must not know other providers, clients, or how and when the primary revision is named.
 package knative
 
 import (
@@ -73,7 +73,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, existing traffic
 	}
 	latest := map[string]any{"latestRevision": true, "percent": int64(route.Canary)}
 	named := map[string]any{"revisionName": primary, "percent": int64(release.Total - route.Canary)}
-	if of, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written for ever
+	if of, ok := live.named["latestRevision"]; ok { // a default of Knative, which would be written repeatedly
 		named["latestRevision"] = of
 	}
 	spec := traffic.Spec(obj)
@@ -96,7 +96,7 @@ func before(existing *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-// entries are the list of shares, told apart.
+// entries are the list of shares, by kind.
 type entries struct {
 	// latest and named are the first that has a share of the latest revision, and of a revision by its name.
 	latest, named map[string]any

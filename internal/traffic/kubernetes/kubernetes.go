@@ -28,7 +28,7 @@ func (r Renderer) Render(t traffic.Target, route release.Route, _ traffic.Object
 	return nil, r.Features(t).Check(t, route)
 }
 
-// Read finds a route without weights: they are nowhere stored, and nobody confirms them.
+// Read finds a route without weights: they are not stored anywhere, and not confirmed.
 func (Renderer) Read(traffic.Target, traffic.Objects) (traffic.Observed, error) {
 	return traffic.Observed{Found: true, Confirmed: traffic.CannotTell}, nil
 }

@@ -93,7 +93,7 @@ const (
 	byCookie        = "-by-cookie"
 )
 
-// annotations say who goes to the canary. The controller asks for the header first, then for the cookie, then draws by
+// annotations select the requests for the canary. The controller evaluates the header first, then the cookie, then the
 // weight.
 func (r Renderer) annotations(t traffic.Target, route release.Route) (map[string]string, error) {
 	out := map[string]string{r.key(""): "true", r.key(byWeight): strconv.Itoa(route.Canary)}

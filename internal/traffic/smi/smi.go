@@ -1,7 +1,7 @@
 // Package smi routes traffic with a TrafficSplit of the Service Mesh Interface, for Linkerd, Open Service Mesh and every
 // other mesh that reads one.
 //
-// It must not know other providers, clients, or which mesh reads the split; what a mesh wants to be told besides comes
+// It must not know other providers, clients, or which mesh reads the split; what a mesh needs in addition comes
 // with the name of the provider.
 package smi
 
