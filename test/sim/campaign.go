@@ -110,11 +110,11 @@ func (c Campaign) reportViolation(seed uint64, v Violation) {
 // reportShrunk reports a violation with the smallest run that shows it, and the command that repeats that run.
 func (c Campaign) reportShrunk(found Result) {
 	smallest := Shrink(found, func(only []string) Result { return c.Execute(found.API, found.Seed, only, false) })
-	whole := c.Execute(found.API, found.Seed, append([]string{}, smallest.Recorded...), true)
+	whole := c.Execute(found.API, found.Seed, append([]string{}, smallest.TookPlace...), true)
 	fmt.Fprintln(c.Out)
 	c.reportViolation(found.Seed, smallest.Violations[0])
 	for _, line := range whole.Trace[max(0, len(whole.Trace)-lastLines):] {
 		fmt.Fprintln(c.Out, "  "+line)
 	}
-	fmt.Fprintf(c.Out, "repeat: make sim APIS=%s RUNS=1 SEED=%d ARGS='-trace -only=%s'\n", found.API, found.Seed, strings.Join(smallest.Recorded, ","))
+	fmt.Fprintf(c.Out, "repeat: make sim APIS=%s RUNS=1 SEED=%d ARGS='-trace -only=%s'\n", found.API, found.Seed, strings.Join(smallest.TookPlace, ","))
 }

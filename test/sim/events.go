@@ -7,22 +7,22 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ObjectWritten tells a write that was committed, whoever made it.
+// ObjectWritten reports a committed write of any actor.
 type ObjectWritten struct{ *store.Event }
 
-// Called tells a request of Serin to the API server, reads from its cache apart.
+// Called reports a request of Serin to the API server. Reads from its cache are none.
 type Called struct {
 	Instance string
 	Call     store.Call
 }
 
-// RequestFailed tells that such a request went wrong on purpose.
+// RequestFailed reports that an injected fault made such a request fail.
 type RequestFailed struct {
 	Call store.Call
 	How  string
 }
 
-// Reconciled tells that a pass of a controller is over.
+// Reconciled reports that a reconciliation is over.
 type Reconciled struct {
 	Instance string
 	Release  types.NamespacedName
@@ -30,11 +30,11 @@ type Reconciled struct {
 	Err      error
 }
 
-// ProcessStarted tells that a process began.
+// ProcessStarted reports that a process started.
 type ProcessStarted struct{ Instance string }
 
-// ProcessCrashed tells that a process died.
+// ProcessCrashed reports that a process crashed.
 type ProcessCrashed struct{ Instance string }
 
-// ClockChanged tells that the clock of a process was set.
+// ClockChanged reports that the clock of a process was set.
 type ClockChanged struct{ Instance string }

@@ -161,7 +161,7 @@ func (i *Instance) Crash(why string) {
 	if !i.alive {
 		return
 	}
-	i.world.Trace("%s dies: %s", i.Name, why)
+	i.world.Trace("%s crashes: %s", i.Name, why)
 	i.alive = false
 	i.world.Publish(ProcessCrashed{Instance: i.Name})
 	i.kill()
@@ -311,7 +311,7 @@ func (r *running) done(request reconcile.Request, result reconcile.Result, err e
 	}
 }
 
-// later asks for a pass after a while; the earliest of several such moments counts.
+// later asks for a reconciliation after a while; the earliest of several such moments counts.
 func (r *running) later(request reconcile.Request, wait time.Duration) {
 	at := r.instance.world.now.Add(wait)
 	if old := r.timers[request]; old != nil && old.index >= 0 {
@@ -346,13 +346,13 @@ func (w calls) Before(call store.Call) store.Fault {
 	}
 	w.Sleep(wait / 2)
 	switch {
-	case w.strikes(DieBefore), trouble.Inject(Crashes):
+	case w.failsHere(DieBefore), trouble.Inject(Crashes):
 		w.die(i, "before "+describe(call))
 	case trouble.Inject(FailBefore):
 		return w.fail(call, "failed and did nothing", Pick(trouble.Stream(FailBefore), store.ServerError, store.Unavailable, store.Timeout)(call))
 	case trouble.Inject(Throttled):
 		return w.fail(call, "429", store.TooManyRequests(call, time.Second))
-	case !call.Read() && (w.strikes(Lose) || trouble.Inject(Conflicts)):
+	case !call.Read() && (w.failsHere(Lose) || trouble.Inject(Conflicts)):
 		return w.fail(call, "conflict", store.Conflict(call))
 	case i.denied(call):
 		return w.fail(call, "403", store.Forbidden(call))
@@ -368,21 +368,21 @@ func (w calls) After(call store.Call, err error) store.Fault {
 	}
 	trouble := w.Faults
 	switch {
-	case w.strikes(DieAfter), err == nil && trouble.Inject(Crashes):
+	case w.failsHere(DieAfter), err == nil && trouble.Inject(Crashes):
 		w.die(t.of, "after "+describe(call))
-	case err == nil && !call.Read() && (w.strikes(Unknown) || trouble.Inject(FailAfter)):
+	case err == nil && !call.Read() && (w.failsHere(Unknown) || trouble.Inject(FailAfter)):
 		return w.fail(call, "done, but the answer was lost", Pick(trouble.Stream(FailAfter), store.ServerError, store.Timeout)(call))
 	}
 	w.Sleep(w.scheduling.Skewed(0, usualCall))
 	return store.Fault{}
 }
 
-// strikes is true when what goes wrong at this request is due.
-func (w *World) strikes(how Failure) bool {
+// failsHere is true when what fails at this request is due.
+func (w *World) failsHere(how Failure) bool {
 	return slices.Contains(w.o.ScheduledFaults, ScheduledFault{w.counted, how})
 }
 
-// Question counts a question that a process puts to somebody. What it gives back says whether it goes wrong in a way.
+// Question counts a question that a process puts to someone. What it gives back says whether it fails in a way.
 func (w *World) Question(name string) (strikes func(Failure) bool) {
 	w.questions = append(w.questions, name)
 	n := len(w.questions)

@@ -7,9 +7,9 @@ import (
 // lease is how long a process that does not renew is still taken for the leader.
 const lease = 15 * time.Second
 
-// disturb plans what happens to processes by themselves: they crash, sleep while another one leads, and have their clocks
+// scheduleProcessFaults plans what happens to processes by themselves: they crash, sleep while another one leads, and have their clocks
 // set.
-func (w *World) disturb() {
+func (w *World) scheduleProcessFaults() {
 	for _, trouble := range []struct {
 		class  FaultClass
 		every  time.Duration
@@ -19,12 +19,12 @@ func (w *World) disturb() {
 		{Pauses, 6 * time.Minute, w.pauseOne},
 		{ClockJumps, 5 * time.Minute, w.jumpOne},
 	} {
-		w.Again(trouble.class, trouble.every, trouble.happen)
+		w.ScheduleFaults(trouble.class, trouble.every, trouble.happen)
 	}
 }
 
-// Again lets one class of trouble strike about that often. What it does each time is drawn from a stream of its own.
-func (w *World) Again(class FaultClass, every time.Duration, happen func(*Stream)) {
+// ScheduleFaults lets one class of faults strike about that often. What it does each time is drawn from a stream of its own.
+func (w *World) ScheduleFaults(class FaultClass, every time.Duration, happen func(*Stream)) {
 	if !w.Faults.Has(class) {
 		return
 	}
@@ -34,7 +34,7 @@ func (w *World) Again(class FaultClass, every time.Duration, happen func(*Stream
 				happen(w.Draws.Stream(name))
 			}
 		}
-		w.Again(class, every, happen)
+		w.ScheduleFaults(class, every, happen)
 	})
 }
 
@@ -55,8 +55,8 @@ func (w *World) restart(name string) {
 	})
 }
 
-// one makes sure that exactly one process lives.
-func (w *World) one() {
+// leaveOneProcess makes sure that exactly one process lives.
+func (w *World) leaveOneProcess() {
 	for len(w.instances) > 1 {
 		w.instances[0].Crash("it does not lead")
 	}
@@ -110,7 +110,7 @@ func (w *World) jumpOne(s *Stream) {
 	}
 }
 
-// Lags is how much later than usual a process of this history may act on what it saw.
+// Lags is how much later than usual a process of this run may act on what it saw.
 func (w *World) Lags() time.Duration {
 	if w.o.FaultFree { // only what strikes it makes anybody late
 		return time.Duration(len(w.o.ScheduledFaults)) * 10 * time.Second

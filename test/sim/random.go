@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Draws are the choices of one history. Every chooser draws from a stream of its own, named after it, so that taking one
-// chooser out of a history leaves the choices of all others as they were.
+// Draws are the choices of one run. Every chooser draws from a stream of its own, named after it, so that taking one
+// chooser out of a run leaves the choices of all others as they were.
 type Draws struct{ seed uint64 }
 
 // Stream is the stream of that name; asked for twice, it begins anew.

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// attempts bounds how often a history is played again to make it smaller.
+// attempts bounds how often a run is repeated to shrink it.
 const attempts = 400
 
-// Shrink leaves out of a history what the violation does not need: whole classes of trouble first, then single troubles
-// and actions. play plays the history with nothing but the named ones. The smallest history is the one in which just
-// what it names as Happened takes place.
-func Shrink(found Result, play func(only []string) Result) Result {
-	s := &shrinking{number: found.Violations[0].Number, play: play, smallest: found}
-	if !s.try(found.Recorded) {
-		return found // it is not the same when it is played again: a defect of the simulator, seen by its own test
+// Shrink leaves out of a run what the violation does not need: whole classes of faults first, then single faults and actions.
+// execute repeats the run with the named ones alone. The smallest run is the one in which exactly those take place that it
+// names as Happened takes place.
+func Shrink(found Result, execute func(only []string) Result) Result {
+	s := &shrinking{number: found.Violations[0].Number, execute: execute, smallest: found}
+	if !s.try(found.TookPlace) {
+		return found // it is not the same when it is repeated: a defect of the simulator, seen by its own test
 	}
-	for _, class := range classesOf(found.Recorded) {
-		s.try(slices.DeleteFunc(slices.Clone(s.smallest.Recorded), func(name string) bool { return classOf(name) == class }))
+	for _, class := range classesOf(found.TookPlace) {
+		s.try(slices.DeleteFunc(slices.Clone(s.smallest.TookPlace), func(name string) bool { return classOf(name) == class }))
 	}
-	for size := len(s.smallest.Recorded); size >= 1; size /= 2 {
-		for at := 0; at < len(s.smallest.Recorded); {
-			if all := s.smallest.Recorded; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
+	for size := len(s.smallest.TookPlace); size >= 1; size /= 2 {
+		for at := 0; at < len(s.smallest.TookPlace); {
+			if all := s.smallest.TookPlace; !s.try(slices.Concat(all[:at], all[min(at+size, len(all)):])) {
 				at += size
 			}
 		}
@@ -31,7 +31,7 @@ func Shrink(found Result, play func(only []string) Result) Result {
 
 type shrinking struct {
 	number   string
-	play     func([]string) Result
+	execute  func([]string) Result
 	smallest Result
 	tried    int
 }
@@ -41,7 +41,7 @@ func (s *shrinking) try(only []string) bool {
 	if s.tried++; s.tried > attempts {
 		return false
 	}
-	result := s.play(only)
+	result := s.execute(only)
 	same := slices.ContainsFunc(result.Violations, func(v Violation) bool { return v.Number == s.number })
 	if same {
 		s.smallest = result

@@ -57,7 +57,7 @@ func (w *World) runTask(t *task) {
 	died := true
 	defer func() {
 		if cause := recover(); cause != nil {
-			w.broken = append(w.broken, fmt.Sprintf("%s panicked: %v\n%s", t.name, cause, debug.Stack()))
+			w.panics = append(w.panics, fmt.Sprintf("%s panicked: %v\n%s", t.name, cause, debug.Stack()))
 			died = false
 		}
 		t.over = true
@@ -90,7 +90,7 @@ func (w *World) goOn(t *task, alive bool) {
 	}
 }
 
-// wait gives the baton back until somebody hands it on. It never returns in a process that died.
+// wait gives the baton back until someone hands it on. It never returns in a process that died.
 func (w *World) wait() {
 	t := w.running
 	t.back <- struct{}{}

@@ -1,12 +1,12 @@
-// Package sim runs Serin's real controllers in a small simulated world, and checks after everything that happens there
-// whether what must always hold still holds.
+// Package sim is the engine of the simulator: it runs Serin's real controllers in a small simulated cluster, injects faults, and
+// publishes every event, after which the oracle of an API checks its invariants.
 //
-// Simulated are the API server (package store), time, and everybody else: the controllers of Kubernetes, users, tools
-// that write their own copy back, gateways, metrics services, webhooks. One goroutine runs at a time; an agenda of
-// moments, whose lengths are drawn from a seed, says which. A seed gives the same history byte for byte.
+// Simulated are the API server (package store), time, and all other actors: the controllers of Kubernetes, users, tools that
+// apply their own copy, gateways, metrics services, webhooks. One goroutine runs at a time; an agenda of
+// moments, whose lengths are drawn from a seed, says which. A seed gives the same run byte for byte.
 //
-// The package knows processes, faults and time. What a kind of release is (its objects, actors, and what must hold for
-// it) is plugged in as a Kind; this package must not know phases, weights or checks.
+// The package knows processes, faults and time. What a kind of release is (its objects, actors, and its invariants)
+// is plugged in as a Kind; this package must not know phases, weights or checks.
 package sim
 
 import (
@@ -25,26 +25,26 @@ import (
 
 // Kind is one kind of release in the simulator.
 type Kind interface {
-	// Populate creates the releases of this history, and the actors around them.
+	// Populate creates the releases of this run, and the actors around them.
 	Populate(w *World)
 	// Controller makes the real controller of a process.
 	Controller(i *Instance) Controller
-	// Quiesce ends what users and other actors do by themselves; what they began is finished.
+	// Quiesce ends the actions of users and other actors; what they began is finished.
 	Quiesce(w *World)
-	// Settled is true when each release is at an end, or waits for somebody who will not come, and says so. Unsettled says
-	// for people why it is not.
+	// Settled is true when each release is at an end, or waits for someone who will not come, and says so. Unsettled says
+	// why it is not.
 	Settled(w *World) bool
 	Unsettled(w *World) string
 	// Patience is the longest time that a release may need from the moment of calm on.
 	Patience(w *World) time.Duration
-	// End checks what must hold at the very end.
+	// End checks the final state.
 	End(w *World)
-	// Final says what the history came to, without what time and chance made of it: names that were drawn, moments,
-	// versions. Two histories that differ in crashes only must come to the same.
+	// Final is the final state of the run without what depends on time and chance: drawn names, times, versions. Two runs that
+	// differ in crashes only must have the same.
 	Final(w *World) string
 }
 
-// World is one history.
+// World is the state of one run.
 type World struct {
 	Draws  Draws
 	Server *store.Server
@@ -67,70 +67,70 @@ type World struct {
 	clockSet        bool // some process had another clock than the world for a while
 	questions       []string
 	trace           []string
-	broken          []string
+	panics          []string
 	violations      []Violation
 	covered         map[string]int
 }
 
-// Options of a history.
+// Options of a run.
 type Options struct {
 	Seed uint64
-	// Classes are the troubles that the kinds add to those of the world.
+	// Classes are the faults that the kinds add to those of the world.
 	Classes []FaultClass
 	// Definitions of resources; see store.Options.
 	Definitions *store.Definitions
 	Scheme      *runtime.Scheme
-	// Only are the single troubles and actions that take place; nil: all that were drawn.
+	// Only are the single faults and actions that take place; nil: all that were drawn.
 	Only map[string]bool
-	// FaultDuration is how long troubles last; zero: drawn.
+	// FaultDuration is how long faults last; zero: drawn.
 	FaultDuration time.Duration
-	// ScheduledFaults are what goes wrong at exact moments.
+	// ScheduledFaults are injected at exact requests.
 	ScheduledFaults []ScheduledFault
-	// FaultFree histories have no trouble at all, but Strikes.
+	// FaultFree runs have no faults but the scheduled ones.
 	FaultFree bool
-	// FullTrace keeps the whole history, else the last lines.
+	// FullTrace keeps the whole trace, otherwise the last lines.
 	FullTrace bool
 }
 
-// ScheduledFault is what goes wrong at one exact request of Serin to the API server, or at one question to somebody else.
+// ScheduledFault is injected at one exact request of Serin to the API server, or query to another service.
 type ScheduledFault struct {
 	// At counts the requests of all processes, or their questions, from one.
 	At      int
 	Failure Failure
 }
 
-// Failure a request or a question goes wrong.
+// Failure is how a request or a query fails.
 type Failure string
 
 // The ways.
 const (
 	DieBefore Failure = "die before" // the process dies, the request was not sent
 	DieAfter  Failure = "die after"  // the request did its work, and the process dies
-	Lose      Failure = "conflict"   // somebody else was faster, or it seems so
+	Lose      Failure = "conflict"   // someone else was faster, or it seems so
 	Unknown   Failure = "unknown"    // the request did its work, and the answer is lost
 
 	DieAsking   Failure = "die before the question"       // the process dies, the question was not put
-	DieWaiting  Failure = "die while the question is out" // it was put, and nobody is there to hear the answer
+	DieWaiting  Failure = "die while the question is out" // it was put, and no one is there to hear the answer
 	DieAnswered Failure = "die after the answer"          // it was heard, and nothing was made of it
 	LoseAnswer  Failure = "the answer is lost"            // it was put, and the connection broke
 )
 
-// Violation is one thing that had to hold and did not.
+// Violation is a violated invariant.
 type Violation struct {
 	Number string // I1 to I31
 	Text   string
 	At     time.Duration
 }
 
-// Result is what a history came to.
+// Result is the result of a run.
 type Result struct {
-	// API is what a campaign calls it a history of.
+	// API of its releases, in a campaign.
 	API        string
 	Seed       uint64
 	Violations []Violation
 	Trace      []string
-	// Recorded are the names of the troubles and actions that took place.
-	Recorded        []string
+	// TookPlace are the names of the faults and actions that took place.
+	TookPlace       []string
 	Reconciliations int
 	Writes          int
 	// Calls are the requests of Serin to the API server.
@@ -140,21 +140,21 @@ type Result struct {
 	Virtual   time.Duration
 	// Covered counts what was reached, by name.
 	Covered map[string]int
-	// Final is what the kinds say that the history came to.
+	// Final is the final state as the kinds of releases describe it.
 	Final string
 }
 
-// Beginning is when every history begins.
+// Beginning is when every run begins.
 var Beginning = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// maxReconciliations are more than any history needs; without a bound a release that is looked at again at once would never let
+// maxReconciliations are more than any run needs; without a bound a release that is reconciled again at once would never let
 // time go on.
 const maxReconciliations = 20_000
 
-// lastLines of a history are kept when it is not told whole.
+// lastLines of a run are kept when it is not told whole.
 const lastLines = 60
 
-// Run plays one history.
+// Run executes one run.
 func Run(o Options, kinds ...Kind) Result {
 	w := &World{Draws: Draws{o.Seed}, Scheme: o.Scheme, o: o, now: Beginning, kinds: kinds, covered: map[string]int{}}
 	w.scheduling = w.Draws.Stream("scheduling")
@@ -163,7 +163,7 @@ func Run(o Options, kinds ...Kind) Result {
 	}, o.Classes)
 	w.Faults = newFaults(w.Draws, classes, func(name string) bool { return !o.FaultFree && (o.Only == nil || o.Only[name]) })
 	definitions := o.Definitions
-	if o.Seed%10 == 0 && w.Faults.Record(nth(Pruning, 1)) {
+	if o.Seed%10 == 0 && w.Faults.TakesPlace(nth(Pruning, 1)) {
 		definitions = definitions.WithoutSerinStatus()
 	}
 	server, err := store.New(store.Options{
@@ -173,12 +173,12 @@ func Run(o Options, kinds ...Kind) Result {
 		panic(err) // a definition that does not compile: a mistake in the program
 	}
 	w.Server = server
-	w.Trace("seed %d, troubles: %s", o.Seed, w.Faults)
+	w.Trace("seed %d, faults: %s", o.Seed, w.Faults)
 	for _, kind := range kinds {
 		kind.Populate(w)
 	}
 	w.Start("serin")
-	w.disturb()
+	w.scheduleProcessFaults()
 
 	troubled := o.FaultDuration
 	if troubled == 0 {
@@ -202,17 +202,17 @@ func (w *World) Now() time.Time { return w.now }
 // After plans something that others than Serin do.
 func (w *World) After(d time.Duration, run func()) { w.agenda.plan(w.now.Add(max(d, 0)), run) }
 
-// Subscribe is told everything that happens, in order: see the types in happenings.go, and those of the kinds.
-func (w *World) Subscribe(see func(happening any)) { w.subscribers = append(w.subscribers, see) }
+// Subscribe receives every event, in order: see the types in events.go, and those of the kinds.
+func (w *World) Subscribe(handle func(event any)) { w.subscribers = append(w.subscribers, handle) }
 
-// Publish says to all who watch that something happened.
-func (w *World) Publish(happening any) {
-	for _, see := range w.subscribers {
-		see(happening)
+// Publish passes an event to all subscribers.
+func (w *World) Publish(event any) {
+	for _, handle := range w.subscribers {
+		handle(event)
 	}
 }
 
-// Violate records that something that must hold does not. The same number is recorded once in a history.
+// Violate records a violation. Each invariant is recorded once in a run.
 func (w *World) Violate(number, format string, args ...any) {
 	if slices.ContainsFunc(w.violations, func(v Violation) bool { return v.Number == number }) {
 		return
@@ -225,7 +225,7 @@ func (w *World) Violate(number, format string, args ...any) {
 // Cover counts that something was reached, so that a campaign can say what it never saw.
 func (w *World) Cover(name string) { w.covered[name]++ }
 
-// Trace adds a line to the history.
+// Trace adds a line to the trace.
 func (w *World) Trace(format string, args ...any) {
 	line := fmt.Sprintf("t=%+.3fs ", w.now.Sub(Beginning).Seconds()) + fmt.Sprintf(format, args...)
 	if !w.o.FullTrace && len(w.trace) >= 2*lastLines {
@@ -248,7 +248,7 @@ func (w *World) Quiet() bool {
 	return true
 }
 
-// Awaits is true when the last pass over a release asked for another one at a certain moment.
+// Awaits is true when the last reconciliation over a release asked for another one at a certain moment.
 func (w *World) Awaits(key types.NamespacedName) bool {
 	return slices.ContainsFunc(w.instances, func(i *Instance) bool {
 		return slices.ContainsFunc(i.controllers, func(r *running) bool { return r.awaits[reconcile.Request{NamespacedName: key}] })
@@ -288,14 +288,14 @@ func (w *World) step() {
 // stopped is true when nothing that follows can be trusted any more.
 func (w *World) stopped() bool {
 	if w.reconciliations > maxReconciliations {
-		w.Violate("I21", "%d passes: somebody looks again and again although nothing changes", w.reconciliations)
+		w.Violate("I21", "%d reconciliations: some object is reconciled again and again although nothing changes", w.reconciliations)
 	}
-	return len(w.broken) > 0 || len(w.violations) > 0
+	return len(w.panics) > 0 || len(w.violations) > 0
 }
 
-// quiesce ends all troubles: from here on everything must come to an end by itself.
+// quiesce ends all faults: from here on every release must come to an end automatically.
 func (w *World) quiesce() {
-	w.Trace("the troubles end")
+	w.Trace("the faults end")
 	w.Faults.over = true
 	for _, i := range slices.Clone(w.instances) {
 		i.skew, i.allowed = 0, time.Time{}
@@ -304,7 +304,7 @@ func (w *World) quiesce() {
 	for _, kind := range w.kinds {
 		kind.Quiesce(w)
 	}
-	w.one()
+	w.leaveOneProcess()
 }
 
 // settle waits until each release is at an end (I9).
@@ -323,7 +323,7 @@ func (w *World) settle() {
 			for _, kind := range w.kinds {
 				why = append(why, kind.Unsettled(w))
 			}
-			w.Violate("I9", "no trouble is left, but not every release comes to an end within %s: %s", patience, strings.Join(why, "; "))
+			w.Violate("I9", "no fault is left, but not every release comes to an end within %s: %s", patience, strings.Join(why, "; "))
 			return
 		}
 		w.step()
@@ -352,8 +352,8 @@ func (w *World) idle() {
 		return
 	}
 	calls := 0
-	w.Subscribe(func(happening any) {
-		if c, ok := happening.(Called); ok {
+	w.Subscribe(func(event any) {
+		if c, ok := event.(Called); ok {
 			if calls++; calls == 1 {
 				w.Violate("I9q", "at rest, %s asked the API server: %s", c.Instance, describe(c.Call))
 			}
@@ -368,7 +368,7 @@ func (w *World) end() Result {
 		i.kill()
 	}
 	w.rest()
-	for _, text := range w.broken {
+	for _, text := range w.panics {
 		w.Violate("panic", "%s", text)
 	}
 	var final strings.Builder
@@ -377,7 +377,7 @@ func (w *World) end() Result {
 	}
 	return Result{
 		Final: final.String(),
-		Seed:  w.o.Seed, Violations: w.violations, Trace: w.trace, Recorded: w.Faults.Recorded, Reconciliations: w.reconciliations,
+		Seed:  w.o.Seed, Violations: w.violations, Trace: w.trace, TookPlace: w.Faults.TookPlace, Reconciliations: w.reconciliations,
 		Writes: w.writes, Calls: w.counted, Questions: w.questions, Virtual: w.now.Sub(Beginning), Covered: w.covered,
 	}
 }

@@ -7,34 +7,34 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Ship is no trouble: it is what releases are for.
+// Ship is no fault: it is what releases are for.
 const Ship sim.FaultClass = "ship"
 
 // GitOps are tools that write their own copies of objects back.
 const GitOps sim.FaultClass = "gitops"
 
-// Action is one thing that somebody, a P, does to a release, an R, by himself, again and again.
+// Action is what a user P does to a release R repeatedly.
 type Action[P, R any] struct {
 	Class sim.FaultClass
 	Do    func(P, R, *sim.Stream)
 }
 
-// ActionClasses are those of deeds.
-func ActionClasses[P, R any](deeds []Action[P, R]) []sim.FaultClass {
-	classes := make([]sim.FaultClass, 0, len(deeds))
-	for _, d := range deeds {
+// ActionClasses are the classes of actions.
+func ActionClasses[P, R any](actions []Action[P, R]) []sim.FaultClass {
+	classes := make([]sim.FaultClass, 0, len(actions))
+	for _, d := range actions {
 		classes = append(classes, d.Class)
 	}
 	return classes
 }
 
-// ScheduleActions plans the deeds of a history. releases are those that there are by then.
-func ScheduleActions[P, R any](w *sim.World, people P, deeds []Action[P, R], releases func() []R) {
-	for _, d := range deeds {
+// ScheduleActions plans the actions of users in a run, each of them on one of the releases that exist by then.
+func ScheduleActions[P, R any](w *sim.World, users P, actions []Action[P, R], releases func() []R) {
+	for _, d := range actions {
 		every := sim.Pick(w.Draws.Stream("often/"+string(d.Class)), 4*time.Minute, 8*time.Minute, 20*time.Minute)
-		w.Again(d.Class, every, func(s *sim.Stream) {
+		w.ScheduleFaults(d.Class, every, func(s *sim.Stream) {
 			if all := releases(); len(all) > 0 {
-				d.Do(people, sim.Pick(s, all...), s)
+				d.Do(users, sim.Pick(s, all...), s)
 			}
 		})
 	}
@@ -49,7 +49,7 @@ type Shipping struct {
 	Soonest, Latest time.Duration
 	// Draw draws a version, and gives what ships it.
 	Draw func(*sim.Stream) (ship func())
-	// Over is true once nobody ships any more.
+	// Over is true once no one ships any more.
 	Over func() bool
 }
 
@@ -70,7 +70,7 @@ func (x Shipping) again(s *sim.Stream, after time.Duration, left int) {
 		if x.Over() {
 			return
 		}
-		if x.World.Faults.Record(fmt.Sprintf("%s#%s-%d", Ship, x.Name, left)) {
+		if x.World.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", Ship, x.Name, left)) {
 			ship()
 		}
 		x.again(s, next, left-1)

@@ -1,8 +1,8 @@
-// Package kinds is what the kinds of releases have alike in the simulator: the hands of people and tools, the script of a
-// story, what people do again and again, how pods run, what a process says, who is asked and answers late, and what a
-// history leaves behind.
+// Package actors has what all kinds of releases share in the simulator: the client of users and tools, their recurring actions,
+// the script of a story, versions and how their pods run, the faults of external services, the events and logs of a process,
+// and the comparison of final states.
 //
-// It must not know any kind of release. What it draws is drawn from streams whose names are part of what a seed means.
+// It must not know any kind of release. It draws from random streams whose names are part of the meaning of a seed.
 package actors
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// LongestBackoff is after what time a pass that failed again and again is tried once more.
+// LongestBackoff is after what time a reconciliation that failed again and again is tried once more.
 const LongestBackoff = 1000 * time.Second
 
 // IsSerin is true of its processes.
@@ -77,11 +77,11 @@ func Index(i *sim.Instance, indexes ...func(context.Context, client.FieldIndexer
 	}
 }
 
-// UnderWay says what somebody is still doing; empty: nobody does anything.
+// UnderWay says what someone is still doing; empty: no one does anything.
 func UnderWay(w *sim.World, people *Script, asked Pending, c *cluster.Cluster) string {
 	switch {
 	case people.Active():
-		return "people have not finished"
+		return "users have not finished"
 	case asked.Any(w):
 		return "an answer is out"
 	case !c.Settled():

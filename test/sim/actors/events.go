@@ -14,17 +14,17 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// EventEmitted tells an event that a process wrote.
+// EventEmitted reports an event that a process wrote.
 type EventEmitted struct {
 	Instance              string
 	Object                types.NamespacedName
 	Type, Reason, Message string
 }
 
-// LogLine tells a line in the log of a process, in runs that look for secrets there.
+// LogLine reports a line in the log of a process, in runs that look for secrets there.
 type LogLine struct{ Text string }
 
-// EventRecorder is what a process says: events are told to the world and not stored, because nothing reads them.
+// EventRecorder receives the events of a process. They are published to the world and not stored, because nothing reads them.
 type EventRecorder struct {
 	// Outbox has what was said and has not left the process yet.
 	Outbox *telemetry.Outbox
@@ -33,7 +33,7 @@ type EventRecorder struct {
 	instance *sim.Instance
 }
 
-// NewEventRecorder is the one of a process.
+// NewEventRecorder returns the one of a process.
 func NewEventRecorder(w *sim.World, i *sim.Instance) *EventRecorder {
 	outbox := telemetry.NewOutbox(clocktesting.NewFakeClock(sim.Beginning), logr.Discard()) // it waits for nothing here
 	return &EventRecorder{Outbox: outbox, world: w, instance: i}

@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Final is what a history leaves behind of these kinds, an object in a line, as bare makes it.
+// Final is what a run leaves behind of these kinds, an object in a line, as bare makes it.
 func Final(w *sim.World, left []schema.GroupKind, bare func(schema.GroupKind, *store.Version) map[string]any) string {
 	var out strings.Builder
 	for _, kind := range left {

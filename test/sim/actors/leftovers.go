@@ -14,13 +14,13 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Leftover tells at the end of a history that a process still has something of an object that is gone.
+// Leftover reports at the end of a run that a process still has something of an object that is gone.
 type Leftover struct {
 	Instance string
 	What     string
 }
 
-// ReportMemory tells of what a process remembers of objects of a kind that are gone.
+// ReportMemory reports of what a process remembers of objects of a kind that are gone.
 func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprint shell.Footprint) {
 	for _, part := range slices.Sorted(maps.Keys(footprint)) {
 		keys := footprint[part]
@@ -33,7 +33,7 @@ func ReportMemory(w *sim.World, i *sim.Instance, kind schema.GroupKind, footprin
 	}
 }
 
-// ReportSeries tells of the series of a process that have a label with the name of an object that is gone. Those that begin with a
+// ReportSeries reports of the series of a process that have a label with the name of an object that is gone. Those that begin with a
 // prefix name objects by a label; exists is true of a name that may be there.
 func ReportSeries(w *sim.World, i *sim.Instance, series prometheus.Gatherer, prefix, label string, exists func(name string) bool) {
 	families, err := series.Gather()

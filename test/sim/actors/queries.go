@@ -2,7 +2,7 @@ package actors
 
 import "github.com/serin-dev/serin/test/sim"
 
-// The troubles of metrics services.
+// The faults of metrics services.
 const (
 	MetricNoData sim.FaultClass = "metric-nodata"
 	MetricNaN    sim.FaultClass = "metric-nan"
@@ -28,8 +28,8 @@ func (o Pending) Any(w *sim.World) bool {
 	return false
 }
 
-// DrawFault draws which of the troubles strikes an answer; empty: none does. often is how likely each of them is to, where it
-// is in a history.
+// DrawFault draws which of the faults strikes an answer; empty: none does. often is how likely each of them is to, where it
+// is in a run.
 func DrawFault(w *sim.World, s *sim.Stream, often float64, classes ...sim.FaultClass) sim.FaultClass {
 	var struck sim.FaultClass
 	for _, class := range classes {

@@ -6,14 +6,14 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// Script is what people have begun and not finished, and what is left of the acts of a story.
+// Script is what users have begun and not finished, and what is left of the acts of a story.
 type Script struct {
 	world   *sim.World
 	pending int
 	acts    []Act
 }
 
-// Act is one thing that people do in a story.
+// Act is one thing that users do in a story.
 type Act struct {
 	// When is looked at whenever something happens; the act follows After it is first true. Nil: at once.
 	When  func() bool
@@ -54,7 +54,7 @@ type Story struct {
 // StoryDuration is how long a story is simulated before its end is awaited. Its acts continue after that.
 const StoryDuration = time.Minute
 
-// NewScript is of people who have begun nothing.
+// NewScript is of users who have begun nothing.
 func NewScript(w *sim.World) *Script { return &Script{world: w} }
 
 // Start begins a story.
@@ -78,7 +78,7 @@ func (s *Script) Continue() {
 	})
 }
 
-// After does something that follows from what was done before, also when troubles are over by then.
+// After does something that follows from what was done before, also when faults are over by then.
 func (s *Script) After(after time.Duration, do func()) {
 	s.pending++
 	s.world.After(after, func() {
@@ -88,5 +88,5 @@ func (s *Script) After(after time.Duration, do func()) {
 	})
 }
 
-// Active is true until people have finished.
+// Active is true until users have finished.
 func (s *Script) Active() bool { return s.pending > 0 || len(s.acts) > 0 }

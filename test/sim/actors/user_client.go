@@ -10,10 +10,10 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// UserClient are those of people and tools. What the API server refuses them is said, and no more.
+// UserClient is the client of users and tools. A refusal of the API server appears in the trace, and has no other consequence.
 type UserClient struct {
 	World *sim.World
-	// Namespace of everything that people make.
+	// Namespace of everything that users make.
 	Namespace string
 }
 
@@ -41,7 +41,7 @@ func (h UserClient) Delete(name string, kind schema.GroupKind) bool {
 	return true
 }
 
-// Write lets somebody change an object in place; change may say that there is nothing to do.
+// Write lets someone change an object in place; change may say that there is nothing to do.
 func (h UserClient) Write(actor, name string, kind schema.GroupKind, change func(map[string]any) bool) bool {
 	seen := h.World.Server.Peek(kind, types.NamespacedName{Namespace: h.Namespace, Name: name})
 	if seen == nil {
@@ -69,5 +69,5 @@ func (h UserClient) DeleteOf(release types.NamespacedName, name string, kind sch
 
 // TraceAction adds to the trace what users did to a release.
 func (h UserClient) TraceAction(release types.NamespacedName, format string, args ...any) {
-	h.World.Trace("%s: people "+format, append([]any{release.Name}, args...)...)
+	h.World.Trace("%s: users "+format, append([]any{release.Name}, args...)...)
 }

@@ -1,4 +1,4 @@
-// Package canary plugs Canaries into the simulator: their stories, the people and services around them, the real
+// Package canary plugs Canaries into the simulator: their stories, the users and services around them, the real
 // controller, and what must hold.
 //
 // The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
@@ -29,7 +29,7 @@ var (
 // drain is how long the canary keeps its pods after the route took its traffic away.
 const drain = 5 * time.Second
 
-// Canaries is the kind of release in the simulator. One is made for one history.
+// Canaries is the kind of release in the simulator. One is made for one run.
 type Canaries struct {
 	world      *sim.World
 	cluster    *cluster.Cluster
@@ -46,11 +46,11 @@ type Canaries struct {
 	processes []*process
 	// story is told instead of drawn ones, when it is not nil.
 	story *Story
-	// over is true once people and tools do nothing by themselves any more.
+	// over is true once users and tools do nothing by themselves any more.
 	over bool
 }
 
-// Release is one Canary of a history, with what is true about it and nobody in the world knows.
+// Release is one Canary of a run, with what is true about it and no one in the world knows.
 type Release struct {
 	actors.Versions
 
@@ -60,7 +60,7 @@ type Release struct {
 	Target   string // the name of the workload
 	Kind     schema.GroupKind
 	Apex     string // the name of the Service that clients call
-	// Spec is the Canary's as it was created; people may change the stored one.
+	// Spec is the Canary's as it was created; users may change the stored one.
 	Spec flaggerv1.CanarySpec
 
 	// promoted is the version that the primary got last.
@@ -68,7 +68,7 @@ type Release struct {
 	replicas int
 	// config is the name of the ConfigMap and Secret that the target reads; empty: none.
 	config string
-	// objects are what people make before the Canary.
+	// objects are what users make before the Canary.
 	objects []*unstructured.Unstructured
 	// invalid is true while the spec can never work, born when it was created so; valid is how it is mended.
 	invalid, born bool

@@ -108,7 +108,7 @@ func (p *process) Flush() {
 			return
 		}
 		if asked.Key.Namespace == neighbours {
-			continue // nobody answers
+			continue // no one answers
 		}
 		p.canaries.services.deliver(p, asked)
 	}

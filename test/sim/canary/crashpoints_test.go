@@ -12,9 +12,9 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
-// Each story is played once without trouble. Then it is played again for each request that Serin sent to the API server
-// in it (it dies before the request, it dies after it, somebody else is faster, the answer is lost), and for each question
-// that it put to somebody (it dies before it asks, while it waits, and once it was answered; the answer is lost). All must
+// Each story is played once without fault. Then it is played again for each request that Serin sent to the API server
+// in it (it dies before the request, it dies after it, someone else is faster, the answer is lost), and for each question
+// that it put to someone (it dies before it asks, while it waits, and once it was answered; the answer is lost). All must
 // come to the same end, and break nothing on the way (I30).
 func TestEveryCallMayGoWrong(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestEveryCallMayGoWrong(t *testing.T) {
 	}
 }
 
-// everywhere lets the story go wrong in each of these ways, at each of so many moments.
+// everywhere lets the story fail in each of these ways, at each of so many moments.
 func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.Failure) {
 	t.Helper()
 	for at := 1; at <= moments; at++ {
@@ -44,7 +44,7 @@ func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways
 	}
 }
 
-// struck plays a story in which something goes wrong, and holds it against the one in which nothing does.
+// struck plays a story in which something fails, and holds it against the one in which nothing does.
 func struck(t *testing.T, story string, smooth sim.Result, strikes ...sim.ScheduledFault) {
 	t.Helper()
 	got := runner.RunStory(runner.Canary, story, strikes...)
@@ -84,7 +84,7 @@ func TestTwoCrashesAreNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// TestTwoFaultsAreNoMoreThanOne lets each story go wrong twice, in all pairs of ways, at pairs of requests that are spread
+// TestTwoFaultsAreNoMoreThanOne lets each story fail twice, in all pairs of ways, at pairs of requests that are spread
 // over all there are.
 func TestTwoFaultsAreNoMoreThanOne(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestTwoFaultsAreNoMoreThanOne(t *testing.T) {
 const pairs = 97
 
 // askedMore says which hook was called more often than it may be: once more for each crash, with a key that it was called
-// with before. Hooks that people open are polled, which I11 judges.
+// with before. Hooks that users open are polled, which I11 judges.
 func askedMore(smooth, got []string, crashes int) string {
 	want, had := hookCalls(smooth), hookCalls(got)
 	for _, hook := range slices.Sorted(maps.Keys(had)) {

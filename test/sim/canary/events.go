@@ -6,14 +6,14 @@ import (
 	"github.com/serin-dev/serin/internal/release"
 )
 
-// Asked tells that a question left a process and reached whom it was put to.
+// Asked reports that a question left a process and reached whom it was put to.
 type Asked struct {
 	Instance string
 	UID      types.UID
 	Probe    release.Probe
 }
 
-// Answered tells that an answer came back to the process that had asked.
+// Answered reports that an answer came back to the process that had asked.
 type Answered struct {
 	Instance string
 	UID      types.UID

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// The troubles of those who are asked.
+// The faults of those who are asked.
 const (
 	HookNo    sim.FaultClass = "hook-no"    // it refuses for no reason
 	Hook5xx   sim.FaultClass = "hook-5xx"   // it answers 503, to all attempts
@@ -34,7 +34,7 @@ const (
 	noDataRetries = 3
 )
 
-// faultRate is how often each class of trouble strikes an answer, where it is in a history.
+// faultRate is how often each class of faults strikes an answer, where it is in a run.
 const faultRate = 0.15
 
 // externalServices is whoever a release asks: the receivers of hooks, and the metrics services. They know what is true about each
@@ -48,10 +48,10 @@ type externalServices struct {
 	asked map[string]int
 }
 
-// gate is an approval that people give and take back.
+// gate is an approval that users give and take back.
 type gate struct {
 	opens, closes time.Time
-	// never: nobody will ever open it.
+	// never: no one will ever open it.
 	never bool
 }
 
@@ -144,7 +144,7 @@ func (o *externalServices) reply(r *Release, c *flaggerv1.Canary, asked prober.A
 	}
 }
 
-// drawFault draws which of the troubles strikes this answer; empty: none does.
+// drawFault draws which of the faults strikes this answer; empty: none does.
 func (o *externalServices) drawFault(s *sim.Stream, classes ...sim.FaultClass) sim.FaultClass {
 	return actors.DrawFault(o.world, s, faultRate, classes...)
 }
@@ -178,7 +178,7 @@ func (o *externalServices) hook(s *sim.Stream, usual time.Duration, r *Release, 
 	return reply{usual, release.Answer{Outcome: release.No, Text: "not approved"}}
 }
 
-// approves is what a hook would say if nothing went wrong.
+// approves is what a hook would say if nothing failed.
 func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQuestion) bool {
 	switch q.Hook.Type {
 	case flaggerv1.ConfirmRolloutHook, flaggerv1.ConfirmTrafficIncreaseHook, flaggerv1.ConfirmPromotionHook, flaggerv1.RollbackHook:
@@ -192,7 +192,7 @@ func (o *externalServices) approves(s *sim.Stream, r *Release, q canary.HookQues
 	}
 }
 
-// open says whether people want what a gate stands for. They want it some time after they were asked first, and change
+// open says whether users want what a gate stands for. They want it some time after they were asked first, and change
 // their minds later.
 func (o *externalServices) open(r *Release, hook flaggerv1.CanaryWebhook) bool {
 	name := gateName(r, hook)
@@ -220,7 +220,7 @@ func gateName(r *Release, hook flaggerv1.CanaryWebhook) string {
 	return r.Key.Name + "/" + string(hook.Type) + "/" + hook.URL
 }
 
-// neverApproved is true when nobody will ever approve that this release starts, and it waits for them: gates before theirs may
+// neverApproved is true when no one will ever approve that this release starts, and it waits for them: gates before theirs may
 // have to open first.
 func (o *externalServices) neverApproved(c *flaggerv1.Canary) bool {
 	r := o.releaseOf(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})

@@ -10,7 +10,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// finalKinds are what a history leaves behind.
+// finalKinds are what a run leaves behind.
 var finalKinds = []schema.GroupKind{
 	canaryKind, actors.DeploymentKind, actors.DaemonSetKind,
 	{Kind: "Service"},

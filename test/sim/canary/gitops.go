@@ -28,7 +28,7 @@ type tool struct {
 	due   bool
 }
 
-// tools begins the tools of a history.
+// tools begins the tools of a run.
 func (k *Canaries) tools() {
 	if !k.world.Faults.Has(actors.GitOps) {
 		return
@@ -48,7 +48,7 @@ func (k *Canaries) tools() {
 	}
 }
 
-// saw lets the tool look a while after each change that somebody else made to one of its objects.
+// saw lets the tool look a while after each change that someone else made to one of its objects.
 func (t *tool) saw(happening any) {
 	wrote, ok := happening.(sim.ObjectWritten)
 	if !ok || t.due || t.over || wrote.Actor == "gitops" || wrote.Subresource == "status" || !t.has(wrote.Kind, wrote.Key.Name) {
@@ -79,7 +79,7 @@ func (t *tool) has(kind schema.GroupKind, name string) bool {
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Faults.Record(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
 	t.back(t.of.Target, actors.DeploymentKind, "spec", func(spec map[string]any) {

@@ -59,7 +59,7 @@ func (r *record) promotes(h workloadWritten) bool {
 // failedPromotion is true when the primary has what the run is about, and traffic is on its way away from it.
 func (r *record) failedPromotion() bool { return r.run == nil || !r.run.promoted.IsZero() }
 
-// skips is true when the analysis may be left out: by the spec, or by a person.
+// skips is true when the analysis may be left out: by the spec, or by a user.
 func (l *ledger) skips(r *record) bool {
 	if anyOf(l.expectations(r), func(d *expectation) bool { return d.skip }) {
 		return true
@@ -67,7 +67,7 @@ func (l *ledger) skips(r *record) bool {
 	return r.told("promote", r.run.began.Add(-l.Lag))
 }
 
-// told is true when a person gave a command since then.
+// told is true when a user gave a command since then.
 func (r *record) told(verb string, then time.Time) bool {
 	return slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.at.After(then) })
 }
@@ -154,7 +154,7 @@ func (c *gatedPromotion) missing(s step, d *expectation) string {
 	return c.gates(s, d, from)
 }
 
-// gates are the hooks that people open.
+// gates are the hooks that users open.
 func (c *gatedPromotion) gates(s step, d *expectation, from time.Time) string {
 	var hooks []flaggerv1.CanaryWebhook
 	if d.weighted && (!s.of.route.mirrored || s.of.route.canary != 0 || s.first) {
@@ -211,7 +211,7 @@ func sourcesOf(metric flaggerv1.CanaryMetric) []canary.Source {
 	return out
 }
 
-// since is a moment as histories show it.
+// since is a moment as runs show it.
 func (l *ledger) since(at time.Time) string {
 	return fmt.Sprintf("t=%+.3fs", at.Sub(l.Began).Seconds())
 }
@@ -373,7 +373,7 @@ func (c *singleQueries) Observe(event any) {
 	if q.hook == nil {
 		return
 	}
-	// Somebody who writes another phase into the status, or wants it tried again, makes another question of it.
+	// Someone who writes another phase into the status, or wants it tried again, makes another question of it.
 	// What is asked in another phase is another call.
 	call := askKey{key.of, key.id + " " + string(q.hook.Phase), key.since}
 	known, seen := c.keys[call]
@@ -393,7 +393,7 @@ func (c *singleQueries) Observe(event any) {
 	}
 }
 
-// longer is true of a question about a window whose interval people have edited since then: it ends another time.
+// longer is true of a question about a window whose interval users have edited since then: it ends another time.
 func (c *singleQueries) longer(q *question, then time.Time) bool {
 	windowed := q.hook.Hook.Type != flaggerv1.ConfirmRolloutHook && q.hook.Phase == flaggerv1.CanaryPhaseProgressing
 	wishes := q.of.specs.Since(then.Add(-c.Lag))

@@ -47,14 +47,14 @@ func neighbour(kind string, i int) prober.Key {
 	return prober.Key{NamespacedName: types.NamespacedName{Namespace: neighbours, Name: fmt.Sprint(kind, "-", i)}, UID: "neighbour"}
 }
 
-// Starved tells that the next question of a release finds no slot.
+// Starved reports that the next question of a release finds no slot.
 type Starved struct {
 	Instance string
 	Release  types.NamespacedName
 	Question any
 }
 
-// starved tells of the releases whose next question waits.
+// starved reports of the releases whose next question waits.
 func (p *process) starved() {
 	for _, r := range p.canaries.releases {
 		if question, waits := p.prober.Waits(r.Key); waits {

@@ -35,11 +35,11 @@ func (c *analysedTemplate) Observe(event any) {
 	var allowed []string
 	switch {
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && c.JustStarted(h.Actor):
-		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves nobody before it is like it
+		allowed = r.target.ran(time.Time{}) // the primary follows the target, and serves no one before it is like it
 	case (r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing) && r.configured.After(c.OldestView()):
 		return // template and configuration may have been seen as they never were at once, and what follows mends that
 	case r.phase() == flaggerv1.CanaryPhaseInitializing && r.target.version == nil && r.made.After(c.OldestView()):
-		return // it may have been seen still as it was last before the Canary was made, which nobody took down
+		return // it may have been seen still as it was last before the Canary was made, which no one recorded
 	case r.phase() == "" || r.phase() == flaggerv1.CanaryPhaseInitializing:
 		allowed = r.target.ran(c.OldestView())
 	case h.Type == store.Added:
@@ -69,11 +69,11 @@ func (c *analysedTemplate) succeeded(m canaryWritten) {
 	}
 }
 
-// again is what a primary that is made again may run; nil: nobody can tell.
+// again is what a primary that is made again may run; nil: no one can tell.
 func (c *analysedTemplate) again(r *record) []string {
 	switch {
 	case r.stable == "":
-		return nil // somebody else wrote it, or what it should run failed
+		return nil // someone else wrote it, or what it should run failed
 	case r.orphaned && r.run != nil && !r.configured.Before(r.run.began):
 		return nil // its configuration is that of the promotion that failed, its template of whatever a ReplicaSet still has
 	case r.misled, !r.tampered.IsZero():
@@ -159,7 +159,7 @@ func madeFor(v *store.Version) bool {
 	return strings.HasPrefix(holder(v), flaggerv1.CanaryKind+" ")
 }
 
-// holder names who controls an object, as kind, name and UID; empty: nobody.
+// holder names who controls an object, as kind, name and UID; empty: no one.
 func holder(v *store.Version) string {
 	for _, owner := range actors.Items(within(v.Content(), "metadata")["ownerReferences"]) {
 		if held, _ := owner["controller"].(bool); held {
@@ -243,7 +243,7 @@ func (r *record) rescued(h oracle.Write) bool {
 }
 
 // caused is true when something else changed of late, or since the object was written last, that a release follows: its
-// spec, its target, its configuration, what a person commands. A write that is refused comes late.
+// spec, its target, its configuration, what a user commands. A write that is refused comes late.
 func (l *ledger) caused(r *record, last time.Time) bool {
 	then := l.OldestView()
 	if last.Before(then) {
@@ -275,7 +275,7 @@ func (c *promotedConfig) Observe(event any) {
 		return
 	}
 	for _, r := range c.releasesOf(h) {
-		made := r.primary.version == nil // again, after somebody deleted it; what it runs is for I6 to judge
+		made := r.primary.version == nil // again, after someone deleted it; what it runs is for I6 to judge
 		if resting(r.phase()) && !r.rested.After(c.OldestView()) && !made {
 			c.Violate("I28", r.name(), "at rest (%s) the content of %s %s changed", r.phase(), h.Kind.Kind, h.Key.Name)
 		}

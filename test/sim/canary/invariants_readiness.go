@@ -78,7 +78,7 @@ type failedPromotionRecovery struct {
 	*ledger
 }
 
-// see: a pass that saw the primary ready has given the users back.
+// see: a reconciliation that saw the primary ready has given the users back.
 func (c *failedPromotionRecovery) Observe(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil {
@@ -104,7 +104,7 @@ func (c *failedPromotionRecovery) Observe(event any) {
 	}
 }
 
-// undisturbed is true of a release that nobody else holds or has just written to.
+// undisturbed is true of a release that no one else holds or has just written to.
 func (c *failedPromotionRecovery) undisturbed(r *record) bool {
 	return r.mine() && c.owns(r) && !leaving(r) && !r.blocked() && r.suspended.IsZero() && r.moved.Before(c.OldestView()) && r.changed.Before(c.OldestView()) &&
 		!r.route.foreign.After(r.run.began) && !r.providerless() && r.route.found

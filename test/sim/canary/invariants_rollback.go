@@ -91,7 +91,7 @@ func carried(pods, enough int64) int {
 // count is how many pods a workload had, and was asked to have.
 type count struct{ available, asked int64 }
 
-// remembered are the counts that are kept; nobody asks for what was before.
+// remembered are the counts that are kept; no one asks for what was before.
 const remembered = 200
 
 func (p *pods) recordCount(now time.Time) {

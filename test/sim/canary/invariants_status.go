@@ -47,7 +47,7 @@ func (c *consistentStatus) Observe(event any) {
 		c.Violate("I13", r.name(), "the phase went from %q to %q", before.Phase, after.Phase)
 	}
 	ends := before.Phase != after.Phase && (resting(after.Phase) || after.Phase == flaggerv1.CanaryPhaseFinalising || after.Phase == flaggerv1.CanaryPhaseTerminating)
-	// Nothing counts before the approval, but people may have written a number.
+	// Nothing counts before the approval, but users may have written a number.
 	starts := before.Phase == flaggerv1.CanaryPhaseWaiting && after.Phase == flaggerv1.CanaryPhaseProgressing
 	if h.begins == nil && !ends && !starts && (after.FailedChecks < before.FailedChecks || after.Iterations < before.Iterations) {
 		c.Violate("I13", r.name(), "in phase %s, without a new run, the failed checks went from %d to %d and the iterations from %d to %d",
@@ -110,7 +110,7 @@ func (c *rollbackToStable) Observe(event any) {
 // recorded: after a promotion that failed, what the primary has is promoted as soon as it is ready.
 func (c *rollbackToStable) recorded(h canaryWritten) {
 	r, before := h.of, &h.before.Status
-	// Somebody may have written the phase since.
+	// Someone may have written the phase since.
 	unknown := r.orphaned || before.Serin != nil && before.Serin.Promoted == "none"
 	switch {
 	case !unknown:
@@ -120,7 +120,7 @@ func (c *rollbackToStable) recorded(h canaryWritten) {
 	}
 }
 
-// tried: what was taken back is not tried again by itself.
+// tried: what was rolled back is not tried again by itself.
 func (c *rollbackToStable) tried(h canaryWritten) {
 	r := h.of
 	if before := h.before.Status.Phase; before != flaggerv1.CanaryPhaseFailed || r.failed == "" {
@@ -161,7 +161,7 @@ func (c *commandsOnce) Observe(event any) {
 		key := string(r.uid) + " " + now.Command
 		verb, run, _ := strings.Cut(now.Command, "@")
 		switch {
-		case h.begins != nil && run != now.Run: // of the run before, which nobody carries out any more
+		case h.begins != nil && run != now.Run: // of the run before, which no one carries out any more
 		case !c.obeyed[key].IsZero() && r.mine() && !r.tampered.After(c.obeyed[key]):
 			c.Violate("I24", r.name(), "%s was carried out a second time", now.Command)
 		case !slices.ContainsFunc(r.commands, func(c command) bool { return c.verb == verb && c.run == run }):
@@ -214,7 +214,7 @@ type explainedWaits struct {
 	*ledger
 }
 
-// see: a pass that leaves the release waiting without a moment to wake at has said what it waits for.
+// see: a reconciliation that leaves the release waiting without a moment to wake at has said what it waits for.
 func (c *explainedWaits) Observe(event any) {
 	h, ok := event.(sim.Reconciled)
 	if !ok || h.Err != nil || h.Result.RequeueAfter > 0 {
@@ -233,7 +233,7 @@ func (c *explainedWaits) Observe(event any) {
 	}
 }
 
-// waits is true of a status that names a gate which somebody opens, or a condition that a person has to mend.
+// waits is true of a status that names a gate which someone opens, or a condition that a user has to mend.
 func waits(s *flaggerv1.CanaryStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == flaggerv1.ConditionBlocked {

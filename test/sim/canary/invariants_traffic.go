@@ -50,7 +50,7 @@ func (c *readyBackends) lost(h cluster.Lost) {
 		return
 	}
 	if apex := c.Objects[oracle.At(actors.ServiceKind, types.NamespacedName{Namespace: r.key.Namespace, Name: r.apexName()})]; apex != nil && apex.ByOthers.After(c.OldestView().Add(-c.drain)) {
-		return // somebody sent users there, and a gateway has seen it only now
+		return // someone sent users there, and a gateway has seen it only now
 	}
 	late := !h.Left.IsZero() && r.target.emptied.Sub(h.Left) >= c.drain-time.Millisecond || c.lateGateways
 	if !late && r.route.foreign.Before(c.OldestView()) && r.target.foreign.Before(c.OldestView()) && c.Clocks.Consistent(r.target.emptied) && c.Now().Sub(r.target.emptied) < c.drain {
@@ -58,7 +58,7 @@ func (c *readyBackends) lost(h cluster.Lost) {
 	}
 }
 
-// end: whoever set a weight, at rest nobody is sent to a version that Serin may have left without pods.
+// end: whoever set a weight, at rest no one is sent to a version that Serin may have left without pods.
 func (c *readyBackends) Finish() {
 	for _, r := range c.All {
 		if !r.deleted.IsZero() || leaving(r) || r.canary.Spec.Suspend || r.blocked() || !c.owns(r) {
@@ -96,7 +96,7 @@ func (c *plannedWeights) Observe(event any) {
 	}
 }
 
-// mayFall: on the way back of a promotion or a rollback, or to what the run had before somebody else raised it. I34 is about
+// mayFall: on the way back of a promotion or a rollback, or to what the run had before someone else raised it. I34 is about
 // how far in a rollback.
 func (c *plannedWeights) mayFall(r *record, weight, before int, wishes []*expectation) bool {
 	failed := func(d *expectation) bool { return r.status.FailedChecks >= d.threshold }
@@ -119,7 +119,7 @@ func (c *plannedWeights) mayRise(r *record, weight, before int, wishes []*expect
 	default:
 		return r.deletedRoute(before) // it was made again as it was
 	}
-	// The primary has what the run is about, since a promotion or since before somebody let a run begin by hand.
+	// The primary has what the run is about, since a promotion or since before someone let a run begin by hand.
 	has := r.run != nil && (!r.run.promoted.IsZero() || slices.Contains(r.run.contents, r.primary.content))
 	if weight == r.status.CanaryWeight || weight == 100 && has {
 		return true
@@ -175,7 +175,7 @@ func (c *drainBeforeScaleDown) scaled(h workloadWritten) {
 // which it was last known to be there, which is at most half a drain older.
 func (c *drainBeforeScaleDown) least() time.Duration { return c.drain / 2 }
 
-// rollsBack is true once everybody must know that the release is being taken back.
+// rollsBack is true once everybody must know that the release is being rolled back.
 func (c *drainBeforeScaleDown) rollsBack(r *record) bool {
 	return r.run != nil && r.mine() && r.run.intent == "rollback" && r.run.intended.Before(c.OldestView()) && r.status.Serin != nil &&
 		r.status.Serin.Run == r.run.name && r.status.Serin.Intent == "rollback"

@@ -18,7 +18,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ledger is what was seen of a history from outside, and what the controller cannot see: who wrote what on which
+// ledger is what was seen of a run from outside, and what the controller cannot see: who wrote what on which
 // basis, which question reached whom in which state of the world, and how long ago something stopped being true.
 type ledger struct {
 	*oracle.Ledger
@@ -169,7 +169,7 @@ func (l *ledger) Record(event any) {
 	}
 }
 
-// recordPodDeath takes down that a pod of a copy died by itself.
+// recordPodDeath records that a pod of a copy died by itself.
 func (l *ledger) recordPodDeath(h cluster.PodDied) {
 	key := types.NamespacedName{Namespace: h.Namespace, Name: h.Deployment}
 	for _, r := range l.things[oracle.At(actors.DeploymentKind, key)] {
@@ -243,7 +243,7 @@ func (l *ledger) readCanary(e oracle.Write) canaryWritten {
 	return m
 }
 
-// begins is true when a status is about another attempt from now on. Somebody who takes our part of the status away, or
+// begins is true when a status is about another attempt from now on. Someone who takes our part of the status away, or
 // puts the attempt's name back, begins none, unless something else is taken up; nor does the decision to cancel, which
 // takes up what the primary runs.
 func (l *ledger) begins(m canaryWritten, name string) bool {
@@ -252,7 +252,7 @@ func (l *ledger) begins(m canaryWritten, name string) bool {
 	case !moving(after.Phase):
 		return false
 	case m.of.run != nil && !unnamed(after) && name == m.of.run.name:
-		return false // it goes on, whatever phase somebody wrote in between
+		return false // it goes on, whatever phase someone wrote in between
 	case m.of.run != nil && before.Phase == flaggerv1.CanaryPhaseFailed && after.Phase == flaggerv1.CanaryPhasePromoting && takenUp(after) == takenUp(before):
 		return false // a promotion that failed goes on
 	case !moving(before.Phase):
@@ -377,7 +377,7 @@ func (l *ledger) kindOf(h canaryWritten) schema.GroupKind {
 	return actors.DeploymentKind
 }
 
-// meet takes down what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
+// meet records what is there of the objects of a new release. What the target of a Canary that is gone ran until then,
 // some process may still see.
 func (l *ledger) meet(r *record) {
 	for _, before := range l.All {
@@ -396,7 +396,7 @@ func (l *ledger) meet(r *record) {
 	}
 }
 
-// meetRoute takes down the weights where a spec names another kind of route, which nobody looked at before.
+// meetRoute records the weights where a spec names another kind of route, which no one looked at before.
 func (l *ledger) meetRoute(r *record) {
 	for _, at := range r.places() {
 		if !r.carries(at) {
@@ -446,10 +446,10 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 	}
 }
 
-// succeeds takes down what of an attempt is true of the next one.
+// succeeds records what of an attempt is true of the next one.
 func (l *ledger) succeeds(r *record, next *run) {
 	if !r.run.promoted.IsZero() && r.tampered.After(r.run.promoted) {
-		r.stable = "" // the primary had the copy, and somebody wrote the status before that was said to be promoted
+		r.stable = "" // the primary had the copy, and someone wrote the status before that was said to be promoted
 	}
 }
 
@@ -464,7 +464,7 @@ func (l *ledger) ended(r *record, phase flaggerv1.CanaryPhase) {
 	case r.run != nil && !r.run.promoted.IsZero() && r.stable != r.run.primary && slices.Contains(r.run.contents, r.stable):
 		r.orphaned = true
 	case r.run != nil && r.run.promoted.IsZero() && r.primary.ready && r.route.canary == 0:
-		r.orphaned = false // a later attempt was judged by itself and taken back, and the primary has the users
+		r.orphaned = false // a later attempt was judged by itself and rolled back, and the primary has the users
 	}
 	switch {
 	case phase == flaggerv1.CanaryPhaseInitialized:

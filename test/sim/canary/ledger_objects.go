@@ -244,7 +244,7 @@ func (l *ledger) recordWorkload(h workloadWritten) {
 	}
 }
 
-// recordStable takes down that the primary runs something else.
+// recordStable records that the primary runs something else.
 func (l *ledger) recordStable(r *record, ours bool, content string) {
 	switch {
 	case !ours:
@@ -256,7 +256,7 @@ func (l *ledger) recordStable(r *record, ours bool, content string) {
 	}
 }
 
-// lookAtPods takes down what a Deployment is now.
+// lookAtPods records what a Deployment is now.
 func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ string) {
 	if p.version == nil {
 		p.created = l.Now()
@@ -278,7 +278,7 @@ func (l *ledger) lookAtPods(r *record, p *pods, v *store.Version, content_ strin
 	l.reckonReady(r, p)
 }
 
-// reckonReady takes down whether a Deployment is ready by the thresholds that hold.
+// reckonReady records whether a Deployment is ready by the thresholds that hold.
 func (l *ledger) reckonReady(r *record, p *pods) {
 	if p.version == nil {
 		return
@@ -310,8 +310,8 @@ func (l *ledger) reckonReady(r *record, p *pods) {
 	l.setReady(p, ready && p.replicas > 0, p.available > 0)
 }
 
-// recordProgress takes down that a workload lost its readiness, or that more of its pods are updated, ready or available.
-// What was so for less than the lags of the history no process need have seen.
+// recordProgress records that a workload lost its readiness, or that more of its pods are updated, ready or available.
+// What was so for less than the lags of the run no process need have seen.
 func (l *ledger) recordProgress(p *pods, counts [3]int64, lost bool) {
 	seen := l.Now().Sub(p.countedAt) > l.Lag
 	rises := seen && (counts[0] > p.counts[0] || counts[1] > p.counts[1] || counts[2] > p.counts[2])
@@ -331,7 +331,7 @@ func (l *ledger) recordProgress(p *pods, counts [3]int64, lost bool) {
 func (p *pods) progress(then time.Time) time.Time {
 	for i, v := range slices.Backward(p.progressed) {
 		if at := v; !at.After(then) {
-			p.progressed = p.progressed[i:] // nobody asks for what was before
+			p.progressed = p.progressed[i:] // no one asks for what was before
 			return release.Later(at, p.lost)
 		}
 	}

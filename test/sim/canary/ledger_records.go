@@ -74,14 +74,14 @@ type record struct {
 
 	run  *run
 	runs int
-	// stable is what the primary shall run: what was promoted last; empty where nobody can tell.
+	// stable is what the primary shall run: what was promoted last; empty where no one can tell.
 	stable string
-	// failed is what was taken back last.
+	// failed is what was rolled back last.
 	failed   string
 	failedAt time.Time
 	// changed is when the Canary was last written, moved its status,
 	changed time.Time
-	// tampered when somebody else wrote that, and mover is the process that wrote it last; empty: somebody else.
+	// tampered when someone else wrote that, and mover is the process that wrote it last; empty: someone else.
 	moved, tampered time.Time
 	mover           string
 	// configured is when what the target runs last changed by its configuration alone.
@@ -92,14 +92,14 @@ type record struct {
 	commands   []command
 	// orphaned is true since a promotion failed: the primary has what could not be promoted, until something is.
 	orphaned bool
-	// misled is true once a release that somebody else wrote the status of has ended: what it says of the primary may be
+	// misled is true once a release that someone else wrote the status of has ended: what it says of the primary may be
 	// wrong, until a promotion makes it right.
 	misled bool
 	// unbegun is true when it came to its end without having begun: the wait for approval was called off.
 	unbegun bool
 }
 
-// command is what a person said to a release.
+// command is what a user said to a release.
 type command struct {
 	verb, run string
 	at        time.Time
@@ -115,7 +115,7 @@ type run struct {
 	// primary is what the primary ran then.
 	primary string
 	window  *window
-	// foreign are weights that somebody else set meanwhile.
+	// foreign are weights that someone else set meanwhile.
 	foreign  []int
 	left     time.Time // when the run before it lost its traffic; zero: it had none
 	intent   string
@@ -142,7 +142,7 @@ type weights struct {
 // routeState is a route and how it came to be.
 type routeState struct {
 	weights
-	foreign time.Time // when somebody else last changed weights
+	foreign time.Time // when someone else last changed weights
 	left    time.Time // when Serin last took all of the canary's traffic
 	touched time.Time // when the weights last changed
 	// outpaced is when a process last set weights that need not know yet what another one has decided.
@@ -159,7 +159,7 @@ type pods struct {
 	replicas, available int64
 	ready, serves       bool
 	readyAt, servesAt   time.Time // when that last changed
-	disturbed           time.Time // when pods died by themselves, or somebody else than Serin wrote the spec
+	disturbed           time.Time // when pods died by themselves, or someone else than Serin wrote the spec
 	// counts are the pods that are updated, ready and available, countedAt is since when.
 	counts    [3]int64
 	countedAt time.Time

@@ -16,13 +16,13 @@ import (
 	"github.com/serin-dev/serin/test/sim/oracle"
 )
 
-// namespace of everything that people make.
+// namespace of everything that users make.
 const namespace = "shop"
 
 // planted is in every Secret, and in the user part and the query of every address. It must never be seen anywhere else.
 const planted = "hush-5b1c"
 
-// New makes the drawn releases of one history.
+// New makes the drawn releases of one run.
 func New() []sim.Kind { return []sim.Kind{&Canaries{}} }
 
 // FixedStories are those that a run can be told to follow.
@@ -53,7 +53,7 @@ func (k *Canaries) Populate(w *sim.World) {
 	s := w.Draws.Stream("releases")
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2, 3)
 	for i, name := range []string{"cart", "till", "desk"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Record(fmt.Sprintf("release#%d", i+1)) {
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.TakesPlace(fmt.Sprintf("release#%d", i+1)) {
 			k.enlarge(r, i)
 			k.begin(r)
 		}
@@ -77,7 +77,7 @@ func (k *Canaries) behaviour(template map[string]any) cluster.Pods {
 	return actors.Healthy
 }
 
-// begin lets people make everything that a release consists of.
+// begin lets users make everything that a release consists of.
 func (k *Canaries) begin(r *Release) {
 	k.releases = append(k.releases, r)
 	k.world.Trace("%s: %s with %s, %s", r.Key.Name, r.Strategy, r.Provider, r.Current())
@@ -426,7 +426,7 @@ func (k *Canaries) enlarge(r *Release, i int) {
 	}
 	s := k.world.Draws.Stream("pods/" + r.Key.Name)
 	replicas := s.Int(6, 14)
-	if !s.Chance(0.4) || !k.world.Faults.Record(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
+	if !s.Chance(0.4) || !k.world.Faults.TakesPlace(fmt.Sprintf("%s#%d", ManyPods, i+1)) {
 		return
 	}
 	r.replicas = replicas
@@ -446,7 +446,7 @@ func (k *Canaries) strangers() {
 	for i, r := range k.releases {
 		s := k.world.Draws.Stream("strangers/" + r.Key.Name)
 		which := s.Int(0, 5)
-		if !s.Chance(0.3) || !k.world.Faults.Record(fmt.Sprintf("%s#%d", Strangers, i+1)) {
+		if !s.Chance(0.3) || !k.world.Faults.TakesPlace(fmt.Sprintf("%s#%d", Strangers, i+1)) {
 			continue
 		}
 		o := r.stranger(which)
@@ -455,7 +455,7 @@ func (k *Canaries) strangers() {
 	}
 }
 
-// stranger is an object of somebody else that has a name which the release needs.
+// stranger is an object of someone else that has a name which the release needs.
 func (r *Release) stranger(which int) *unstructured.Unstructured {
 	foreign := map[string]any{"ownerReferences": []any{map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Shop", "name": "other", "uid": "00000000-0000-0000-0000-00000000feed", "controller": true,
@@ -502,13 +502,13 @@ type Story struct {
 	Spec     func(*flaggerv1.CanarySpec)
 	// Around adds to what is around the release.
 	Around func(*Release)
-	// Acts are what people do, one after the other.
+	// Acts are what users do, one after the other.
 	Acts []Act
 	// End is the phase in which it ends; empty: the Canary is gone.
 	End flaggerv1.CanaryPhase
 }
 
-// Act is one thing that people do in a story.
+// Act is one thing that users do in a story.
 type Act = actors.Step[*users, *Release, flaggerv1.CanaryStatus]
 
 // release is the release of a story.

@@ -35,7 +35,7 @@ func (k *Canaries) End(w *sim.World) {
 	k.oracle.Finish()
 }
 
-// reportLeftovers tells what a process still has of Canaries that are gone.
+// reportLeftovers reports what a process still has of Canaries that are gone.
 func (p *process) reportLeftovers(w *sim.World) {
 	p.disperse()
 	actors.ReportMemory(w, p.instance, canaryKind, p.real.Footprint())
@@ -75,12 +75,12 @@ func (k *Canaries) Unsettled(w *sim.World) string {
 	return strings.Join(why, "; ")
 }
 
-// underWay says what somebody is still doing; empty: nobody does anything.
+// underWay says what someone is still doing; empty: no one does anything.
 func (k *Canaries) underWay(w *sim.World) string {
 	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
 }
 
-// moving are the releases that are neither at an end nor wait for somebody who will not come.
+// moving are the releases that are neither at an end nor wait for someone who will not come.
 func (k *Canaries) moving(w *sim.World) []*flaggerv1.Canary {
 	var moving []*flaggerv1.Canary
 	for _, seen := range w.Server.All(canaryKind) {
@@ -104,7 +104,7 @@ func (k *Canaries) atRest(w *sim.World, c *flaggerv1.Canary) bool {
 	return !w.Awaits(types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 }
 
-// explained is true of a release that waits for a person who will not come, and says so. What the API server refused is
+// explained is true of a release that waits for a user who will not come, and says so. What the API server refused is
 // tried again by itself.
 func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	if c.Spec.Suspend && c.DeletionTimestamp == nil {
@@ -124,8 +124,8 @@ func (k *Canaries) explained(w *sim.World, c *flaggerv1.Canary) bool {
 	return waits && k.services.neverApproved(c)
 }
 
-// stranded is true of a release that is being taken back and has nothing to go back to: Kubernetes gave the primary up, and
-// the canary keeps serving until somebody mends the primary or ships something else.
+// stranded is true of a release that is being rolled back and has nothing to go back to: Kubernetes gave the primary up, and
+// the canary keeps serving until someone mends the primary or ships something else.
 func (k *Canaries) stranded(c *flaggerv1.Canary) bool {
 	primary := k.world.Server.Peek(schema.GroupKind{Group: "apps", Kind: c.Spec.TargetRef.Kind}, types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.TargetRef.Name + ending})
 	if primary == nil || c.DeletionTimestamp != nil || !moving(c.Status.Phase) {
@@ -155,7 +155,7 @@ func unmet(c *flaggerv1.Canary, prefix string) *flaggerv1.GateStatus {
 }
 
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
-// one run, another run for what came meanwhile, and one that people start to mend something.
+// one run, another run for what came meanwhile, and one that users start to mend something.
 func (k *Canaries) Patience(w *sim.World) time.Duration {
 	var longest time.Duration
 	for _, seen := range w.Server.All(canaryKind) {

@@ -111,7 +111,7 @@ func rolledBackWithoutRoom() Story {
 			shipping(badUnderLoad),
 			{When: weightIs(80), After: time.Second, Do: func(p *users, r *Release) { scale(p, r, 1) }},
 			{After: 5 * time.Second, Do: func(p *users, r *Release) {
-				p.cluster.Fill(-1) // somebody else gets the room of the pod that is still ending
+				p.cluster.Fill(-1) // someone else gets the room of the pod that is still ending
 				scale(p, r, 4)
 			}},
 			{After: 19 * time.Second, Do: func(p *users, _ *Release) { p.cluster.Fill(1) }},
@@ -168,7 +168,7 @@ func daemonSets() []Story {
 	}
 }
 
-// interruptions are stories in which people change their minds.
+// interruptions are stories in which users change their minds.
 func interruptions() []Story {
 	deleted := func(revert bool) Story {
 		name := "deletion"

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what people and tools do, beside those that all kinds have.
+// The classes of what users and tools do, beside those that all kinds have.
 const (
 	EditTemplate     sim.FaultClass = "edit-template"
 	EditSpec         sim.FaultClass = "edit-spec"
@@ -70,10 +70,10 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: SameTarget, Do: (*users).sameTarget},
 }
 
-// Classes are the troubles that this kind of release adds to those of the world.
+// Classes are the faults that this kind of release adds to those of the world.
 var Classes = slices.Concat(hookFaults, actors.MetricFaults, []sim.FaultClass{Strangers, ManyPods, Neighbours, actors.GitOps}, actors.ActionClasses(actions), cluster.Classes())
 
-// schedule plans what people do in this history.
+// schedule plans what users do in this run.
 func (p *users) schedule() {
 	for _, r := range p.releases {
 		actors.Shipping{
@@ -98,7 +98,7 @@ func (p *users) startStory(story Story, r *Release) {
 	})
 }
 
-// observe is told everything that happens.
+// observe receives every event.
 func (p *users) observe(happening any) {
 	wrote, ok := happening.(sim.ObjectWritten)
 	switch {
@@ -161,7 +161,7 @@ func (k *Canaries) running(r *Release) string {
 	return actors.Labels(content)["version"]
 }
 
-// repair is what people do when nothing happens any more: they put right what would hold a release for ever, or leave it
+// repair is what users do when nothing happens any more: they put right what would hold a release indefinitely, or leave it
 // so that the release has to say what it waits for.
 func (p *users) repair() {
 	for _, r := range p.releases {

@@ -22,7 +22,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of trouble that a cluster makes.
+// The classes of faults that a cluster makes.
 const (
 	PodCrashes    sim.FaultClass = "pod-crash"      // a pod dies that was ready, and is started again
 	SlowStarts    sim.FaultClass = "slow-start"     // a pod needs minutes to be ready
@@ -38,7 +38,7 @@ func Classes() []sim.FaultClass {
 	return []sim.FaultClass{PodCrashes, SlowStarts, NodeLosses, LateEndpoints, LateGateways, LoadChanges}
 }
 
-// The longest delays of a cluster. What is late by a class of trouble comes on top.
+// The longest delays of a cluster. What is late by a class of faults comes on top.
 const (
 	// Published is when a change of a pod is in the endpoints.
 	Published = 2 * time.Second
@@ -85,7 +85,7 @@ var (
 // deploymentController is the name under which ReplicaSets are made and reported.
 const deploymentController = "deployment-controller"
 
-// Cluster is the controllers of one history.
+// Cluster is the controllers of one run.
 type Cluster struct {
 	world *sim.World
 	o     Options
@@ -141,7 +141,7 @@ func (c *Cluster) Quiesce() {
 	}
 }
 
-// Settled is true when nothing of the cluster is under way: what is written from then on is an answer to somebody else.
+// Settled is true when nothing of the cluster is under way: what is written from then on is an answer to someone else.
 func (c *Cluster) Settled() bool { return c.Unsettled() == "" }
 
 // Unsettled says what is under way; empty when nothing is.
@@ -316,7 +316,7 @@ func written(v *store.Version) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// background is the context of all writes: nobody cancels them.
+// background is the context of all writes: no one cancels them.
 func background() context.Context { return context.Background() }
 
 // byKey are things by namespace and name, which can be gone through in the order in which they came.

@@ -360,7 +360,7 @@ func TestASeedGivesOneHistory(t *testing.T) {
 	}
 }
 
-// busy is a history in which much goes on: rollouts, routes, scaling.
+// busy is a run in which much goes on: rollouts, routes, scaling.
 func busy(every time.Duration) *stage {
 	s := &stage{routes: []cluster.Route{cart("gatewayapi:v1")}}
 	s.begin = func(s *stage) {

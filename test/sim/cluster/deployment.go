@@ -208,7 +208,7 @@ func (d *deployment) mark(revision int) {
 	d.cluster.wrote("the revision of Deployment "+d.key.Name, d.cluster.workloads.Update(background(), obj))
 }
 
-// forget deletes ReplicaSets beyond the limit of the history, once a rollout is complete.
+// forget deletes ReplicaSets beyond the limit of the run, once a rollout is complete.
 func (d *deployment) forget(w wish, old []*replicaSet) {
 	if d.progressing.reason != finished {
 		return

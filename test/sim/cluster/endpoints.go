@@ -135,7 +135,7 @@ func ports(of *store.Version) []any {
 	for _, port := range objects(object(of.Content(), "spec"), "ports") {
 		number, ok := port["targetPort"].(int64)
 		if !ok {
-			number, _ = port["port"].(int64) // a name means a port of the pod; nobody reads its number
+			number, _ = port["port"].(int64) // a name means a port of the pod; no one reads its number
 		}
 		out = append(out, map[string]any{"name": text(port, "name"), "port": number, "protocol": "TCP"})
 	}

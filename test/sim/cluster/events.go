@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// PodDied tells that a pod died by itself: nobody's decision did it.
+// PodDied reports that a pod died by itself: no one's decision did it.
 type PodDied struct {
 	Namespace, Deployment, Pod, Version string
 	// Why is crash or node.
 	Why string
 }
 
-// Traffic tells where one replica of a gateway sends the requests of a release from now on.
+// Traffic reports where one replica of a gateway sends the requests of a release from now on.
 type Traffic struct {
 	Release types.NamespacedName
 	At      time.Time
@@ -24,7 +24,7 @@ type Traffic struct {
 	Weights []Share
 	// Matched are the shares of the rules before that one, which are for some clients only.
 	Matched [][]Share
-	// Mirrored are the Services that get copies of requests; nobody waits for their answers.
+	// Mirrored are the Services that get copies of requests; no one waits for their answers.
 	Mirrored []string
 }
 
@@ -54,7 +54,7 @@ const (
 	Gone Why = "the gateway knows only pods that are gone"
 )
 
-// Lost tells that, from now on, requests that a replica of a gateway sends to a Service are answered by nobody, while
+// Lost reports that, from now on, requests that a replica of a gateway sends to a Service are answered by no one, while
 // another Service of the same route has pods that answer.
 type Lost struct {
 	Release types.NamespacedName
@@ -70,7 +70,7 @@ type Lost struct {
 	Left time.Time
 }
 
-// Restored tells that such a loss is over.
+// Restored reports that such a loss is over.
 type Restored struct {
 	Lost  Lost
 	Until time.Time

@@ -44,7 +44,7 @@ func number(parent map[string]any, field string, absent int) int {
 	}
 }
 
-// fraction is a whole number, or per cent of a whole, rounded up or down.
+// fraction is a whole number, or percent of a whole, rounded up or down.
 func fraction(value any, whole int, up bool) int {
 	switch v := value.(type) {
 	case int64:

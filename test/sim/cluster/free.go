@@ -14,7 +14,7 @@ import (
 // A ReplicaSet that no Deployment made is free: its object says how many pods there shall be, its status how many there
 // are, and each of its pods is an object.
 
-// freeSet takes up a ReplicaSet that somebody else made.
+// freeSet takes up a ReplicaSet that someone else made.
 func (c *Cluster) freeSet(e *store.Event) {
 	if e.Type != store.Added || e.Actor == deploymentController {
 		return
@@ -55,7 +55,7 @@ func (r *replicaSet) look() {
 	r.scale(number(spec, "replicas", 1))
 	if least := r.minReady(v); least != r.least {
 		r.least = least
-		r.awaitAvailable() // somebody edited for how long a pod must be ready
+		r.awaitAvailable() // someone edited for how long a pod must be ready
 	}
 	status := map[string]any{"observedGeneration": v.Generation(), "replicas": int64(0)}
 	for _, p := range r.pods {
@@ -125,7 +125,7 @@ func (p *pod) mirror() {
 	}
 }
 
-// state tells apart what the object of a pod may say.
+// state reports apart what the object of a pod may say.
 func (p *pod) state() string {
 	if p.ready {
 		return "ready"

@@ -385,7 +385,7 @@ func (g *Gateway) look(route Route) {
 	}
 }
 
-// lose tells of requests that are lost, and of losses that are over.
+// lose reports of requests that are lost, and of losses that are over.
 func (g *Gateway) lose(r *replica, route Route, v *view) {
 	var lost []Lost
 	for _, share := range v.told.shares() {
@@ -505,7 +505,7 @@ func (g *Gateway) accept(route Route, e *store.Event) {
 	})
 }
 
-// String says for people where requests go.
+// String says for users where requests go.
 func (t Traffic) String() string {
 	var out strings.Builder
 	out.WriteString(t.Release.Name)

@@ -18,7 +18,7 @@ type Work struct {
 	Fails, Hangs, Stuck bool
 }
 
-// jobWritten takes up a Job that somebody made. Its controller goes on with it unless it is deleted.
+// jobWritten takes up a Job that someone made. Its controller goes on with it unless it is deleted.
 func (c *Cluster) jobWritten(e *store.Event) {
 	if e.Type != store.Added {
 		return
@@ -37,7 +37,7 @@ type job struct {
 	key      types.NamespacedName
 	uid      types.UID
 	work     Work
-	deadline time.Duration // zero: it may go on for ever
+	deadline time.Duration // zero: it may go on indefinitely
 }
 
 // stored is the Job as it is, nil when it is gone, or goes.

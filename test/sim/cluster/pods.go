@@ -151,7 +151,7 @@ func (p *pod) crash() {
 	c.world.After(backoff+p.set.behaviour.Start(), p.becomeReady)
 }
 
-// die tells that the pod does not answer any more, and that nobody wanted that.
+// die reports that the pod does not answer any more, and that no one wanted that.
 func (p *pod) die(why string) {
 	c, r := p.set.cluster, p.set
 	p.answers = false
@@ -209,7 +209,7 @@ func (c *Cluster) fillUp() {
 	c.world.After(s.Between(time.Minute, 10*time.Minute), func() {
 		c.fills++
 		room, lasts := s.Int(0, 2), s.Between(2*time.Minute, 15*time.Minute)
-		if !c.quiet && t.Has(NoRoom) && t.Record(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
+		if !c.quiet && t.Has(NoRoom) && t.TakesPlace(fmt.Sprintf("%s#%d", NoRoom, c.fills)) {
 			c.Fill(room)
 			c.world.After(lasts, c.Empty)
 		}
@@ -256,7 +256,7 @@ func (c *Cluster) loseNodes() {
 	c.world.After(s.Between(time.Minute, 15*time.Minute), func() {
 		c.losses++
 		node, noticed, replaced := s.Int(0, nodes-1), s.Between(10*time.Second, time.Minute), s.Between(30*time.Second, 5*time.Minute)
-		if !c.quiet && t.Has(NodeLosses) && t.Record(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
+		if !c.quiet && t.Has(NodeLosses) && t.TakesPlace(fmt.Sprintf("%s#%d", NodeLosses, c.losses)) {
 			c.loseNode(node, noticed, noticed+replaced)
 		}
 		if !c.quiet {

@@ -16,8 +16,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// replicaSet is an object of that kind with its pods. How many there shall be of a Deployment's is kept here only: nobody
-// reads it from the object. Of one that somebody else made, the object says it; see free.go.
+// replicaSet is an object of that kind with its pods. How many there shall be of a Deployment's is kept here only: no one
+// reads it from the object. Of one that someone else made, the object says it; see free.go.
 type replicaSet struct {
 	cluster         *Cluster
 	namespace, name string
@@ -31,7 +31,7 @@ type replicaSet struct {
 	wanted          int
 	pods            []*pod // the oldest first
 	shown           *pod   // the one that is an object, being in trouble
-	shownTrouble    string // its trouble then
+	shownTrouble    string // its fault then
 	showing         bool
 	free            bool // no Deployment made it
 	waking          bool
@@ -129,7 +129,7 @@ func (c *Cluster) setWritten(e *store.Event) {
 	set.owner = ""
 	set.scale(0)
 	if d != nil {
-		d.wake() // somebody deleted it whose business it was not
+		d.wake() // someone deleted it whose business it was not
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *scaler) changeLoad() {
 		if c.quiet || !t.Has(LoadChanges) {
 			return
 		}
-		if c.loads++; t.Record(fmt.Sprintf("%s#%d", LoadChanges, c.loads)) {
+		if c.loads++; t.TakesPlace(fmt.Sprintf("%s#%d", LoadChanges, c.loads)) {
 			s.load = load
 			s.wake()
 		}

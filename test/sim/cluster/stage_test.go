@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// stage is a history in which nobody releases anything: a cluster, and what a test does to it.
+// stage is a run in which no one releases anything: a cluster, and what a test does to it.
 type stage struct {
 	*testing.T
 	*sim.World
@@ -58,7 +58,7 @@ var definitions = sync.OnceValues(func() (*store.Definitions, error) {
 	return store.Compile([][]byte{istio, gateway}, virtualService.GroupKind(), httpRoutes.GroupKind())
 })
 
-// play plays the history with that seed.
+// play plays the run with that seed.
 func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 	t.Helper()
 	s.T = t
@@ -82,7 +82,7 @@ func (s *stage) play(t *testing.T, o sim.Options) sim.Result {
 	return result
 }
 
-// smoothly plays a history without trouble.
+// smoothly plays a run without fault.
 func (s *stage) smoothly(t *testing.T) sim.Result {
 	t.Helper()
 	return s.play(t, sim.Options{Seed: 1, FaultFree: true, FullTrace: true})
@@ -96,7 +96,7 @@ func (s *stage) Populate(w *sim.World) {
 	s.begin(s)
 }
 
-// Controller implements sim.Kind: nobody controls anything.
+// Controller implements sim.Kind: no one controls anything.
 func (s *stage) Controller(*sim.Instance) sim.Controller { return nobody{} }
 
 // Quiesce implements sim.Kind.

@@ -55,7 +55,7 @@ type Writes struct {
 	Unanswered bool
 }
 
-// Unchanged reports whether nobody but Serin wrote the object since then.
+// Unchanged reports whether no one but Serin wrote the object since then.
 func (w *Writes) Unchanged(since time.Time) bool { return w == nil || !w.ByOthers.After(since) }
 
 // Write is a committed write of an object.

@@ -25,7 +25,7 @@ func judgedBy(template string) argov1.RolloutAnalysis {
 	}
 }
 
-// analysisTemplate has the metrics of one kind of judgement.
+// analysisTemplate has the metrics of one kind of analysis.
 func analysisTemplate(name string, metrics ...argov1.Metric) client.Object {
 	return &argov1.AnalysisTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -50,7 +50,7 @@ func errors(interval string, count int) argov1.Metric {
 // The templates that each release has around it.
 const (
 	shortTemplate   = "errors"   // a few measurements
-	endlessTemplate = "watching" // measured until somebody ends it
+	endlessTemplate = "watching" // measured until someone ends it
 )
 
 func templates() []client.Object {

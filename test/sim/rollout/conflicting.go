@@ -13,7 +13,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// Conflicting are Rollouts for the Services of another one, which somebody makes by mistake and takes away again.
+// Conflicting are Rollouts for the Services of another one, which someone makes by mistake and takes away again.
 const Conflicting sim.FaultClass = "twin"
 
 // conflictingLabel sets the pods of a twin apart.
@@ -30,14 +30,14 @@ func (r *Release) conflictingRollout() *argov1.Rollout {
 	return twin
 }
 
-// scheduleConflicts plans those of a history. Where Services or releases go, or releases give Services up, whoever comes next has them, and so
+// scheduleConflicts plans those of a run. Where Services or releases go, or releases give Services up, whoever comes next has them, and so
 // there are none.
 func (p *users) scheduleConflicts() {
 	for _, r := range p.releases {
 		s := p.world.Draws.Stream("twin/" + r.Key.Name)
 		drawn, after, life := s.Chance(0.2), s.Between(time.Minute, 10*time.Minute), s.Between(time.Minute, 10*time.Minute)
 		shared := p.world.Faults.Has(DeleteService) || p.world.Faults.Has(DeleteRelease) || p.world.Faults.Has(SwapStrategy) || len(r.around()) < 2
-		if !drawn || shared || !p.world.Faults.Record(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
+		if !drawn || shared || !p.world.Faults.TakesPlace(fmt.Sprintf("%s#%s", Conflicting, r.Key.Name)) {
 			continue
 		}
 		p.After(after, func() {
@@ -82,7 +82,7 @@ func (c *exclusiveServices) Observe(event any) {
 	}
 }
 
-// note: nobody takes a Service from a Rollout that manages it, and is there.
+// note: no one takes a Service from a Rollout that manages it, and is there.
 func (c *exclusiveServices) note(h oracle.Write) {
 	if c.managers == nil {
 		c.managers = map[string]manager{}

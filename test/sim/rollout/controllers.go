@@ -6,7 +6,7 @@ import (
 	"github.com/serin-dev/serin/test/sim"
 )
 
-// part is one more controller of the same histories: it has no releases of its own.
+// part is one more controller of the same runs: it has no releases of its own.
 type part struct {
 	*Rollouts
 

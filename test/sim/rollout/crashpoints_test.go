@@ -11,8 +11,8 @@ import (
 	"github.com/serin-dev/serin/test/sim/runner/runnertest"
 )
 
-// Each story is played once without trouble. Then it is played again for each request that Serin sent to the API server
-// in it, which goes wrong in one way (it dies before the request, it dies after it, somebody else is faster, the answer is
+// Each story is played once without fault. Then it is played again for each request that Serin sent to the API server
+// in it, which fails in one way (it dies before the request, it dies after it, someone else is faster, the answer is
 // lost), and for each measurement (it dies before it asks, while it waits, or once it was answered). All must come to the same end, and break
 // nothing on the way (I30).
 func TestEveryCallMayGoWrong(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEveryCallMayGoWrong(t *testing.T) {
 	}
 }
 
-// everywhere lets the story go wrong at each of so many moments, in these ways by turns.
+// everywhere lets the story fail at each of so many moments, in these ways by turns.
 func everywhere(t *testing.T, story string, smooth sim.Result, moments int, ways ...sim.Failure) {
 	t.Helper()
 	for at := 1; at <= moments; at++ {

@@ -40,7 +40,7 @@ func drawRelease(s *sim.Stream, name string) *Release {
 	return r
 }
 
-// extend draws what not every release has. Each of these can be left out of a history, and its draws are its own.
+// extend draws what not every release has. Each of these can be left out of a run, and its draws are its own.
 func (k *Rollouts) extend(r *Release) {
 	always := func(*Release) bool { return true }
 	istio := func(r *Release) bool { return r.Router == actors.Istio }
@@ -60,13 +60,13 @@ func (k *Rollouts) extend(r *Release) {
 		{Jobs, 0.3, func(r *Release) bool { return !r.secret }, (*Release).drawJobs},
 	} {
 		s := k.world.Draws.Stream(string(extra.class) + "/" + r.Key.Name)
-		if s.Chance(extra.chance) && extra.of(r) && k.world.Faults.Record(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
+		if s.Chance(extra.chance) && extra.of(r) && k.world.Faults.TakesPlace(fmt.Sprintf("%s#%s", extra.class, r.Key.Name)) {
 			extra.add(r, s)
 		}
 	}
 }
 
-// templatesOf are the templates of a history: judgements may be patient, and may not know.
+// templatesOf are the templates of a run: analyses may be patient, and may not know.
 func templatesOf(s *sim.Stream) []client.Object {
 	short, endless := errors(sim.Pick(s, "5s", "10s", "30s"), s.Int(1, 3)), errors(sim.Pick(s, "10s", "20s", "60s"), 0)
 	if s.Chance(0.3) {

@@ -5,7 +5,7 @@ import (
 	"github.com/serin-dev/serin/internal/prober"
 )
 
-// Asked tells that the question for a measurement left a process.
+// Asked reports that the question for a measurement left a process.
 type Asked struct {
 	Instance string
 	Run      prober.Key
@@ -13,7 +13,7 @@ type Asked struct {
 	Question analysis.Question
 }
 
-// Answered tells that a measurement came back to the process that had asked.
+// Answered reports that a measurement came back to the process that had asked.
 type Answered struct {
 	Instance string
 	Run      prober.Key

@@ -16,10 +16,10 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// measurementTimeout is how long a measurement takes that nobody answers, as internal/analysis/measure promises.
+// measurementTimeout is how long a measurement takes that no one answers, as internal/analysis/measure promises.
 const measurementTimeout = 2 * time.Minute
 
-// faultRate is how often each class of trouble strikes a measurement, where it is in a history.
+// faultRate is how often each class of faults strikes a measurement, where it is in a run.
 const faultRate = 0.1
 
 // externalServices are the metrics services. They know what is true about each version, and say it, or something else.
@@ -116,7 +116,7 @@ func (o *externalServices) read(asked prober.Asked) reading {
 		after = late
 	case actors.MetricStale:
 		stale = true
-	default: // no trouble
+	default: // no fault
 	}
 	if stale {
 		bad = !o.good(run, s, true)
@@ -184,7 +184,7 @@ func (o *externalServices) share(r *Release) int {
 	}
 }
 
-// drawFault draws which of the troubles strikes this answer; empty: none does.
+// drawFault draws which of the faults strikes this answer; empty: none does.
 func (o *externalServices) drawFault(s *sim.Stream, classes ...sim.FaultClass) sim.FaultClass {
 	return actors.DrawFault(o.world, s, faultRate, classes...)
 }

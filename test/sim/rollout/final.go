@@ -14,11 +14,11 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// finalKinds are what a history leaves behind.
+// finalKinds are what a run leaves behind.
 var finalKinds = []schema.GroupKind{rolloutKind, actors.ReplicaSetKind, actors.DeploymentKind, actors.ServiceKind, runKind, experimentKind, actors.AutoscalerKind, actors.VirtualServiceKind, actors.DestinationRuleKind, actors.HTTPRouteKind}
 
 // Final implements sim.Kind: all objects, without identities, versions and moments. Of Jobs it is those that go on: how many
-// there were of a judgement that lasts as long as the release is a matter of time.
+// there were of a analysis that lasts as long as the release is a matter of time.
 func (k *Rollouts) Final(w *sim.World) string {
 	var running strings.Builder
 	for _, v := range w.Server.All(actors.JobKind) {
@@ -46,6 +46,6 @@ var volatile = []string{
 	"startTime", "startedAt", "finishedAt", "completedAt", "resumeAt", "abortedAt", "availableAt",
 	"restartedAt", "restartAt", "duration", "conditions", "measurements", "serin", "clusterIP", "clusterIPs", "scale-down-deadline",
 	argov1.WorkloadGenerationAnnotation, "workloadObservedGeneration",
-	"count", "successful", "consecutiveSuccess", // of a judgement that lasts as long as the release
+	"count", "successful", "consecutiveSuccess", // of a analysis that lasts as long as the release
 	"error", // of a measurement that is made again
 }

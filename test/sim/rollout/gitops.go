@@ -22,11 +22,11 @@ type tool struct {
 	done                                   int
 }
 
-// tools begins the tools of a history.
+// tools begins the tools of a run.
 func (k *Rollouts) tools() {
 	for _, r := range k.releases {
 		s := k.world.Draws.Stream("scaler/" + r.Key.Name)
-		if scaled := s.Chance(0.7); scaled && k.world.Faults.Has(Scaler) && k.world.Faults.Record(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
+		if scaled := s.Chance(0.7); scaled && k.world.Faults.Has(Scaler) && k.world.Faults.TakesPlace(fmt.Sprintf("%s#%s", Scaler, r.Key.Name)) {
 			k.userClient.Create(r.scaler())
 		}
 		if !k.world.Faults.Has(actors.GitOps) {
@@ -44,7 +44,7 @@ func (k *Rollouts) tools() {
 // apply writes everything back that is not as in the tool's copies.
 func (t *tool) apply() {
 	t.done++
-	if !t.world.Faults.Record(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
+	if !t.world.Faults.TakesPlace(fmt.Sprintf("%s#%s-%d", actors.GitOps, t.of.Key.Name, t.done)) {
 		return
 	}
 	wrote := t.respecify("gitops", t.of.Key, func(o *argov1.Rollout) {

@@ -86,7 +86,7 @@ func (c *gradualAbort) check(r *record) {
 	}
 }
 
-// disturbed is true where somebody else had a say since, or something went wrong of which nobody has recovered yet.
+// disturbed is true where someone else had a say since, or something failed of which no one has recovered yet.
 func (c *gradualAbort) disturbed(r *record, is abort) bool {
 	settled := c.OldestView().Add(-c.Lag)
 	switch {

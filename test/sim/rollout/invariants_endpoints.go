@@ -18,7 +18,7 @@ import (
 // endpointsOf is the place of endpoints: a Service, and the ReplicaSet of their pods.
 type endpointsOf struct{ service, set string }
 
-// recordEndpoints takes down what a Service publishes from now on.
+// recordEndpoints records what a Service publishes from now on.
 func (l *ledger) recordEndpoints(h oracle.Write) {
 	slice := actors.Typed[*discoveryv1.EndpointSlice](l.World, h.New)
 	if slice == nil {

@@ -29,7 +29,7 @@ type measurementsCountedOnce struct {
 	// asked says of which measurement an ID is; heard is what each process was answered.
 	asked map[string]measurement
 	heard map[string]map[measurement][]argov1.AnalysisPhase
-	// astray is how many measurements in a row went wrong by now.
+	// astray is how many measurements in a row failed by now.
 	astray map[measurement]int
 }
 
@@ -197,7 +197,7 @@ func (c *singleQueries) Observe(event any) {
 	}
 }
 
-// retried is the shortest time after which a measurement is repeated that went wrong, as the API has it.
+// retried is the shortest time after which a measurement is repeated that failed, as the API has it.
 const retried = 10 * time.Second
 
 func (c *singleQueries) note(h Asked) {
@@ -211,7 +211,7 @@ func (c *singleQueries) note(h Asked) {
 	this := measurement{h.Run.UID, h.Question.Metric.Name, h.Question.Number}
 	c.ids[h.ID] = this
 	if h.Question.Under != nil {
-		return // one that takes long is looked at again and again
+		return // one that takes long is reconciled again and again
 	}
 	if c.asked[h.Instance][this] {
 		c.Violate("I11", h.Run.Name, "measurement %d of %s was asked for twice by one process", this.number, this.metric)

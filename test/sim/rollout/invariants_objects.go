@@ -57,7 +57,7 @@ func (l *ledger) mayChange(h oracle.Write, path string) bool {
 	}
 }
 
-// triedAgain is when a pass that failed is tried again at the latest.
+// triedAgain is when a reconciliation that failed is tried again at the latest.
 const triedAgain = 5 * time.Minute
 
 // newNoConflict returns the checker of I19.
@@ -96,7 +96,7 @@ func (l *ledger) sameName(r *record) bool {
 	return slices.ContainsFunc(l.All, func(o *record) bool { return o != r && o.key == r.key })
 }
 
-// anybody is true when somebody else wrote anything since then.
+// anybody is true when someone else wrote anything since then.
 func (l *ledger) anybody(then time.Time) bool {
 	for _, w := range l.Objects {
 		if w.ByOthers.After(then) {

@@ -93,7 +93,7 @@ func (c *fullPauses) latency() time.Duration {
 	return time.Second
 }
 
-// pauseOf is the length of a pause; false: the step is none, or lasts until a person ends it.
+// pauseOf is the length of a pause; false: the step is none, or lasts until a user ends it.
 func pauseOf(spec *argov1.RolloutSpec, index int32) (time.Duration, bool) {
 	canary := spec.Strategy.Canary
 	if canary == nil || int(index) >= len(canary.Steps) || canary.Steps[index].Pause == nil || canary.Steps[index].Pause.Duration == nil {

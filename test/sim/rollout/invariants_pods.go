@@ -60,7 +60,7 @@ func (c *boundedScaling) surge(h replicaSetWritten) {
 	}
 }
 
-// restedScale is true where nobody has changed the number of pods since the release began: whoever takes pods away while
+// restedScale is true where no one has changed the number of pods since the release began: whoever takes pods away while
 // others are being made finds too many.
 func (c *boundedScaling) restedScale(r *record) bool {
 	if r.specs.Replaced(r.run.began.Add(-time.Minute)) {
@@ -102,7 +102,7 @@ type pausedUnscaled struct {
 
 func (c *pausedUnscaled) Observe(event any) {
 	switch h := event.(type) {
-	case sim.ProcessStarted: // what it sees first may be of long ago
+	case sim.ProcessStarted: // what it sees first may be outdated
 		c.known = nil
 	case replicaSetWritten:
 		if h.BySerin && h.Type == store.Modified && h.was() != h.is() && c.still(h.of) {
@@ -129,7 +129,7 @@ func (c *pausedUnscaled) still(r *record) bool {
 	return !r.paused.IsZero() && (known || r.paused.Before(c.OldestView())) && r.object.Spec.Paused
 }
 
-// note takes down whether the pause was seen.
+// note records whether the pause was seen.
 func (c *pausedUnscaled) note(h rolloutWritten) {
 	if c.known == nil {
 		c.known = map[types.UID]bool{}

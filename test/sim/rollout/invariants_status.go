@@ -63,7 +63,7 @@ func (c *gatedPromotion) promoted(h rolloutWritten) {
 func (c *gatedPromotion) waited(h rolloutWritten, current bool, pause argov1.RolloutPause) bool {
 	switch {
 	case c.Clocks.Changed:
-		return true // nobody knows how long it seemed
+		return true // no one knows how long it seemed
 	case pause.Duration == nil || !current || len(h.before.Status.PauseConditions) == 0:
 		return false
 	}
@@ -120,7 +120,7 @@ func (c *consistentStatus) Observe(event any) {
 }
 
 // turned: Services that take turns change their roles when another revision becomes stable, and at no other time. Where what
-// was stable has no ReplicaSet, nobody knows which of them has users.
+// was stable has no ReplicaSet, no one knows which of them has users.
 func (c *consistentStatus) turned(h rolloutWritten) {
 	canary := h.before.Spec.Strategy.Canary
 	if canary == nil || canary.PingPong == nil {

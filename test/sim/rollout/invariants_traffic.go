@@ -63,7 +63,7 @@ func (c *readyBackends) ofAnother(r *record, p place) bool {
 	return by != "" && by != r.key.Name && c.ByName[keyNamed(by)] != nil
 }
 
-// putBack is true of a weight that Serin gave before, or that it recorded of a route as somebody made it, and that somebody
+// putBack is true of a weight that Serin gave before, or that it recorded of a route as someone made it, and that someone
 // else took: where a route leads is not asked for by writing into it.
 func (c *readyBackends) putBack(h routeWritten, s share) bool {
 	if s.Weight <= weightOf(c.put[oracle.At(h.Kind, h.Key)], s.place) {
@@ -80,7 +80,7 @@ func (c *readyBackends) keep(h routeWritten) {
 	c.put[oracle.At(h.Kind, h.Key)] = weightsOf(h.New)
 }
 
-// touched is true of a place of which somebody else wrote of late which pods it has.
+// touched is true of a place of which someone else wrote of late which pods it has.
 func (l *ledger) touched(r *record, at place) bool {
 	w := l.Objects[oracle.At(actors.ServiceKind, keyNamed(at.Service))]
 	if at.Subset != "" {
@@ -89,7 +89,7 @@ func (l *ledger) touched(r *record, at place) bool {
 	return w != nil && w.ByOthers.After(l.OldestView())
 }
 
-// takenAway is true of a revision whose ReplicaSet somebody deleted of late: it had its pods until then.
+// takenAway is true of a revision whose ReplicaSet someone deleted of late: it had its pods until then.
 func (l *ledger) takenAway(r *record, hash string) bool {
 	w := l.Objects[oracle.At(actors.ReplicaSetKind, keyNamed(r.key.Name+"-"+hash))]
 	return l.setOf(r, hash) == nil && w != nil && w.ByOthers.After(l.OldestView())
@@ -207,7 +207,7 @@ func (c *drainBeforeScaleDown) Observe(event any) {
 	}
 }
 
-// note takes down, before a write is taken down, who is reached after it.
+// note records, before a write is recorded, who is reached after it.
 func (c *drainBeforeScaleDown) note(r *record) {
 	if c.left == nil {
 		c.left = map[string]time.Time{}
@@ -257,7 +257,7 @@ func (l *ledger) othersWrote(by string, since time.Time) bool {
 	return false
 }
 
-// meddledRoute is true where somebody else has written a Service or the route since then.
+// meddledRoute is true where someone else has written a Service or the route since then.
 func (c *drainBeforeScaleDown) meddledRoute(then time.Time) bool {
 	for at, w := range c.Objects {
 		if slices.Contains(networkKinds, at.Kind) && w.ByOthers.After(then) {

@@ -19,7 +19,7 @@ import (
 // Jobs are what some releases are judged by, where others ask a service.
 const Jobs sim.FaultClass = "job"
 
-// The troubles of Jobs, and what people do to them.
+// The faults of Jobs, and what users do to them.
 const (
 	JobHang   sim.FaultClass = "job-hang"  // its pod never ends
 	JobImage  sim.FaultClass = "job-image" // its pod never starts
@@ -71,7 +71,7 @@ func (r *Release) drawJobs(s *sim.Stream) {
 	}
 }
 
-// work is what becomes of a Job: what is true of the version that its run is about, unless there is trouble.
+// work is what becomes of a Job: what is true of the version that its run is about, unless there is a fault.
 func (k *Rollouts) work(v *store.Version) cluster.Work {
 	of := v.Meta().Annotations
 	run := actors.Typed[*argov1.AnalysisRun](k.world, k.world.Server.Peek(runKind, types.NamespacedName{Namespace: of[measure.RunNamespaceAnnotation], Name: of[measure.RunNameAnnotation]}))
@@ -91,7 +91,7 @@ func (k *Rollouts) work(v *store.Version) cluster.Work {
 		work.Takes = late
 	case JobWrong:
 		work.Fails = !work.Fails
-	default: // no trouble
+	default: // no fault
 	}
 	if r := k.releases; k.story != nil && r[0].hangs {
 		work.Hangs = true
@@ -110,8 +110,8 @@ func (p *users) deleteJob(r *Release, s *sim.Stream) {
 	}
 }
 
-// endHanging: somebody deletes the Jobs that would go on for ever, and hold a judgement with them. Those of a run that is over
-// nobody looks for.
+// endHanging: someone deletes the Jobs that would go on indefinitely, and hold a analysis with them. Those of a run that is over
+// no one looks for.
 func (p *users) endHanging() {
 	for _, v := range p.world.Server.All(actors.JobKind) {
 		of := v.Meta().Annotations

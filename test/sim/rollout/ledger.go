@@ -19,7 +19,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// ledger is what was seen of a history from outside, and what the controllers cannot see: who wrote what on which basis,
+// ledger is what was seen of a run from outside, and what the controllers cannot see: who wrote what on which basis,
 // which pods answered when, and how long ago something stopped being true.
 type ledger struct {
 	*oracle.Ledger
@@ -29,7 +29,7 @@ type ledger struct {
 	sets    map[types.NamespacedName]*pods
 	// published are the endpoints that take requests, by Service and by the names of their pods without their last part.
 	published map[endpointsOf]*oracle.Timeline[int]
-	// ended are the AnalysisRuns that a person has ended.
+	// ended are the AnalysisRuns that a user has ended.
 	ended map[types.UID]bool
 
 	// wrote is when each process last wrote something.
@@ -56,12 +56,12 @@ type record struct {
 	object  *argov1.Rollout
 	deleted bool
 	specs   oracle.Timeline[*argov1.RolloutSpec]
-	// meddled is when somebody else last wrote the status, or the spec but for its template and replicas.
+	// meddled is when someone else last wrote the status, or the spec but for its template and replicas.
 	meddled time.Time
 	run     *run
 	paused  time.Time // since when spec.paused holds; zero: it does not
 	rested  time.Time // since when it is healthy; zero: it is not
-	aborted bool      // and nobody began it again
+	aborted bool      // and no one began it again
 	// sides are those of the last spec that had a router: what that left in a route keeps its meaning.
 	sides sides
 }
@@ -189,7 +189,7 @@ func (l *ledger) Record(event any) {
 	}
 }
 
-// recordWrite takes down what a write of any object says.
+// recordWrite records what a write of any object says.
 func (l *ledger) recordWrite(h oracle.Write) {
 	if h.BySerin {
 		l.wrote[h.Actor] = l.Now()
@@ -238,7 +238,7 @@ func (p *pods) mostReady(then time.Time) int {
 	return slices.Max(append(p.ready.Since(then), 0))
 }
 
-// unattended is since when nobody of Serin may have followed what others wrote, where it is a process that has just begun
+// unattended is since when no one of Serin may have followed what others wrote, where it is a process that has just begun
 // that acts.
 func (l *ledger) unattended(by string) time.Time {
 	if l.Started[by].After(l.OldestView()) && l.attended.Before(l.OldestView()) {
@@ -321,8 +321,8 @@ func sameStrategy(a, b *argov1.RolloutSpec) bool {
 	return equal(x, y)
 }
 
-// recordRun takes down which analyses were successful. One that a person ends is, whatever it has measured: that is how
-// people skip it. What Serin ends says nothing.
+// recordRun records which analyses were successful. One that a user ends is, whatever it has measured: that is how
+// users skip it. What Serin ends says nothing.
 func (l *ledger) recordRun(h oracle.Write) {
 	a := actors.Typed[*argov1.AnalysisRun](l.World, h.New)
 	if a == nil {
@@ -354,7 +354,7 @@ func anyOf(specs []*argov1.RolloutSpec, ok func(*argov1.RolloutSpec) bool) bool 
 	return slices.ContainsFunc(specs, ok)
 }
 
-// plain is true of a release in which nobody but its plan had a say: whoever writes into the status, or changes the plan,
+// plain is true of a release in which no one but its plan had a say: whoever writes into the status, or changes the plan,
 // makes anything possible.
 func (l *ledger) plain(r *record) bool {
 	return r.run != nil && r.meddled.Before(r.run.began) && len(l.World.Instances()) == 1

@@ -19,7 +19,7 @@ const (
 	Subsets  sim.FaultClass = "subsets"
 )
 
-// EditSubsets is what people do to the subsets of a release.
+// EditSubsets is what users do to the subsets of a release.
 const EditSubsets sim.FaultClass = "edit-subsets"
 
 // pingPong are the Services that take turns; nil: the two sides have one each.
@@ -36,7 +36,7 @@ func (r *Release) subsets() *argov1.IstioDestinationRule {
 	return of.rule
 }
 
-// splitText says for people how the revisions are told apart, where that is not by a Service each.
+// splitText says for users how the revisions are told apart, where that is not by a Service each.
 func (r *Release) splitText() string {
 	switch rule := r.subsets(); {
 	case r.pingPong() != nil:

@@ -18,16 +18,16 @@ import (
 	"github.com/serin-dev/serin/test/sim/actors"
 )
 
-// Release is one Rollout of a history, with what is true about it and nobody in the world knows.
+// Release is one Rollout of a run, with what is true about it and no one in the world knows.
 type Release struct {
 	actors.Versions
 
 	Key    types.NamespacedName
 	Router string
-	// Spec is the Rollout's as it was created; people may change the stored one.
+	// Spec is the Rollout's as it was created; users may change the stored one.
 	Spec argov1.RolloutSpec
 
-	// network is what leads requests to the pods, objects is what else people make before the Rollout.
+	// network is what leads requests to the pods, objects is what else users make before the Rollout.
 	network, objects []client.Object
 	// secret is true of one whose measurements need a Secret, jobs of one that is judged by Jobs, of which in a story all may
 	// hang.
@@ -48,7 +48,7 @@ func newRelease(name, router string, strategy argov1.RolloutStrategy) *Release {
 // apex is the name of the Service that clients call, and of the route.
 func (r *Release) apex() string { return r.Key.Name }
 
-// all is what people make before the Rollout.
+// all is what users make before the Rollout.
 func (r *Release) all() []client.Object { return slices.Concat(r.network, r.objects) }
 
 // connect names Services and routes in the strategy, and makes them.
@@ -158,7 +158,7 @@ func (r *Release) template(v *actors.Version) corev1.PodTemplateSpec {
 	}
 }
 
-// plan says for people what the release does.
+// plan says for users what the release does.
 func (r *Release) plan() string {
 	if b := r.Spec.Strategy.BlueGreen; b != nil {
 		text := "blue-green"

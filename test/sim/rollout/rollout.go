@@ -1,4 +1,4 @@
-// Package rollout plugs Rollouts into the simulator: their stories, the people and services around them, the real
+// Package rollout plugs Rollouts into the simulator: their stories, the users and services around them, the real
 // controllers of Rollouts, AnalysisRuns and Experiments, and what must hold.
 //
 // The oracle of an invariant must not be the code that it checks: what may hold is recounted here from what was seen from
@@ -39,10 +39,10 @@ var networkKinds = []schema.GroupKind{actors.ServiceKind, actors.VirtualServiceK
 // routeKinds are the kinds of the objects that have the weights.
 var routeKinds = []schema.GroupKind{actors.VirtualServiceKind, actors.HTTPRouteKind}
 
-// namespace of everything that people make.
+// namespace of everything that users make.
 const namespace = "shop"
 
-// Rollouts is the kind of release in the simulator. One is made for one history; its three parts are three controllers.
+// Rollouts is the kind of release in the simulator. One is made for one run; its three parts are three controllers.
 type Rollouts struct {
 	world      *sim.World
 	cluster    *cluster.Cluster
@@ -57,11 +57,11 @@ type Rollouts struct {
 	lives      map[*sim.Instance]*process
 	// story is told instead of drawn ones, when it is not nil.
 	story *Story
-	// over is true once people and tools do nothing by themselves any more.
+	// over is true once users and tools do nothing by themselves any more.
 	over bool
 }
 
-// New makes the drawn releases of one history.
+// New makes the drawn releases of one run.
 func New() []sim.Kind { return (&Rollouts{}).parts() }
 
 // FixedStories are those that a run can be told to follow.
@@ -99,7 +99,7 @@ func (k *Rollouts) Populate(w *sim.World) {
 	s := w.Draws.Stream("releases")
 	n := sim.Pick(s, 1, 1, 1, 1, 1, 2, 2)
 	for i, name := range []string{"cart", "till"}[:n] {
-		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.Record(fmt.Sprintf("release#%d", i+1)) {
+		if r := drawRelease(w.Draws.Stream("release/"+name), name); w.Faults.TakesPlace(fmt.Sprintf("release#%d", i+1)) {
 			k.extend(r)
 			k.begin(r)
 		}
@@ -130,7 +130,7 @@ func (k *Rollouts) running(image string) (*Release, *actors.Version) {
 	return nil, nil
 }
 
-// begin lets people make everything that a release consists of.
+// begin lets users make everything that a release consists of.
 func (k *Rollouts) begin(r *Release) {
 	k.releases = append(k.releases, r)
 	k.world.Trace("%s: %s, %s", r.Key.Name, r.plan(), r.Current())

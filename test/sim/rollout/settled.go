@@ -35,7 +35,7 @@ func (k *Rollouts) End(w *sim.World) {
 	k.oracle.Finish()
 }
 
-// reportLeftovers tells what a process still has of objects that are gone.
+// reportLeftovers reports what a process still has of objects that are gone.
 func (p *process) reportLeftovers(w *sim.World) {
 	for _, of := range []struct {
 		kind   schema.GroupKind
@@ -62,12 +62,12 @@ func (k *Rollouts) Unsettled(w *sim.World) string {
 	return strings.Join(why, "; ")
 }
 
-// underWay says what somebody is still doing; empty: nobody does anything.
+// underWay says what someone is still doing; empty: no one does anything.
 func (k *Rollouts) underWay(w *sim.World) string {
 	return actors.UnderWay(w, k.users.Script, k.services.pending, k.cluster)
 }
 
-// moving says which objects are neither at an end nor wait for somebody who will not come.
+// moving says which objects are neither at an end nor wait for someone who will not come.
 func (k *Rollouts) moving(w *sim.World) []string {
 	var moving []string
 	for _, v := range w.Server.All(rolloutKind) {
@@ -90,7 +90,7 @@ func (k *Rollouts) moving(w *sim.World) []string {
 	return moving
 }
 
-// undone says why a Rollout is not at its end; empty: it is, or waits for a person who will not come, and says so.
+// undone says why a Rollout is not at its end; empty: it is, or waits for a user who will not come, and says so.
 func (k *Rollouts) undone(r *argov1.Rollout) string {
 	s := r.Status
 	said := "is" + statusText(r, "status")
@@ -110,8 +110,8 @@ func (k *Rollouts) undone(r *argov1.Rollout) string {
 	}
 }
 
-// pruning is true of a history in which the API server drops our part of every status.
-func pruning(w *sim.World) bool { return slices.Contains(w.Faults.Recorded, string(sim.Pruning)+"#1") }
+// pruning is true of a run in which the API server drops our part of every status.
+func pruning(w *sim.World) bool { return slices.Contains(w.Faults.TookPlace, string(sim.Pruning)+"#1") }
 
 // opens is true when a gate that is not passed, as the status says, is opened by one of those.
 func opens(s argov1.RolloutStatus, by ...release.Opener) bool {
@@ -136,7 +136,7 @@ func overdue(s argov1.RolloutStatus, now time.Time) string {
 }
 
 // Patience implements sim.Kind. It is the time that the slowest release may need for what may still follow: the rest of
-// one run, another run for what came meanwhile, and one that people start to mend something.
+// one run, another run for what came meanwhile, and one that users start to mend something.
 func (k *Rollouts) Patience(w *sim.World) time.Duration {
 	longest := time.Hour
 	for _, v := range w.Server.All(rolloutKind) {

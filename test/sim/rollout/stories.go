@@ -21,14 +21,14 @@ type Story struct {
 	Extra func(*Release)
 	// Green is true of one that is released blue-green.
 	Green bool
-	// Acts are what people do, one after the other.
+	// Acts are what users do, one after the other.
 	Acts []Act
 	// End is the phase in which it ends; empty: the Rollout is gone. Version is what serves then.
 	End     argov1.RolloutPhase
 	Version string
 }
 
-// Act is one thing that people do in a story.
+// Act is one thing that users do in a story.
 type Act = actors.Step[*users, *Release, argov1.RolloutStatus]
 
 // release is the release of a story.
@@ -53,7 +53,7 @@ func healthyNow(_ *Release, s argov1.RolloutStatus) bool {
 	return s.Phase == argov1.RolloutPhaseHealthy
 }
 
-// pausedNow is true of a release that a person has to go on with.
+// pausedNow is true of a release that a user has to go on with.
 func pausedNow(_ *Release, s argov1.RolloutStatus) bool { return len(s.PauseConditions) > 0 }
 
 // halfway is true once the new revision has at least half of the weight.
@@ -61,7 +61,7 @@ func halfway(_ *Release, s argov1.RolloutStatus) bool {
 	return s.Canary.Weights != nil && s.Canary.Weights.Canary.Weight >= 50
 }
 
-// aborted is true of a release that was taken back.
+// aborted is true of a release that was rolled back.
 func aborted(_ *Release, s argov1.RolloutStatus) bool { return s.Abort }
 
 // shipping is the act in which a version is shipped, once the first one serves.
@@ -78,7 +78,7 @@ var (
 
 func weight(w int32) argov1.CanaryStep { return argov1.CanaryStep{SetWeight: &w} }
 
-// pause is a step that ends after so many seconds; 0: when a person says so.
+// pause is a step that ends after so many seconds; 0: when a user says so.
 func pause(seconds int32) argov1.CanaryStep {
 	if seconds == 0 {
 		return argov1.CanaryStep{Pause: &argov1.RolloutPause{}}
@@ -152,7 +152,7 @@ func Stories() []Story {
 	return slices.Concat(stories, interruptions(), pingPongStories(), jobStories(), returns())
 }
 
-// interruptions are stories in which people change their minds.
+// interruptions are stories in which users change their minds.
 func interruptions() []Story {
 	return []Story{
 		{Name: "failed analysis", Router: actors.Istio, Spec: stepping(weight(50), analysed()), Acts: []Act{shipping(badVersion)}, End: argov1.RolloutPhaseDegraded, Version: "v1"},

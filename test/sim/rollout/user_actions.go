@@ -93,7 +93,7 @@ func (p *users) scale(r *Release, s *sim.Stream) {
 	}
 }
 
-// command is what people say with the tools of Argo Rollouts.
+// command is what users say with the tools of Argo Rollouts.
 func (p *users) command(r *Release, s *sim.Stream) {
 	which, back, away := s.Int(0, 7), s.Between(30*time.Second, 4*time.Minute), s.Between(-time.Minute, time.Minute)
 	switch which {
@@ -204,7 +204,7 @@ func (p *users) deleteRelease(r *Release, s *sim.Stream) {
 	p.userClient.TraceAction(r.Key, "delete the Rollout, orphans %t", orphans)
 	if orphans {
 		p.endJudges(r, false)
-		p.After(time.Minute, func() { p.endJudges(r, true) }) // a pass that began before may have made another one
+		p.After(time.Minute, func() { p.endJudges(r, true) }) // a reconciliation that began before may have made another one
 	}
 	if !stays {
 		p.After(back, func() { p.again(r) })
@@ -231,7 +231,7 @@ func (p *users) deleteSet(r *Release, s *sim.Stream) {
 	}
 }
 
-// endJudges ends what nobody owns any more, or will soon own no more.
+// endJudges ends what no one owns any more, or will soon own no more.
 func (p *users) endJudges(r *Release, already bool) {
 	for _, kind := range []schema.GroupKind{experimentKind, runKind} {
 		for _, v := range p.world.Server.All(kind) {
@@ -277,7 +277,7 @@ func (p *users) editService(r *Release, s *sim.Stream) {
 	}
 }
 
-// onTheWay is true of the place of the new revision in a route, as people see it in the status.
+// onTheWay is true of the place of the new revision in a route, as users see it in the status.
 func (p *users) onTheWay(r *Release) func(place) bool {
 	of, _ := sidesOf(&r.Spec)
 	stableIs := argov1.PingPongType("")

@@ -16,7 +16,7 @@ import (
 	"github.com/serin-dev/serin/test/sim/store"
 )
 
-// The classes of what people and tools do, beside those that all kinds have.
+// The classes of what users and tools do, beside those that all kinds have.
 const (
 	EditTemplate     sim.FaultClass = "edit-template"
 	EditSpec         sim.FaultClass = "edit-spec"
@@ -38,9 +38,9 @@ const (
 type users struct {
 	*Rollouts
 	*actors.Script
-	// asked are the pauses that somebody has already been asked to end.
+	// asked are the pauses that someone has already been asked to end.
 	asked map[string]bool
-	// stuck are the revisions of releases that stood still at the end, in the order in which somebody helped them.
+	// stuck are the revisions of releases that stood still at the end, in the order in which someone helped them.
 	stuck map[types.NamespacedName][]string
 }
 
@@ -64,10 +64,10 @@ var actions = []actors.Action[*users, *Release]{
 	{Class: EditReference, Do: (*users).editReference},
 }
 
-// Classes are the troubles that this kind of release adds to those of the world.
+// Classes are the faults that this kind of release adds to those of the world.
 var Classes = slices.Concat(actors.MetricFaults, jobFaults, []sim.FaultClass{actors.GitOps, Scaler}, actors.ActionClasses(actions), cluster.Classes(), []sim.FaultClass{cluster.NoRoom})
 
-// schedule plans what people do in this history.
+// schedule plans what users do in this run.
 func (p *users) schedule() {
 	for _, r := range p.releases {
 		actors.Shipping{
@@ -93,7 +93,7 @@ func (p *users) startStory(story Story, r *Release) {
 	})
 }
 
-// observe is told everything that happens.
+// observe receives every event.
 func (p *users) observe(happening any) {
 	wrote, ok := happening.(sim.ObjectWritten)
 	if !ok || wrote.Kind != rolloutKind {
@@ -107,8 +107,8 @@ func (p *users) observe(happening any) {
 	p.Continue()
 }
 
-// endPauses: somebody looks at each pause that begins, and promotes or aborts after a while, or leaves it, which nobody
-// does once troubles are over and a judgement beside the steps would go on for ever.
+// endPauses: someone looks at each pause that begins, and promotes or aborts after a while, or leaves it, which no one
+// does once faults are over and a analysis beside the steps would go on indefinitely.
 func (p *users) endPauses(object *argov1.Rollout) {
 	for _, pause := range object.Status.PauseConditions {
 		id := fmt.Sprintf("%s/%s/%s/%d", object.UID, object.Status.CurrentPodHash, pause.Reason, pause.StartTime.Unix())
@@ -211,7 +211,7 @@ func (k *Rollouts) patchStatus(key types.NamespacedName, patch string) bool {
 	return into.ResourceVersion != object.ResourceVersion
 }
 
-// repair is what people do when nothing happens any more: they put right what would hold a release for ever, or leave it
+// repair is what users do when nothing happens any more: they put right what would hold a release indefinitely, or leave it
 // so that the release has to say what it waits for.
 func (p *users) repair() {
 	p.endHanging()
@@ -222,7 +222,7 @@ func (p *users) repair() {
 		if object == nil {
 			continue
 		}
-		judged := p.judgedBeside(r.Key) // for as long as its Rollout stands still, and nobody would come to rest
+		judged := p.judgedBeside(r.Key) // for as long as its Rollout stands still, and no one would come to rest
 		if resume || judged {
 			p.resume(r.Key)
 			for _, pause := range object.Status.PauseConditions {

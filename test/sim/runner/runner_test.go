@@ -31,7 +31,7 @@ func TestASeedDeterminesTheRun(t *testing.T) {
 				if diff := cmp.Diff(first.Trace, second.Trace); diff != "" {
 					t.Fatalf("seed %d twice (-first +second):\n%s", seed+1, diff)
 				}
-				if first.Reconciliations != second.Reconciliations || !slices.Equal(first.Recorded, second.Recorded) || first.Final != second.Final {
+				if first.Reconciliations != second.Reconciliations || !slices.Equal(first.TookPlace, second.TookPlace) || first.Final != second.Final {
 					t.Errorf("seed %d is not the same twice", seed+1)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What the real server adds to the kinds that it always has, and what it refuses, as far as somebody in a simulation may
+// What the real server adds to the kinds that it always has, and what it refuses, as far as someone in a simulation may
 // come upon it.
 
 var (

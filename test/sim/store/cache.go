@@ -16,7 +16,7 @@ import (
 type CacheOptions struct {
 	// Behind is by how many events of its kind the first list of a kind is old; nil: by none.
 	Behind func(schema.GroupKind) int
-	// Started is told what the first list of a kind had, when a read or a write began to watch it; nil: nobody.
+	// Started is told what the first list of a kind had, when a read or a write began to watch it; nil: no one.
 	Started func(schema.GroupKind, []Change)
 	// Await is called when a read has to wait until the cache has seen a write. It delivers something, or fails; the
 	// cache looks again afterwards. nil: such reads fail.
@@ -240,7 +240,7 @@ func (c *Cache) Relist(kind schema.GroupKind, behind int) []Change {
 	return changes
 }
 
-// replace tells how a list differs from the view.
+// replace reports how a list differs from the view.
 func (v *view) replace(kind schema.GroupKind, list collection) []Change {
 	var changes []Change
 	for _, key := range list.keys {

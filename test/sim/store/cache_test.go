@@ -37,7 +37,7 @@ func replicas(v *store.Version) any {
 	return v.Content()["spec"].(map[string]any)["replicas"]
 }
 
-// told are changes as a person reads them.
+// told are changes as a user reads them.
 func told(changes []store.Change) []string {
 	var out []string
 	for _, c := range changes {
@@ -255,7 +255,7 @@ func TestReadYourWrites(t *testing.T) {
 }
 
 // TestReadsOfARewoundCache: what was seen counts as seen, although the cache has gone back since. That is how the library
-// is, and why nobody may rely on it alone.
+// is, and why no one may rely on it alone.
 func TestReadsOfARewoundCache(t *testing.T) {
 	w := newWorld(t)
 	w.create(canary("x"))

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Client is for somebody who asks the server itself.
+// Client is for someone who asks the server itself.
 func (s *Server) Client(actor string) client.Client { return &live{server: s, actor: actor} }
 
 // live is a client of the server.

@@ -190,7 +190,7 @@ func (s *Server) collecting(actor, verb string, v *Version) Call {
 	return call
 }
 
-// ignoreGone forgives that somebody else was faster: the next look sees what is left to do.
+// ignoreGone forgives that someone else was faster: the next look sees what is left to do.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

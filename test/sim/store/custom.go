@@ -34,7 +34,7 @@ type custom struct {
 	status     bool
 
 	mu sync.Mutex
-	// judged are results of the slow way, by what was judged: histories are much alike.
+	// judged are results of the slow way, by what was judged: runs are much alike.
 	judged map[string]field.ErrorList
 }
 
@@ -497,7 +497,7 @@ func rest(content map[string]any) map[string]any {
 }
 
 // slowly asks the code of the real API server. It is bounded by its cost, and what it finds is kept for all, so it takes
-// nobody's context.
+// no one's context.
 //
 //nolint:contextcheck,nolintlint // the one is silenced here for those who call this, which the other does not see
 func (c *custom) slowly(content, old map[string]any) field.ErrorList {

@@ -8,4 +8,12 @@
 // It must not know what is simulated: no machine, no reconciler, nothing of package internal. Of Serin it knows the
 // definitions of the kinds it serves. Left out, because no part of Serin depends on them, are namespaces as objects that
 // must exist, managed fields, server-side apply and strategic merge patches; the last two are refused.
+//
+// Pruning, defaulting and validation of custom resources, and the decoding of built-in ones, are implemented here a second
+// time, because the API machinery is too slow for simulation runs. With its structural pruning, defaulting and validation in
+// place of the quick path of custom.go, and its results remembered, a run takes 1.4 times (Canaries) to 1.8 times (Rollouts) the
+// processor time, so that only 54 to 73 percent of the runs fit into a minute. Decoding a Deployment with the unstructured
+// converter and back takes 1.7 times as long as gotype.go (2026-11, AMD EPYC, two processors). The quick path decides only what
+// is certainly valid: everything else, and the text of each error, comes from the API machinery, and TestQuickWayIsRight
+// compares the two.
 package store

@@ -21,7 +21,7 @@ type shape struct {
 	kind   shapeKind
 	name   string // of the type, for errors
 	fields map[string]*member
-	// spelled are the fields that are there even when nobody set them.
+	// spelled are the fields that are there even when no one set them.
 	spelled []*member
 	items   *shape // of lists and maps
 }
@@ -184,80 +184,94 @@ func (s *shape) fill(value, old any, path string) (any, error) {
 	if old != nil && same(value, old) {
 		return value, nil
 	}
-	wrong := func(kind string) (any, error) {
-		return nil, &typeError{jsonName(value), path, kind}
-	}
 	switch s.kind {
 	case structShape:
 		m, ok := value.(map[string]any)
 		if !ok {
-			return wrong(s.name)
+			return nil, &typeError{jsonName(value), path, s.name}
 		}
 		return m, s.fillStruct(m, old)
 	case mapShape:
-		m, ok := value.(map[string]any)
-		if !ok {
-			return wrong("map")
-		}
-		before, _ := old.(map[string]any)
-		for key, item := range m {
-			filled, err := s.items.element(item, before[key], path)
-			if err != nil {
-				return nil, err
-			}
-			m[key] = filled
-		}
-		return m, nil
+		return s.fillMap(value, old, path)
 	case listShape:
-		list, ok := value.([]any)
-		if !ok {
-			return wrong("[]" + s.items.name)
+		return s.fillList(value, old, path)
+	case textShape, boolShape, wholeShape, floatShape, intOrStringShape:
+		if want := s.scalar(value); want != "" {
+			return nil, &typeError{jsonName(value), path, want}
 		}
-		before, _ := old.([]any)
-		for i, item := range list {
-			var was any
-			if i < len(before) {
-				was = before[i]
-			}
-			filled, err := s.items.element(item, was, path)
-			if err != nil {
-				return nil, err
-			}
-			list[i] = filled
-		}
-		return list, nil
-	case textShape:
-		if _, ok := value.(string); !ok {
-			return wrong("string")
-		}
-	case boolShape:
-		if _, ok := value.(bool); !ok {
-			return wrong("bool")
-		}
-	case wholeShape:
-		if _, ok := value.(int64); !ok {
-			return wrong("int32")
-		}
-	case floatShape:
-		switch value.(type) {
-		case int64, float64:
-		default:
-			return wrong("float64")
-		}
-	case intOrStringShape:
-		switch n := value.(type) {
-		case string:
-		case int64:
-			if n > math.MaxInt32 || n < math.MinInt32 {
-				return wrong("int32")
-			}
-		default:
-			return wrong("int32")
-		}
+		return value, nil
 	default:
 		return s.fillText(value, path)
 	}
-	return value, nil
+}
+
+func (s *shape) fillMap(value, old any, path string) (any, error) {
+	m, ok := value.(map[string]any)
+	if !ok {
+		return nil, &typeError{jsonName(value), path, "map"}
+	}
+	before, _ := old.(map[string]any)
+	for key, item := range m {
+		filled, err := s.items.element(item, before[key], path)
+		if err != nil {
+			return nil, err
+		}
+		m[key] = filled
+	}
+	return m, nil
+}
+
+func (s *shape) fillList(value, old any, path string) (any, error) {
+	list, ok := value.([]any)
+	if !ok {
+		return nil, &typeError{jsonName(value), path, "[]" + s.items.name}
+	}
+	before, _ := old.([]any)
+	for i, item := range list {
+		var was any
+		if i < len(before) {
+			was = before[i]
+		}
+		filled, err := s.items.element(item, was, path)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = filled
+	}
+	return list, nil
+}
+
+// scalar is the Go type that a value should have; empty: it has it.
+func (s *shape) scalar(value any) string {
+	switch v := value.(type) {
+	case string:
+		if s.kind == textShape || s.kind == intOrStringShape {
+			return ""
+		}
+	case bool:
+		if s.kind == boolShape {
+			return ""
+		}
+	case int64:
+		fits := v <= math.MaxInt32 && v >= math.MinInt32
+		if s.kind == wholeShape || s.kind == floatShape || s.kind == intOrStringShape && fits {
+			return ""
+		}
+	case float64:
+		if s.kind == floatShape {
+			return ""
+		}
+	}
+	switch s.kind { //nolint:exhaustive // the others are no scalars
+	case textShape:
+		return "string"
+	case boolShape:
+		return "bool"
+	case floatShape:
+		return "float64"
+	default:
+		return "int32"
+	}
 }
 
 // fillText is fill for values that are texts with a form of their own.

@@ -44,7 +44,7 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s: %s %s", c.Actor, where, c.Key)
 }
 
-// Fault is what shall go wrong with one call. The zero value is nothing.
+// Fault is what shall fail with one call. The zero value is nothing.
 type Fault struct {
 	// Err is answered instead. Before the call, nothing happens; after it, what happened stays.
 	Err error
@@ -52,8 +52,8 @@ type Fault struct {
 	Kill bool
 }
 
-// Hook is asked around every call what shall go wrong with it, and may do other things meanwhile: it is the point at
-// which somebody else may run.
+// Hook is asked around every call what shall fail with it, and may do other things meanwhile: it is the point at
+// which someone else may run.
 type Hook interface {
 	// Before is asked when the call was made and nothing happened yet.
 	Before(Call) Fault
@@ -108,7 +108,7 @@ func Conflict(c Call) error {
 	return apierrors.NewConflict(c.resource, c.Key.Name, errModified)
 }
 
-// Forbidden is what is answered to somebody without the right.
+// Forbidden is what is answered to someone without the right.
 func Forbidden(c Call) error {
 	return apierrors.NewForbidden(c.resource, c.Key.Name, fmt.Errorf("user %q cannot %s resource %q in API group %q in the namespace %q",
 		c.Actor, c.Verb, c.resource.Resource, c.resource.Group, c.Key.Namespace))
@@ -139,7 +139,7 @@ func Unavailable(Call) error {
 	return apierrors.NewServiceUnavailable("apiserver is shutting down")
 }
 
-// Broken is how a connection ends that broke: no status, and nobody knows what happened.
+// Broken is how a connection ends that broke: no status, and no one knows what happened.
 func Broken(c Call) error {
 	return fmt.Errorf("%s: %w", c.Verb, errBroken)
 }

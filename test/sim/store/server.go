@@ -22,9 +22,9 @@ type Options struct {
 	Scheme *runtime.Scheme
 	// Now is the time of the server.
 	Now func() time.Time
-	// OnWrite is called with every change, before its writer knows; nil: nobody is.
+	// OnWrite is called with every change, before its writer knows; nil: no one is.
 	OnWrite func(*Event)
-	// Hook is asked around every call; nil: nothing goes wrong.
+	// Hook is asked around every call; nil: nothing fails.
 	Hook Hook
 }
 
@@ -276,7 +276,7 @@ func (s *Server) uid() string {
 }
 
 // address is a cluster IP, and nodePort a port, for a Service. They follow from its name, so that the same Services end up
-// with the same, however often and in whatever order somebody tried to make them.
+// with the same, however often and in whatever order someone tried to make them.
 func (s *Server) address(key string) string {
 	used := s.allocated(func(spec map[string]any) []any { return []any{spec["clusterIP"]} })
 	for n := hash(key); ; n++ {

@@ -99,7 +99,7 @@ func whole(value any) any {
 	return value
 }
 
-// copied is a copy of a stored value, for somebody who may change it.
+// copied is a copy of a stored value, for someone who may change it.
 func copied(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -42,7 +42,7 @@ func (v *Version) UID() types.UID { return types.UID(text(v.metadata(), "uid")) 
 // Generation of the object.
 func (v *Version) Generation() int64 { return integer(v.metadata(), "generation", 0) }
 
-// Deleting is true from the moment when somebody deleted the object, for as long as finalizers hold it.
+// Deleting is true from the moment when someone deleted the object, for as long as finalizers hold it.
 func (v *Version) Deleting() bool { return v.metadata()["deletionTimestamp"] != nil }
 
 // Content is the whole object. It must not be changed.
@@ -149,7 +149,7 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// reader is what the ways of reading have in common: how a version becomes what somebody asked for.
+// reader is what the ways of reading have in common: how a version becomes what someone asked for.
 type reader struct {
 	scheme *runtime.Scheme
 	// cached readers name the type of what they give, as those of caches do.

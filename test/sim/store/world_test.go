@@ -53,7 +53,7 @@ var definitions = sync.OnceValues(func() (*store.Definitions, error) {
 	return own.And(others), nil
 })
 
-// world is a server, a clock, and somebody who uses them.
+// world is a server, a clock, and someone who uses them.
 type world struct {
 	t           testing.TB
 	server      *store.Server

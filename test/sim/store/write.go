@@ -204,7 +204,7 @@ func (s *Server) update(w writer, k *kind, key types.NamespacedName, make change
 	return s.commit(w, k, key, content, old, Modified), nil
 }
 
-// identity compares the metadata of a written object with what is stored, and takes over what nobody may write.
+// identity compares the metadata of a written object with what is stored, and takes over what no one may write.
 func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content map[string]any, old *Version) error {
 	metadata, err := fillMetaOf(content, old)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *Server) identity(w writer, k *kind, key types.NamespacedName, content m
 	return nil
 }
 
-// otherUID is what is answered to somebody who writes another object than the one that is there.
+// otherUID is what is answered to someone who writes another object than the one that is there.
 func otherUID(k *kind, key types.NamespacedName, uid, stored string) error {
 	return apierrors.NewConflict(k.resource(), key.Name, errors.New("Precondition failed: UID in precondition: "+uid+", UID in object meta: "+stored))
 }
@@ -302,7 +302,7 @@ func (k *kind) part(w writer, content map[string]any, old *Version) map[string]a
 	return out
 }
 
-// deletion is how somebody wants an object deleted.
+// deletion is how someone wants an object deleted.
 type deletion struct {
 	uid, version *string
 	policy       metav1.DeletionPropagation
