@@ -157,7 +157,7 @@ func TestMigrateSaysWhatWouldHappenToRollouts(t *testing.T) {
 			name: "Argo Rollouts lives", more: clitest.ArgoRollouts, outcome: migrate.Continue,
 			says: []string{"Argo Rollouts is running: Deployment argo-rollouts in namespace argo-rollouts has 1 ready pods", "kubectl -n argo-rollouts scale deployment/argo-rollouts --replicas=0"},
 		},
-		{name: "mid-release", outcome: migrate.Continue, says: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until a person promotes the rollout. Next: analysis."}},
+		{name: "mid-release", outcome: migrate.Continue, says: []string{"A release is in progress (Paused, step 2 of 5, the new revision receives 25% of the traffic) and would continue. It waits for the user: until the user promotes the rollout. Next: analysis."}},
 		{
 			name: "a change that nobody took up", replace: append([]string{`spec: {containers: [{name: web, image: "web:v2"}]}
   strategy:`, `spec: {containers: [{name: web, image: "web:v3"}]}

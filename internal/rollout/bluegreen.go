@@ -114,13 +114,13 @@ func switchPauseOver(f facts) release.Gate {
 	case s.BlueGreen.ScaleUpPreviewCheckPoint:
 		return release.Passes("pause", "is over")
 	case !pausesBeforeSwitch(*b):
-		return release.Passes("pause", "none is asked for")
+		return release.Passes("pause", "no pause is specified")
 	case pause == nil && s.ControllerPause && len(s.PauseConditions) == 0:
-		return release.Passes("pause", "ended by a person")
+		return release.Passes("pause", "ended by the user")
 	case pause == nil:
 		return release.WaitsFor("pause", release.ByCluster, "begins when the new pods are available and judged")
 	case !value(b.AutoPromotionEnabled, true):
-		return release.WaitsFor("pause", release.ByPerson, "until a person promotes the rollout")
+		return release.WaitsFor("pause", release.ByPerson, "until the user promotes the rollout")
 	}
 	end := pausedSince(s, *pause).Add(time.Duration(b.AutoPromotionSeconds) * time.Second)
 	if f.Now.After(end) {
@@ -132,7 +132,7 @@ func switchPauseOver(f facts) release.Gate {
 // prePromotionSuccessful is the gate of the analysis before the switch.
 func prePromotionSuccessful(f facts, a analyses) release.Gate {
 	if pre := f.Spec.Strategy.BlueGreen.PrePromotionAnalysis; pre == nil || skipsPauses(f) {
-		return release.Passes("pre-promotion", "nothing is asked")
+		return release.Passes("pre-promotion", "no analysis is specified")
 	}
 	return a.pre.opens(release.Passes("pre-promotion", ""))
 }

@@ -61,7 +61,7 @@ func createReplicaSet(f facts, unreadable outcome) Decision {
 		always: []release.Effect{Revised{Revision: revision}, ReplicaSetExists{
 			Name: name, Hash: f.Hash, Revision: revision, Avoids: avoidedHash(f), Metadata: initialMetadata(f),
 		}},
-		gates: release.Gates{release.WaitsFor("pods", release.ByCluster, name+" is being made")},
+		gates: release.Gates{release.WaitsFor("pods", release.ByCluster, name+" is being created")},
 	}
 	status := f.stored.DeepCopy()
 	status.Serin = f.Status.Serin

@@ -67,7 +67,7 @@ func (p StepPods) reached() string {
 	case p.StableFixed && (p.StableSpec != p.WantStable || p.StableThere != p.WantStable):
 		return fmt.Sprintf("%d stable pods, %d wanted", p.StableThere, p.WantStable)
 	case p.Basic && p.OthersAvailable > 0:
-		return fmt.Sprintf("%d pods of other revisions to go", p.OthersAvailable)
+		return fmt.Sprintf("%d pods of other revisions still exist", p.OthersAvailable)
 	default:
 		return ""
 	}
@@ -142,13 +142,13 @@ func pauseOver(v StepView) release.Gate {
 	began := pauseStep(v.Status)
 	switch {
 	case began == nil && v.Status.ControllerPause && len(v.Status.PauseConditions) == 0:
-		return release.Passes("pause", "ended by a person")
+		return release.Passes("pause", "ended by the user")
 	case began == nil && undecided(v.Status):
 		return release.Passes("pause", "is over")
 	case began == nil:
 		return release.WaitsFor("pause", release.ByCluster, "begins with the next status")
 	case indefinite(*v.Step.Pause):
-		return release.WaitsFor("pause", release.ByPerson, "until a person promotes the rollout")
+		return release.WaitsFor("pause", release.ByPerson, "until the user promotes the rollout")
 	}
 	length, err := seconds(*v.Step.Pause.Duration)
 	if err != nil {

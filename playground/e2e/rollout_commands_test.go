@@ -34,7 +34,7 @@ func TestCommandsTellHowARolloutStandsAndSteerIt(t *testing.T) {
 	table := sh.run(codeDone, of("get", "rollouts")...)
 	sh.wants(table, "KIND", "Rollout", "Paused", "50% 2/3", "pause (user)")
 	why := sh.run(codePerson, of("why", "rollout/cart")...)
-	sh.wants(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until a person promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
+	sh.wants(why, "step 2 of 3; the new revision receives 50% of the traffic", "It waits for pause: until the user promotes the rollout", "serin promote rollout/cart -n "+namespace, "Then: setWeight: 100.")
 	t.Logf("as a person sees it:\n%s\n%s", table.stdout, why.stdout)
 	d := sh.reads(sh.run(codePerson, of("why", "cart", "-o", "json")...))
 	if d.Release.State != "waits-for-person" || d.Release.Weight != 50 || len(d.Release.Gates) == 0 || d.Release.Gates[0].Opener != "person" {

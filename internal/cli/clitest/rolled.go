@@ -31,7 +31,7 @@ status:
   availableReplicas: 4
   HPAReplicas: 4
   selector: app=web
-  serin: {gates: [{name: pause, verdict: wait, message: until a person promotes the rollout, opener: person}]}
+  serin: {gates: [{name: pause, verdict: wait, message: until the user promotes the rollout, opener: person}]}
   conditions:
   - {type: Progressing, status: Unknown, reason: RolloutPaused, message: "Rollout is paused", lastUpdateTime: "1999-12-31T23:59:00Z", lastTransitionTime: "1999-12-31T23:59:00Z"}
   - {type: Paused, status: "True", reason: RolloutPaused, message: "Rollout is paused", lastUpdateTime: "1999-12-31T23:59:00Z", lastTransitionTime: "1999-12-31T23:59:00Z"}
