@@ -62,7 +62,7 @@ func (c *analysedTemplate) succeeded(m canaryWritten) {
 	if r.misled {
 		return
 	}
-	cancelled := slices.Contains(r.target.ran(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
+	cancelled := r.run.cancelledEarly || slices.Contains(r.target.ran(c.OldestView()), r.primary.content) || m.before.Status.Phase == flaggerv1.CanaryPhaseWaiting
 	changed := r.primary.foreign.After(r.run.began) || r.primary.removed.After(r.run.began) || r.primary.version == nil
 	if !changed && !cancelled && !slices.Contains(r.run.contents, r.primary.content) {
 		c.Violate("I6", r.name(), "it succeeded, but the primary runs %s, and the run was about %v", r.primary.content, r.run.contents)

@@ -166,7 +166,7 @@ func (c *drainBeforeScaleDown) scaled(h workloadWritten) {
 	case r.route.canary > 0 && !r.route.foreign.After(c.OldestView()) && !r.route.outpaced.After(c.OldestView()):
 		c.Violate("I5", r.name(), "the canary went from %d to %d pods with %d %% of the traffic", h.was, h.is, r.route.canary)
 	case c.outpaced(h.Actor, r) && r.route.left.After(c.OldestView()): // it sees a route without users, and not yet that it had some
-	case !r.route.left.IsZero() && c.Clocks.Consistent(r.route.left) && c.Now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
+	case !r.route.left.IsZero() && !r.route.leftNone && c.Clocks.Consistent(r.route.left) && c.Now().Sub(r.route.left) < c.least() && !r.route.foreign.After(r.route.left):
 		c.Violate("I5", r.name(), "the canary lost its pods %s after its traffic, which is less than the %s that requests under way have", c.Now().Sub(r.route.left), c.drain)
 	}
 }

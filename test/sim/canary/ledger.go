@@ -443,6 +443,7 @@ func (l *ledger) recordStatus(r *record, h canaryWritten) {
 	}
 	if s := h.after.Status.Serin; s != nil && s.Intent != r.run.intent {
 		r.run.intent, r.run.intended = s.Intent, l.Now()
+		r.run.cancelledEarly = s.Intent == "cancel" && l.JustStarted(h.Actor)
 	}
 }
 
@@ -495,7 +496,7 @@ func (l *ledger) recordRoute(h routeWritten) {
 			r.run.foreign = append(r.run.foreign, h.after.canary)
 		}
 	case h.before.canary > 0 && h.after.canary == 0:
-		r.route.left = l.Now()
+		r.route.left, r.route.leftNone = l.Now(), r.target.replicas == 0 && r.target.available == 0
 	}
 }
 

@@ -120,7 +120,9 @@ type run struct {
 	left     time.Time // when the run before it lost its traffic; zero: it had none
 	intent   string
 	intended time.Time
-	promoted time.Time // when the primary got its content
+	// cancelledEarly is true for a cancellation by a process that may have seen the target as it was before.
+	cancelledEarly bool
+	promoted       time.Time // when the primary got its content
 	// unearned is true of a run that began with the users of the revision before it, until Serin first raised its weight.
 	unearned bool
 }
@@ -144,7 +146,9 @@ type routeState struct {
 	weights
 	foreign time.Time // when someone else last changed weights
 	left    time.Time // when Serin last took all of the canary's traffic
-	touched time.Time // when the weights last changed
+	// leftNone is true if the canary had no pods then, so that no request was in progress there.
+	leftNone bool
+	touched  time.Time // when the weights last changed
 	// outpaced is when a process last set weights that need not know yet what another one has decided.
 	outpaced time.Time
 }
